@@ -10,8 +10,9 @@ import (
 // are dropped. Test for it with errors.Is.
 var ErrNoMemory = errors.New("model: not enough memory for the sequences")
 
-// MemoryError is an ErrNoMemory that names the sequence that could not grow, whose
-// request the engine then ends. With a plain ErrNoMemory the engine chooses one.
+// MemoryError is an ErrNoMemory that names the sequence that could not grow. The engine
+// then ends the request of that sequence. With a plain ErrNoMemory the engine chooses
+// one.
 type MemoryError struct {
 	Seq  SeqID
 	Need int64 // bytes needed, 0 if not known
@@ -29,9 +30,9 @@ func (e *MemoryError) Error() string {
 // Unwrap makes errors.Is(err, ErrNoMemory) hold.
 func (e *MemoryError) Unwrap() error { return ErrNoMemory }
 
-// FileError: the model's file is not one that this program runs, or lacks or contradicts
-// what a model needs. It stays so when the program starts again. The text is that of Err,
-// which names the file.
+// FileError: this program does not run the model's file, or the file lacks or contradicts
+// what a model needs. A restart does not help. The text is that of Err, which names the
+// file.
 type FileError struct{ Err error }
 
 // Error is the text of Err.

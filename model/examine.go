@@ -9,7 +9,7 @@ type Piece struct {
 	Seed  uint64 `json:"seed"` // of the inputs of the products
 }
 
-// Extent is what there is to examine of a model.
+// Extent is what of a model can be examined.
 type Extent struct {
 	Layers  []int `json:"layers"`  // that have routed experts
 	Experts int   `json:"experts"` // of each of them
@@ -27,8 +27,8 @@ type Sum struct {
 	// Weights is the CRC-32C of the weights in this rank's memory; 0 for ExpertOutput.
 	Weights uint32 `json:"weights"`
 	// Result is the CRC-32C of what the rank computes with them from the seeded input, in
-	// float32; 0 for tensors that no product reads, and for those of experts, which count
-	// together as ExpertOutput.
+	// float32. It is 0 for tensors that no product reads, and for those of experts,
+	// because these count together as ExpertOutput.
 	Result uint32 `json:"result"`
 }
 

@@ -1,7 +1,7 @@
 package model
 
-// Sized is implemented by a Model whose KV caches are held to a budget. Any
-// goroutine may call its methods.
+// Sized is implemented by a Model that holds its KV caches to a budget. Any goroutine may
+// call its methods.
 type Sized interface {
 	// SequenceBytes is the memory of a sequence since a step named it up to
 	// the given length in positions: it never shrinks before the sequence is

@@ -1,6 +1,12 @@
-// Package model is the interface between the engine and a model: a model runs
-// steps. A step is a value that names sequences, tokens and positions but no
-// requests, so it can be broadcast, repeated and recorded.
+// Package model is the interface between the engine and a model: a model runs steps. A
+// step is a value that names sequences, tokens and positions but no requests, so that it
+// can be broadcast, repeated and recorded.
+//
+//	s := model.Step{Entries: []model.Entry{{Seq: 1, Tokens: prompt, Want: model.WantLast}}}
+//	logits, err := m.Forward(ctx, s) // one row: that of the prompt's last token
+//	if err == nil {
+//		m.Commit(s) // now the tokens are part of sequence 1
+//	}
 package model
 
 import "context"
@@ -32,11 +38,11 @@ type Entry struct {
 	Want   Want
 }
 
-// Step is one batch: chunks of prefills and single decoded tokens, each sequence
-// at most once. Commit drops the sequences in Drop; none of them has an entry. A
-// step without entries only drops and has no rows of logits. A sequence that a
-// Forward named may hold memory, committed or not, until it is dropped; dropping
-// an unknown sequence does nothing.
+// Step is one batch: chunks of prefills and single decoded tokens, each sequence at most
+// once. Commit drops the sequences in Drop; none of them has an entry. A step without
+// entries only drops and has no rows of logits. A sequence that a Forward named may hold
+// memory, committed or not, until it is dropped; dropping an unknown sequence does
+// nothing.
 type Step struct {
 	Drop    []SeqID
 	Entries []Entry

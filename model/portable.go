@@ -1,22 +1,22 @@
 package model
 
-// Portable is implemented by a Model whose sequences can be copied out of it and brought
-// back, between steps and in pieces. Its methods and those of what they return are for
-// the goroutine that runs steps.
+// Portable is implemented by a Model that can copy sequences out and back in, between
+// steps and in pieces. Its methods and those of what they return are for the goroutine
+// that runs steps.
 type Portable interface {
 	// Export begins a snapshot of a sequence, given its committed tokens
 	// [Len(id)]. No step may name the sequence until it has ended or was stopped.
 	Export(id SeqID, tokens []int32) Export
-	// Import begins a new sequence, which is there when Close has returned. No step
-	// may name it before. If the import fails or is stopped, it may hold memory
-	// until it is dropped.
+	// Import begins a new sequence, which exists once Close has returned. No step may
+	// name it before. If the import fails or is stopped, it may hold memory until it is
+	// dropped.
 	Import(id SeqID) Import
 }
 
 // Export is a snapshot that leaves a model.
 type Export interface {
-	// Next returns the next piece, valid until the next call, of a megabyte or so;
-	// io.EOF after the last. An error that wraps ErrRecovering is one for the moment.
+	// Next returns the next piece, of about a megabyte and valid until the next call;
+	// io.EOF after the last. An error that wraps ErrRecovering is temporary.
 	Next() ([]byte, error)
 	// Stop ends the export. It may be called at any time.
 	Stop()
@@ -26,8 +26,8 @@ type Export interface {
 // Errors say what is wrong with the snapshot, or wrap ErrNoMemory, ErrUnavailable or
 // ErrRecovering.
 type Import interface {
-	// Write takes the next piece, as Export gave it or cut in other places, of at
-	// most MaxPiece bytes.
+	// Write takes the next piece, as Export gave it or cut at other places, of at most
+	// MaxPiece bytes.
 	Write(piece []byte) (int, error)
 	// Close ends the snapshot and returns the committed tokens of the sequence.
 	Close() (tokens []int32, err error)

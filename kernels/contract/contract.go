@@ -8,7 +8,7 @@
 //
 //	c := contract.RMSNorm(out, x, weight, rows, cols)
 //	for _, o := range c.Operands() {
-//	order(o.Name, o.Access, o.Extent)
+//		order(o.Name, o.Access, o.Extent)
 //	}
 //
 // A backend that computes at once needs the check alone; one that orders, delays or

@@ -1,5 +1,10 @@
 // Package arch is the registry of architectures: how to plan and open a model by the
 // architecture that its file names. Another architecture is one more row.
+//
+//	f, err := arch.OpenFile("model.gguf")
+//	plan, err := arch.Plan(f, options, sequences) // memory, from the header alone
+//	m, err := arch.Open(f, backend, options)
+//	defer m.Close()
 package arch
 
 import (
@@ -27,8 +32,8 @@ var registry = []architecture{
 	{"glm-dsa", deepseek2.NewPlan, open(deepseek2.Open)},
 }
 
-// open makes a decoder.Decoder of what an architecture opens, and nil, not a nil
-// pointer, of an error.
+// open makes a decoder.Decoder of what an architecture opens. On an error it returns nil,
+// because a nil pointer in an interface would not be nil.
 func open[M decoder.Decoder](f func(*gguf.File, kernels.Backend, decoder.OpenOptions) (M, error)) func(*gguf.File, kernels.Backend, decoder.OpenOptions) (decoder.Decoder, error) {
 	return func(file *gguf.File, b kernels.Backend, o decoder.OpenOptions) (decoder.Decoder, error) {
 		m, err := f(file, b, o)
@@ -49,9 +54,9 @@ func of(f *gguf.File) (architecture, error) {
 	return architecture{}, &model.FileError{Err: fmt.Errorf("%s %w", f.Path(), foreign(f.Architecture(), kindOf(f)))}
 }
 
-// Plan computes the memory plan of a file opened with the given options; sequences is
-// the most that are held at once. The error names what is missing or wrong in the
-// file's header.
+// Plan computes the memory plan of a file opened with the given options. sequences is the
+// largest number of sequences held at once. The error names what is missing or wrong in
+// the file's header.
 func Plan(f *gguf.File, o decoder.OpenOptions, sequences int) (decoder.Plan, error) {
 	a, err := of(f)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"ringmaster/model/decoder"
 )
 
-// runs says which models the rows of the registry are, for people.
+// runs lists for people the models that the rows of the registry run.
 const runs = "DeepSeek V2 to V4, Kimi K2, GLM-4.7-Flash and GLM-5"
 
 // OpenFile opens the file of a model and checks that this program runs its architecture and
@@ -18,7 +18,7 @@ const runs = "DeepSeek V2 to V4, Kimi K2, GLM-4.7-Flash and GLM-5"
 func OpenFile(path string) (*gguf.File, error) {
 	f, err := gguf.Open(path)
 	if types, ok := errors.AsType[*gguf.ForeignTypes](err); ok && !Runs(types.Architecture) {
-		// That would not run with other types either.
+		// Of an architecture that does not run, other types do not help either.
 		return nil, &model.FileError{Err: fmt.Errorf("%s %w", path, foreign(types.Architecture, ""))}
 	}
 	if err != nil {
@@ -31,7 +31,7 @@ func OpenFile(path string) (*gguf.File, error) {
 }
 
 // Check is nil if this program runs the architecture of a file and the file is a whole
-// model. Else its error is a model.FileError of one line that says what the file is.
+// model. Otherwise its error is a model.FileError of one line that says what the file is.
 func Check(f *gguf.File) error {
 	if _, err := of(f); err != nil {
 		return err
@@ -58,8 +58,8 @@ func Runs(name string) bool {
 	return false
 }
 
-// foreign is the error about a file of an architecture that the registry lacks, with "is"
-// as its first word. kind is the file's general.type.
+// foreign is the error about a file of an architecture that the registry lacks. It begins
+// with "is". kind is the file's general.type.
 func foreign(name, kind string) error {
 	if s, ok := kinds[kind]; ok && name == "" {
 		return fmt.Errorf("is %s; Ringmaster runs %s", s, runs)
@@ -79,7 +79,8 @@ func foreign(name, kind string) error {
 	return fmt.Errorf("is a model that Ringmaster does not run (%s); it runs %s", quoted, runs)
 }
 
-// mostName bounds how much of an architecture's name an error has, in bytes.
+// mostName bounds how much of an architecture's name an error has, in bytes, because a
+// file may have a name of any length.
 const mostName = 64
 
 // kindOf is what a file says that it is, general.type.
@@ -88,7 +89,7 @@ func kindOf(f *gguf.File) string {
 	return kind
 }
 
-// kinds are the values of general.type that are no models.
+// kinds are the values of general.type of files that are not models.
 var kinds = map[string]string{
 	"adapter": "an adapter (LoRA), which changes a model",
 	"imatrix": "an importance matrix, with which models are quantised",
@@ -96,8 +97,8 @@ var kinds = map[string]string{
 	"vocab":   "a vocabulary without a model",
 }
 
-// makers are the architectures that people are likely to try, by how their names begin;
-// the longer beginnings are first.
+// makers are the architectures that people are likely to try, by the beginnings of their
+// names. Longer beginnings come first, so that they match first.
 var makers = []struct{ prefix, what string }{
 	{"deepseek41", "a DeepSeek V4.1 model, which this version does not run"},
 	{"deepseek", "a DeepSeek model of an architecture that this version does not run"},

@@ -1,7 +1,11 @@
-// Package calibrate measures what a model costs on a group, and says what a step will
+// Package calibrate measures what a model costs on a group, and predicts what a step will
 // take with a placement that the group has not run. Every rank times the ops that it
-// would run, the group times its exchanges, and rank 0 fits the lines of package
-// cost to them. A Tracer lists what each rank computes and sends in a step.
+// would run, the group times its exchanges, and rank 0 fits the lines of package cost to
+// them. A Tracer lists what each rank computes and sends in a step:
+//
+//	costs, err := calibrate.Measure(ctx, g, m, b, placement, calibrate.Standard())
+//	t, err := calibrate.NewTracer(open)
+//	estimate, err := t.Expect(ctx, placement, costs, calibrate.Work{Rows: 1, Pos: 4096})
 package calibrate
 
 import (
@@ -49,10 +53,10 @@ type Costs struct {
 // mostModel is the most bytes that a rank may send as its cost.Model.
 const mostModel = 1 << 20
 
-// Measure measures on all ranks of a group at the same time. The model, which computes
-// on b, runs ops of its part of the placement, which must be one of the group; then it
-// is without a group and without sequences. The costs are rank 0's; the other ranks get
-// the zero value. Errors are those of the group and of the model.
+// Measure measures on all ranks of a group at the same time. The model computes on b and
+// runs ops of its part of the placement, which must be one of the group. Afterwards it
+// has no group and no sequences. The costs are rank 0's; the other ranks get the zero
+// value. Errors are those of the group and of the model.
 func Measure(ctx context.Context, g *distributed.Group, m Model, b *record.Backend, p parallel.Placement, budget Budget) (Costs, error) {
 	links, err := exchanges(ctx, g, budget)
 	if err != nil {
@@ -81,8 +85,8 @@ func Measure(ctx context.Context, g *distributed.Group, m Model, b *record.Backe
 }
 
 // complete gives each rank the lines of the ops that only others have run, such as those
-// of a shared expert with fewer segments than ranks. Ranks have the same kernels, if not
-// the same speed.
+// of a shared expert with fewer segments than ranks. The lines of others serve, because
+// all ranks have the same kernels, if not the same speed.
 func complete(models []cost.Model) {
 	for r := range models {
 		for _, other := range models {
@@ -119,7 +123,7 @@ func gather(ctx context.Context, g *distributed.Group, text []byte) ([][]byte, e
 	return out, g.AllGatherV(ctx, all, sizes)
 }
 
-// Agree is rank 0's numbers, on all ranks.
+// Agree returns rank 0's numbers on all ranks.
 func Agree(ctx context.Context, g *distributed.Group, numbers ...int) ([]int, error) {
 	b := make([]byte, 8*len(numbers))
 	for i, n := range numbers {

@@ -12,15 +12,15 @@ import (
 	"ringmaster/parallel/cost"
 )
 
-// sizes are the bytes of the exchanges that are timed, and repeats how often at most:
-// one token of a narrow model up to a chunk of a wide one.
+// sizes are the bytes of the exchanges that are timed: one token of a narrow model up to
+// a chunk of a wide one. repeats bounds how often each is timed.
 var (
 	sizes   = []int{2 << 10, 16 << 10, 128 << 10, 1 << 20, 4 << 20}
 	repeats = []int{9, 9, 5, 3, 3}
 )
 
-// work is how long a rank computes before each exchange: with less, the ranks would
-// poll for each other's data all the time, which ranks that compute do not.
+// work is how long a rank computes before each exchange. With less, the ranks would poll
+// for each other's data all the time, which ranks that compute do not.
 const work = 300 * time.Microsecond
 
 // exchange is one kind of exchange that models use.
@@ -69,7 +69,7 @@ func exchanges(ctx context.Context, g *distributed.Group, b Budget) (cost.Links,
 	began, rate := b.Now(), 0.0 // seconds of a byte, with all kinds
 	message := 0.0              // the shortest exchange, of the first kind
 	for i, n := range sizes {
-		// What is left must be enough for all kinds at this size.
+		// The remaining time must be enough for all kinds at this size.
 		next := 0
 		left := b.Exchanges - b.Now().Sub(began)
 		if expected := time.Duration(rate * float64(n*(repeats[i]+1)) * float64(time.Second)); i < 2 || expected < left {
@@ -109,8 +109,8 @@ func fitLinks(samples map[distributed.Kind][]cost.Sample) (cost.Links, error) {
 		}
 		links[kind.String()] = l
 	}
-	// The shortest exchange is a message each way at the same time; the vote on a value
-	// beyond float16 is one such exchange.
+	// The shortest exchange is a message each way at the same time, because the vote on a
+	// value beyond float16 is such an exchange.
 	shortest := samples[distributed.AllSum][repeats[0]/2].Seconds
 	links[cost.Message] = cost.Line{Fixed: shortest, Points: 1, Sizes: 1}
 	links[distributed.AllMax.String()] = cost.Line{Fixed: shortest, Points: 1, Sizes: 1}
@@ -118,16 +118,17 @@ func fitLinks(samples map[distributed.Kind][]cost.Sample) (cost.Links, error) {
 }
 
 // timeExchange is the seconds of n exchanges of so many bytes, the least first, after one
-// that is not counted. What counts is the mean of the times that the ranks have measured:
-// on a slow link a rank that begins late finds data of the others on its way, and has to
-// wait less, by as much as those wait more. One with a root is the root's: it begins a
-// message before the others if their messages, which a barrier made them wait for, take
-// long, so one such is taken off, but no more than half.
+// that is not counted. It uses the mean of the times that the ranks have measured,
+// because on a slow link a rank that begins late finds data of the others on its way and
+// waits less, by as much as those wait more. For an exchange with a root it uses the
+// root's time. A barrier has made the messages of the others wait, so that the root
+// begins one exchange before them if messages take long. One such exchange is taken off,
+// but no more than half.
 func timeExchange(ctx context.Context, g *distributed.Group, k exchange, bytes, n int, message float64, now func() time.Time) ([]float64, error) {
 	buf, other, times := make([]byte, bytes), make([]byte, bytes), make([]byte, 0, 8*n)
 	for i := range n + 1 {
 		if k.root {
-			if err := g.Barrier(ctx); err != nil { // else a sender would run ahead
+			if err := g.Barrier(ctx); err != nil { // otherwise a sender would run ahead
 				return nil, err
 			}
 		}

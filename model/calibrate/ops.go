@@ -22,8 +22,8 @@ const (
 	evicted  = 4 << 20              // bytes that leave nothing in the cache of a core
 )
 
-// growing are the ops that write to the KV cache of a sequence, whose memory is new in
-// every prefill: of these the first run counts.
+// growing are the ops that write to the KV cache of a sequence. Their first run counts,
+// because that memory is new in every prefill.
 var growing = []string{"StoreKV", "Compress"}
 
 // size tells the measurements of one kind of op apart.
@@ -43,8 +43,8 @@ type meter struct {
 	timed, whole []float64
 }
 
-// measureOps times the ops that a rank would run with its part of the placement: those
-// of one token, layer by layer as far as the budget reaches and beyond that one of each
+// measureOps times the ops that a rank would run with its part of the placement: those of
+// one token, layer by layer as far as the budget reaches and beyond that one of each
 // size, and those of many rows, one of each size, in turns until the budget ends.
 func measureOps(ctx context.Context, m Model, b *record.Backend, p parallel.Placement, rank int, budget Budget) (cost.Model, error) {
 	var ignored cost.Trace
@@ -52,7 +52,7 @@ func measureOps(ctx context.Context, m Model, b *record.Backend, p parallel.Plac
 	if err != nil {
 		return cost.Model{}, err
 	}
-	defer func() { _ = g.Close() }() // nothing is behind it
+	defer func() { _ = g.Close() }() // it holds nothing
 	if err := m.Join(g, p); err != nil {
 		return cost.Model{}, err
 	}
@@ -91,7 +91,7 @@ func (x *meter) run(ctx context.Context, budget time.Duration) error {
 	// Time grows no faster than rows.
 	room := func() int { return int(float64(some) * left().Seconds() / max(chunk.Seconds(), 1e-6)) }
 	// So few rows choose nearly each expert for one row alone. Rows that choose the same
-	// show what a further row of an expert takes, which in a long chunk is most of it.
+	// experts show what a further row of an expert takes, which is most of a long chunk.
 	if n := min(some, room()); n >= fewAlike {
 		if err := x.timeMany(ctx, n, alike, end); err != nil {
 			return err
@@ -131,8 +131,8 @@ func (x *meter) took(do func() error) (time.Duration, error) {
 	return x.now().Sub(start), err
 }
 
-// step runs a step of so many tokens, from one to the next the stride further. Its ops
-// are shown to each.
+// step runs a step of so many tokens. Each token id is the stride above the one before.
+// The ops are shown to each.
 func (x *meter) step(ctx context.Context, rows, stride int, each record.Each) error {
 	tokens := make([]int32, rows)
 	for i := range tokens {
@@ -148,9 +148,8 @@ func (x *meter) step(ctx context.Context, rows, stride int, each record.Each) er
 	return err
 }
 
-// warm runs a step of one token until a deadline and returns how many ops ran. Of those
-// behind the deadline one of each kind runs all the same, unless it takes as long
-// again.
+// warm runs a step of one token until a deadline and returns how many ops ran. After the
+// deadline it runs one op of each kind all the same, unless that takes as long again.
 func (x *meter) warm(ctx context.Context, until time.Time) (map[int]bool, error) {
 	reached, kinds, n := map[int]bool{}, map[string]bool{}, 0
 	last := until.Add(until.Sub(x.now()))
@@ -209,8 +208,8 @@ const (
 	alike = 0
 )
 
-// timeMany times one op of each size of a step of many rows, of a sequence that is new.
-// Beyond a deadline it times only kinds of which nothing is known.
+// timeMany times one op of each size of a step of many rows of a new sequence. After a
+// deadline it times only kinds without any measurement.
 func (x *meter) timeMany(ctx context.Context, rows, stride int, until time.Time) error {
 	return x.timeSome(ctx, rows, stride, until, func(cost.Op) bool { return true })
 }
@@ -244,15 +243,15 @@ func (x *meter) timeSome(ctx context.Context, rows, stride int, until time.Time,
 	})
 }
 
-// evict leaves nothing of an op's operands in the cache of this core: in a step there is
-// as much between two uses of them. What it wrote would be read again much faster.
+// evict clears the cache of this core of an op's operands, because a step touches as much
+// between two uses of them. What the op wrote would otherwise be read again much faster.
 func (x *meter) evict() {
 	for i := 0; i < len(x.cold); i += 64 {
 		x.cold[i]++
 	}
 }
 
-// routed are the ops whose sizes depend on the chosen experts.
+// routed are the ops with sizes that depend on the chosen experts.
 var routed = []string{"ExpertGateUp", "ExpertDown"}
 
 func firstWord(s string) string {
@@ -264,7 +263,7 @@ func firstWord(s string) string {
 	return s
 }
 
-// time is the seconds of an op. A failure of the device is found by the end of the step.
+// time is the seconds of an op. The end of the step finds a failure of the device.
 func (x *meter) time(run func()) float64 {
 	start := x.now()
 	run()

@@ -9,9 +9,9 @@ import (
 	"ringmaster/parallel/cost"
 )
 
-// phantom is the driver of a rank whose group exists only for it: its operations leave
-// their buffers as they are. What a model computes over it is wrong, and what it runs is
-// what it would run.
+// phantom is the driver of a group that has only this rank. Its operations leave their
+// buffers as they are. A model computes wrong values over it, but runs the ops that it
+// would run in a true group.
 type phantom struct {
 	trace *cost.Trace // where exchanges are noted
 }

@@ -5,7 +5,7 @@ import (
 	"ringmaster/parallel/cost"
 )
 
-// Host is a host that nobody has measured.
+// Host is a host without measurements.
 type Host struct {
 	Memory  float64 // bytes a second that ops read
 	Compute float64 // multiplications, each with its addition, a second
@@ -18,13 +18,14 @@ func (h Host) model() cost.Model {
 	return cost.Model{Other: &cost.Line{Fixed: h.Op, PerByte: 1 / h.Memory, PerWork: 1 / h.Compute}}
 }
 
-// Network is the links of a group that nobody has measured.
+// Network is the links of a group without measurements.
 type Network struct {
 	Latency float64 // seconds of the shortest exchange of two neighbours
 	Rate    float64 // bytes a second that a rank receives from all others together, while it sends as many
 	Hops    int     // to the farthest rank: 1 with a switch, or with a cable for each two ranks
 	// Wait is the seconds that pass on the slowest rank between the end of a GPU's work
-	// and the exchange of its results, because the CPU, which sends them, must see it first.
+	// and the exchange of its results, because the CPU, which sends them, must see it
+	// first.
 	Wait float64
 }
 
@@ -32,13 +33,14 @@ type Network struct {
 type way struct {
 	suffix string // of its line
 	phases int    // each with the latency
-	// received is the bytes that a rank receives for each byte of the whole result, if the
-	// parts of all ranks are alike; of an exchange with a root those of the root.
+	// received is the bytes that a rank receives for each byte of the whole result, if
+	// the parts of all ranks are alike; for an exchange with a root, the bytes that the
+	// root receives.
 	received float64
 }
 
 // ways are the ways of an exchange of n ranks in the drivers (collectives specification,
-// 11.2): a reduction in one phase sends the whole vector to everybody.
+// 11.2). A reduction in one phase sends the whole vector to every rank.
 func ways(kind string, n int) []way {
 	others, share := float64(n-1), float64(n-1)/float64(n)
 	switch kind {
@@ -61,8 +63,8 @@ var supposed = []string{cost.Message, distributed.AllSum.String(), distributed.A
 	distributed.AllGather.String(), distributed.AllGatherV.String(), distributed.Gather.String()}
 
 // Suppose is what a group of such hosts would cost if each op reached the rates of its
-// host, and each exchange those of the network. Nothing has been measured, so nothing
-// checks its lines.
+// host, and each exchange those of the network. Nothing checks these lines, because
+// nothing has been measured.
 func Suppose(hosts []Host, n Network) Costs {
 	c := Costs{Links: cost.Links{}}
 	for _, h := range hosts {
@@ -100,8 +102,9 @@ func (n Network) Received(trace cost.Trace, rank, ranks int) int64 {
 	return int64(sum)
 }
 
-// Reads is the bytes of weights that a rank reads in a step of one token with this trace:
-// of the experts of a layer those that are chosen, and of them on average the rank's part.
+// Reads is the bytes of weights that a rank reads in a step of one token with this trace.
+// Of the experts of a layer it counts the chosen ones, and of them on average the rank's
+// part.
 func Reads(trace cost.Trace) int64 {
 	sum := 0.0
 	for _, e := range trace {

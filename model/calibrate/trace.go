@@ -14,22 +14,22 @@ import (
 	"ringmaster/parallel/cost"
 )
 
-// Tracer lists what the ranks of a group would do in a step. It has a model of its own,
-// whose ops do not run: its buffers are never touched, and of the file's data only
+// Tracer lists what the ranks of a group would do in a step. Its model is its own and
+// runs no ops, so that its buffers are never touched; of the file's data it reads only
 // vectors.
 type Tracer struct {
 	m decoder.Decoder
 	b *record.Backend
 }
 
-// shown is a backend whose ops do not run.
+// shown is a backend that shows ops and runs none.
 type shown struct{ *record.Backend }
 
-// ValuesMatter is false: no weight is computed with.
+// ValuesMatter is false, because no weight is computed with.
 func (shown) ValuesMatter() bool { return false }
 
-// NewTracer makes the tracer of the model that open opens on a backend, with the
-// options of the group; the length of steps and of the context bound those of Work.
+// NewTracer makes the tracer of the model that open opens on a backend, with the options
+// of the group; the length of steps and of the context bound those of Work.
 func NewTracer(open func(b kernels.Backend) (decoder.Decoder, error)) (*Tracer, error) {
 	inner, err := cpu.New(1)
 	if err != nil {
@@ -77,7 +77,7 @@ func (t *Tracer) rank(ctx context.Context, p parallel.Placement, r int, w Work) 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = g.Close() }() // nothing is behind it
+	defer func() { _ = g.Close() }() // it holds nothing
 	if err := t.m.Join(g, p); err != nil {
 		return nil, err
 	}

@@ -15,8 +15,8 @@ import (
 type Architecture[C Cache] struct {
 	Shape
 	Tensors []gguf.Tensor // those of the file that the model uses, for Examine
-	// Late is a position at which ops run that do not at the first ones, such as those of
-	// an indexer; 0 for none.
+	// Late is a position at which other ops run than at the first ones, such as those of
+	// an indexer; 0 if there is no such position.
 	Late int
 	// Network makes the forward pass, which embeds the base.
 	Network func(base Base) Pass[C]
@@ -30,9 +30,9 @@ type Pass[C Cache] interface {
 }
 
 // Open makes a model of a file on a backend. limit is the most positions that the file
-// allows, and load reads the weights, which are mapped by then. One step of each kind
-// runs on a backend that checks the arguments of every op, so that what would be misuse
-// of an op later is an error now.
+// allows. load reads the weights after their mapping. One step of each kind runs on a
+// backend that checks the arguments of every op, so that misuse of an op is an error of
+// Open and not of a later step.
 func Open[C Cache](f *gguf.File, b kernels.Backend, o OpenOptions, limit int, load func() (*Architecture[C], error)) (*Model[C], error) {
 	o, err := o.Resolve(f, limit)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Shape) NewPlan(o OpenOptions, sequences int, step, head func(n int) []B
 	return p
 }
 
-// list is buffers as functions.
+// list gives the functions that Base calls for buffers.
 type list struct{ step, head func(n int) []Buffer }
 
 func (l list) StepBuffers(tokens int) []Buffer { return l.step(tokens) }

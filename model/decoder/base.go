@@ -52,7 +52,7 @@ type Base struct {
 
 	wire    parallel.Wire
 	width   int       // Shape.Width
-	picks   []int32   // [wanted] rows whose logits are wanted
+	picks   []int32   // [wanted] rows of the wanted logits
 	picked  []float32 // [wanted][width]
 	wanted  int       // capacity of the two above and of HeadBuffers, in rows
 	buffers buffered
@@ -60,16 +60,16 @@ type Base struct {
 
 // buffered is a network with the buffers of an architecture.
 type buffered interface {
-	// StepBuffers are the buffers of a step of so many tokens, those of the output head
-	// left out.
+	// StepBuffers are the buffers of a step of so many tokens, without those of the
+	// output head.
 	StepBuffers(tokens int) []Buffer
 	// HeadBuffers are what the output head needs for so many rows besides the rows that
 	// Pick gathers and the logits.
 	HeadBuffers(rows int) []Buffer
 }
 
-// newBase makes the base of a network whose buffers are not allocated yet. After an error,
-// which is the backend's, nothing is allocated.
+// newBase makes the base of a network that has no buffers yet. After an error, which is
+// the backend's, nothing is allocated.
 func newBase(s *Shape, b kernels.Backend, o OpenOptions) (*Base, error) {
 	m := parallel.NewMeter(o.Now)
 	routed, err := moe.NewForward(b, s.routed(o.MaxTokens), o.Reduce, m)
@@ -115,8 +115,8 @@ func (m *Base) Join(g *distributed.Group, p parallel.Placement) error {
 	return m.Heads.Join(g, p.Heads(), m.wire, p.DividesRows())
 }
 
-// HeadRows is the rows of a step of which this rank computes its heads: all if heads are
-// divided, else those that it owns.
+// HeadRows is the rows of a step for which this rank computes its heads: all if heads are
+// divided, otherwise those that it owns.
 func (m *Base) HeadRows(own parallel.Range, rows int) parallel.Range {
 	if m.Heads.Divided() {
 		return parallel.Range{End: rows}
@@ -124,8 +124,8 @@ func (m *Base) HeadRows(own parallel.Range, rows int) parallel.Range {
 	return own
 }
 
-// GatherRows brings rows of fields to all ranks, if the rows of the step are divided by
-// cut. Its error is the group's.
+// GatherRows sends rows of fields to all ranks if cut divides the rows of the step. Its
+// error is the group's.
 func (m *Base) GatherRows(ctx context.Context, cut []parallel.Range, fields ...parallel.Field) error {
 	if cut == nil {
 		return nil
@@ -149,9 +149,9 @@ func (m *Base) OutputOfHeads(w kernels.Weight, x, y []float32, rows int) {
 	m.Backend.MatMul(x, rows, kernels.Product{W: w.ColumnRange(own.Start*each, own.End*each), Out: mine})
 }
 
-// CombineHeads adds up the outputs of heads of all ranks, of so many rows that are divided
-// by cut or not, in y, which has this rank's rows. Its error is the backend's or the
-// group's.
+// CombineHeads adds up the outputs of heads of all ranks in y, which has this rank's
+// rows. cut divides the rows among the ranks, or is nil. Its error is the backend's or
+// the group's.
 func (m *Base) CombineHeads(ctx context.Context, rows int, cut []parallel.Range, y []float32) error {
 	if !m.Heads.Divided() {
 		cut = nil
@@ -183,8 +183,8 @@ func (m *Base) ReserveHead(rows int) error {
 	return m.Logits.Reserve(rows)
 }
 
-// Pick encodes a copy of the rows of hidden [rows of the step][Width] whose logits are
-// wanted, and returns it, or nil if this rank has no part in the logits of any row.
+// Pick encodes a copy of the wanted rows of hidden [rows of the step][Width] and returns
+// it, or nil if this rank has no part in the logits of any row.
 func (m *Base) Pick(hidden []float32, wanted []int32) []float32 {
 	if len(wanted) == 0 || !m.Logits.Takes() {
 		return nil
@@ -194,8 +194,8 @@ func (m *Base) Pick(hidden []float32, wanted []int32) []float32 {
 	return m.picked
 }
 
-// Behind makes the base one for a second micro-batch, whose rows lie behind the first
-// rows; see Network.Second.
+// Behind makes the base one for a second micro-batch. Its rows lie behind the first rows;
+// see Network.Second.
 func (m *Base) Behind(rows int) {
 	m.Routed, m.Heads, m.Gather = m.Routed.Second(rows), m.Heads.Second(rows), m.Gather.Second()
 	if m.DenseFFN != nil {

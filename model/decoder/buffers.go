@@ -2,16 +2,16 @@ package decoder
 
 import "ringmaster/kernels"
 
-// Buffer is one slice in memory of a backend, as a row of data: which variable it
-// belongs to, F32 or I32, and how many elements it has.
+// Buffer is one slice in memory of a backend, as a row of data: its variable, F32 or I32,
+// and its number of elements.
 type Buffer struct {
 	F32 *[]float32
 	I32 *[]int32
 	Len int
 }
 
-// Allocate allocates buffers; those of length 0 are left alone. After an error, which
-// is the backend's, none of them is allocated.
+// Allocate allocates buffers and skips those of length 0. After an error, which is the
+// backend's, none of them is allocated.
 func Allocate(b kernels.Backend, buffers []Buffer) error {
 	for i, x := range buffers {
 		var err error

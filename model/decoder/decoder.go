@@ -1,7 +1,11 @@
 // Package decoder is what every decoder-only model shares: the checks of a step, the
-// table of sequences with commit, rewind and budget, the digest that ranks compare,
-// the memory plan, buffers. An architecture adds its configuration, its weights, its
-// KV cache and its layers, as a Network.
+// table of sequences with commit, rewind and budget, the digest that ranks compare, the
+// memory plan, buffers. An architecture adds its configuration, its weights, its KV cache
+// and its layers, as a Network:
+//
+//	m, err := decoder.Open(f, backend, options, limit, load) // in the architecture's Open
+//	logits, err := m.Forward(ctx, step)                      // of the rows that the step wants
+//	m.Commit(step)
 package decoder
 
 import (
@@ -22,17 +26,17 @@ import (
 	"ringmaster/parallel"
 )
 
-// Cache is the KV cache of one sequence in a Network. Reading it changes nothing, and
-// what a step that is not committed has written is overwritten by the next.
+// Cache is the KV cache of one sequence in a Network. Reads change nothing, and the next
+// step overwrites what a step that was not committed has written.
 type Cache interface {
-	// Grow makes room for so many positions. It is called between steps only,
-	// when no op is encoded. Its error is the backend's, for lack of memory.
+	// Grow makes room for so many positions. It is called only between steps, when no op
+	// is encoded. Its error is the backend's, for lack of memory.
 	Grow(length int) error
-	// State lists the memory that holds what steps may still read of the committed
-	// tokens [from, length) of a sequence whose greatest length was peak, with room
-	// for them. Names and lengths depend on from, length and peak alone. What it
-	// lists of a position stays as it is until a rewind to there or before, and as the
-	// sequence grows no more of a position is listed than before.
+	// State lists the memory that steps may still read of the committed tokens [from,
+	// length) of a sequence. peak is its greatest length, and it has room for them. Names
+	// and lengths depend on from, length and peak alone. The listed state of a position
+	// does not change until a rewind to it or before, and a longer sequence lists no more
+	// of it.
 	State(from, length, peak int) []snapshot.Section
 	// Free releases the memory.
 	Free()
@@ -47,18 +51,18 @@ type Network[C Cache] interface {
 	Layout() string
 	// CacheBytes is the memory of a KV cache; see model.Sized.
 	CacheBytes(length int) int64
-	// Join makes the network one rank of a group, with its part of a placement that
-	// has been checked, or alone with nil. It is called between steps, possibly
-	// again, and has no effect on KV caches.
+	// Join makes the network one rank of a group, with its part of a checked placement,
+	// or alone with nil. It is called between steps, possibly again, and has no effect on
+	// KV caches.
 	Join(g *distributed.Group, p parallel.Placement) error
 	// ReserveHead allocates the buffers of the output head for so many rows.
 	ReserveHead(rows int) error
 	Layers[C]
-	// Second is the network for a second micro-batch of the step that runs, whose rows lie
+	// Second is the network for a second micro-batch of the step that runs. Its rows lie
 	// behind the first rows of each buffer. Both have the same sequence of exchanges.
 	Second(rows int) Layers[C]
-	// Head computes the logits of wanted rows [wanted][vocabulary] of the step whose layers
-	// have run, on a rank other than 0 nothing, and flushes.
+	// Head computes the logits of wanted rows [wanted][vocabulary] after the layers have
+	// run, and flushes. On a rank other than 0 it computes nothing.
 	Head(ctx context.Context, wanted []int32) ([][]float32, error)
 	// Experts is the weights of the routed experts of a layer, nil for a layer that has
 	// none.
@@ -69,16 +73,17 @@ type Network[C Cache] interface {
 	Free()
 }
 
-// Step is a step that has been checked and has the memory that it needs. Its slices
-// are valid until the next.
+// Step is a checked step that has the memory that it needs. Its slices are valid until
+// the next.
 type Step[C Cache] struct {
 	Segments []Segment[C] // one for each entry
 	Rows     int
 	IDs      []int32 // [Rows] token ids, in memory of the backend
 	Pos      []int32 // [Rows] positions, in memory of the backend
-	Wanted   []int32 // rows whose logits are wanted, ascending
-	// End is the most positions that a token of the step sees, of the whole step also in
-	// one of its micro-batches: what decides which exchanges there are is alike in both.
+	Wanted   []int32 // rows of the wanted logits, ascending
+	// End is the most positions that a token of the step sees. A micro-batch has the End
+	// of its whole step, because End decides which exchanges happen and both
+	// micro-batches must have the same.
 	End int
 
 	// Cut [Size] is which rows each rank computes of what the placement replicates, nil
@@ -87,7 +92,7 @@ type Step[C Cache] struct {
 	// an op reads them.
 	Cut  []parallel.Range
 	Own  parallel.Range
-	Kept []int32 // rows whose hidden state all ranks need after the last layer, ascending
+	Kept []int32 // rows that all ranks need after the last layer (hidden state), ascending
 }
 
 // Segment is one entry of a step: the rows [First, First+N) of the step's buffers
@@ -122,8 +127,8 @@ type Options struct {
 	Tensors []gguf.Tensor
 }
 
-// Model runs a Network. It implements model.Model and model.Sized, and has what
-// replica asks of the model of a rank.
+// Model runs a Network. It implements model.Model and model.Sized, and has what replica
+// asks of the model of a rank.
 type Model[C Cache] struct {
 	o         Options
 	network   Network[C]
@@ -164,11 +169,10 @@ func (m *Model[C]) Info() model.Info { return m.o.Info }
 // Sizes is what a placement divides.
 func (m *Model[C]) Sizes() parallel.Sizes { return m.o.Sizes }
 
-// Prepare checks a step and allocates what it needs, so that Run, if it is the next
-// call, does not fail for lack of memory (except for working buffers of the backend).
-// Sequences that it makes exist until they are dropped. The logits of the last Run
-// become invalid. Its error is a model.MemoryError or says what is wrong with the
-// step.
+// Prepare checks a step and allocates what it needs, so that Run as the next call does
+// not fail for lack of memory (except for working buffers of the backend). Sequences that
+// it makes exist until they are dropped. The logits of the last Run become invalid. Its
+// error is a model.MemoryError or says what is wrong with the step.
 func (m *Model[C]) Prepare(step model.Step) error {
 	m.step = nil
 	segments, rows, err := m.check(step)
@@ -205,9 +209,9 @@ func (m *Model[C]) Prepare(step model.Step) error {
 	return nil
 }
 
-// leastRows is the least rows of a rank in a step that is divided. Where the bits of a
-// row depend on whether there are many, as on a GPU, a rank must have as many as count as
-// many, so that they are those of the whole step.
+// leastRows is the minimum number of rows of a rank in a divided step. On a GPU the bits
+// of a row depend on whether it is one of many. A rank must then have enough rows to
+// count as many, because its rows must have the bits of the whole step.
 func (m *Model[C]) leastRows() int {
 	if kernels.RowsAgree(m.o.Backend) {
 		return 1
@@ -273,8 +277,8 @@ func (m *Model[C]) Forward(ctx context.Context, step model.Step) ([][]float32, e
 	return m.Run(ctx)
 }
 
-// abandon ends a step after err. It flushes the ops that are encoded, so that
-// none of them uses memory after the step.
+// abandon ends a step after err. It flushes the encoded ops, so that none of them uses
+// memory after the step.
 func (m *Model[C]) abandon(err error) error {
 	if ferr := m.o.Backend.Flush(); ferr != nil && !errors.Is(err, ferr) {
 		err = fmt.Errorf("%w; then: %w", err, ferr)
@@ -282,18 +286,22 @@ func (m *Model[C]) abandon(err error) error {
 	return m.errorf("%w", err)
 }
 
-// Join makes the model one rank of a group. It computes its part of the placement. From
-// then on all ranks must run the same steps, whose layers combine their outputs over the
-// group; rank 0 gets the logits. The sequences stay: a KV cache has all rows of its
-// sequence whatever the placement, so those that all ranks hold at the same committed
-// lengths go on; Forget drops them. A step that was prepared or that failed before is
-// gone, and may run again. Join is called for each epoch, possibly with another placement, or with nil to run without a group; a group
-// of one rank is like nil. It must not run during a step. The group is used in Run
-// only and stays the caller's. Errors of the arguments wrap distributed.ErrArgument;
-// after an error the model must be joined again before it is used.
+// Join makes the model one rank of a group and computes its part of the placement. It is
+// called for each epoch, possibly with another placement, or with nil to run without a
+// group; a group of one rank is like nil. It must not run during a step.
 //
-// In a group the context of Run must be the epoch's: a step that is cancelled on one
-// rank alone leaves the others waiting until the group fails.
+// From then on all ranks must run the same steps, because their layers combine their
+// outputs over the group. Rank 0 gets the logits. Sequences stay, because a KV cache has
+// all rows of its sequence whatever the placement: those that all ranks hold at the same
+// committed lengths continue; Forget drops them. A step that was prepared or that failed
+// before is gone, and may run again.
+//
+// The group stays the caller's, and only Run uses it. Errors of the arguments wrap
+// distributed.ErrArgument; after an error the model must be joined again before it is
+// used.
+//
+// In a group the context of Run must be the epoch's, because a step that is cancelled on
+// one rank alone leaves the others waiting until the group fails.
 func (m *Model[C]) Join(g *distributed.Group, p parallel.Placement) error {
 	m.step, m.digest = nil, m.digest[:0]
 	if g != nil {
@@ -331,10 +339,10 @@ func (m *Model[C]) Drop(id model.SeqID) {
 	m.drop(id)
 }
 
-// Digest is the checksums of the last Run [Layers+1]: for each layer a CRC-32C of
-// the chosen experts, then one of the final hidden states of the last row of each
-// entry. Ranks that computed the same have equal digests. It is empty without a
-// group, after an error and for a step without rows. It is valid until the next Run.
+// Digest is the checksums of the last Run [Layers+1]: for each layer a CRC-32C of the
+// chosen experts, then one of the final hidden states of the last row of each entry.
+// Ranks that computed the same have equal digests. It is empty without a group, after an
+// error and for a step without rows. It is valid until the next Run.
 func (m *Model[C]) Digest() []uint32 { return m.digest }
 
 // digestStep fills m.digest; the step must have been flushed.
@@ -354,10 +362,9 @@ func (m *Model[C]) digestStep(s *Step[C]) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// quietNaNs is row, or a copy in which every NaN has the same bits, if there is
-// one. IEEE 754 leaves it open which NaN an operation returns, so the sign and the
-// payload depend on the instructions, and ranks at avx512 and amx may differ in
-// them though they computed the same.
+// quietNaNs is row, or a copy in which every NaN has the same bits if row has any. IEEE
+// 754 leaves open which NaN an operation returns. Ranks at avx512 and amx may otherwise
+// differ in sign and payload though they computed the same.
 func quietNaNs(row []float32) []float32 {
 	if !slices.ContainsFunc(row, func(x float32) bool { return x != x }) {
 		return row
@@ -379,9 +386,9 @@ func (m *Model[C]) LayerStats() []parallel.LayerStats { return m.o.Meter.Stats()
 // head last, since the model was opened. It may be called at any time.
 func (m *Model[C]) Exchanges() [][]parallel.Exchange { return m.o.Meter.Exchanges() }
 
-// Rehearse runs a step of one token at each of the positions of a sequence, as if it
-// had been committed up to there. On a backend that checks the arguments of every op
-// it finds what would be misuse of an op later.
+// Rehearse runs a step of one token at each of the positions of a sequence, as if it had
+// been committed up to there. On a backend that checks the arguments of every op it finds
+// what would be misuse of an op later.
 func (m *Model[C]) Rehearse(positions ...int) error {
 	for _, pos := range positions {
 		if q := m.sequences[1]; q != nil {
@@ -396,8 +403,7 @@ func (m *Model[C]) Rehearse(positions ...int) error {
 	return nil
 }
 
-// Close frees the KV caches and buffers. The backend and the file stay the
-// caller's.
+// Close frees the KV caches and buffers. The backend and the file stay the caller's.
 func (m *Model[C]) Close() error {
 	m.dropAll()
 	m.o.Routed.Free()

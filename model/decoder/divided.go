@@ -15,7 +15,7 @@ type Division struct {
 	Columns bool
 }
 
-// Divisions are the matrices of which a rank may read a part, by their names without the
+// Divisions are the matrices that a rank may read in part, by their names without the
 // layer: rows of those of attention named in rows and columns of those in columns, by its
 // heads, its segments of the shared expert, of a dense FFN too if that is divided, and
 // its part of the vocabulary.
@@ -41,7 +41,7 @@ func Divisions(rows, columns []string, denseFFN bool) map[string]Division {
 	return by
 }
 
-// LayerTypes are the types of a tensor of each layer; those of missing ones are left out.
+// LayerTypes are the types of a tensor of each layer, without the layers that lack it.
 func LayerTypes(f *gguf.File, layers int, name string) []gguf.Type {
 	var types []gguf.Type
 	for i := range layers {
@@ -52,7 +52,7 @@ func LayerTypes(f *gguf.File, layers int, name string) []gguf.Type {
 	return types
 }
 
-// Matrix is a matrix of the file of which a rank may read a part.
+// Matrix is a matrix of the file that a rank may read in part.
 type Matrix struct {
 	Division
 	Bytes    int64
@@ -66,8 +66,8 @@ func matrixOf(t gguf.Tensor, by Division) Matrix {
 }
 
 // Read is the bytes of the pages that a rank with part of all reads; all is where the
-// ranges of the last rank end. Rows are counted as bytes, since pages at their ends are
-// few; of columns every page that holds one is counted.
+// ranges of the last rank end. Rows count as bytes, because they have few pages at their
+// ends. Of columns every page that holds one counts.
 func (m Matrix) Read(part, all parallel.Part) int64 {
 	own, of := m.Of(part), int64(m.Of(all).End)
 	if of == 0 || own.Len() == 0 {
@@ -93,7 +93,7 @@ func (m Matrix) Read(part, all parallel.Part) int64 {
 
 // MostParts is the most parts into which columns are divided among ranks: one for each
 // rank of the largest group. More would divide them more evenly among unequal ranks, but
-// with Exact the output of each is exchanged.
+// with Exact the output of each part is exchanged.
 const MostParts = 8
 
 // ColumnParts is the greatest divisor of most such that so many equal parts of cols

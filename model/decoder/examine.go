@@ -13,8 +13,8 @@ import (
 	"ringmaster/parallel"
 )
 
-// What a rank has in memory and computes with it is examined in pieces, between steps:
-// two ranks that do so for the same part must find the same, bit for bit.
+// Between steps, a rank's weights and its products with them are examined in pieces. Two
+// ranks that examine the same part must find the same, bit for bit.
 
 // blockBytes is the most bytes of a block of rows, unless one row is longer.
 const blockBytes = 16 << 20
@@ -87,7 +87,7 @@ func (m *Model[C]) Examine(p model.Piece) ([]model.Sum, error) {
 		return m.examineBlocks(m.blocks()[p.From:p.To], p.Seed)
 	}
 	var out []model.Sum
-	for from := p.From; from < p.To; from += m.o.Info.MaxTokens { // for each of which there is room
+	for from := p.From; from < p.To; from += m.o.Info.MaxTokens { // as many as there is room for
 		sums, err := m.examineExperts(l, p.Layer, parallel.Range{Start: from, End: min(from+m.o.Info.MaxTokens, p.To)}, p.Seed)
 		if err != nil {
 			return nil, err
@@ -127,7 +127,7 @@ func (m *Model[C]) examineExperts(l *moe.Layer, layer int, experts parallel.Rang
 	return sums, nil
 }
 
-// matrixSum is the checksum of a matrix, row by row, since rows may have a distance.
+// matrixSum is the checksum of a matrix, row by row, because rows may lie apart.
 func matrixSum(w kernels.Weight) (sum uint32) {
 	if w.Stride() == w.RowBytes() {
 		return crc32.Checksum(w.Data[:w.MatrixBytes()], castagnoli)
@@ -144,7 +144,7 @@ func resultSum(row []float32) uint32 {
 	return crc32.Checksum(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(row))), 4*len(row)), castagnoli)
 }
 
-// examineBlocks is Examine for what is no stack of experts.
+// examineBlocks is Examine for all tensors that are not stacks of experts.
 func (m *Model[C]) examineBlocks(blocks []block, seed uint64) ([]model.Sum, error) {
 	b := m.o.Backend
 	var sums []model.Sum

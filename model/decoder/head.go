@@ -10,10 +10,10 @@ import (
 	"ringmaster/parallel"
 )
 
-// Head is the output head: the product of final hidden states with the vocabulary. In
-// a group rank 0 gets the logits; it computes all of them, or every rank computes some
-// rows of the vocabulary and rank 0 gathers them, in float32, so that they have the
-// bits of one rank.
+// Head is the output head: the product of final hidden states with the vocabulary. In a
+// group rank 0 gets the logits. It computes all of them, or every rank computes some rows
+// of the vocabulary and rank 0 gathers them, in float32 so that they have the bits of one
+// rank.
 type Head struct {
 	b      kernels.Backend
 	vocab  int
@@ -79,9 +79,9 @@ func (h *Head) Reserve(rows int) error {
 	return nil
 }
 
-// Run multiplies x [rows][D] by w [vocab][D] and flushes. It returns the logits
-// [rows][vocab], valid until the next Run, on rank 0 and without a group, else nothing.
-// Its error is the backend's or the group's.
+// Run multiplies x [rows][D] by w [vocab][D] and flushes. On rank 0 and without a group
+// it returns the logits [rows][vocab], valid until the next Run, otherwise nothing. Its
+// error is the backend's or the group's.
 func (h *Head) Run(ctx context.Context, x []float32, rows int, w kernels.Weight) ([][]float32, error) {
 	all := h.logits
 	if h.group == nil {
@@ -112,7 +112,7 @@ func (h *Head) Run(ctx context.Context, x []float32, rows int, w kernels.Weight)
 		if rows > 1 {
 			h.sort(rows)
 		} else {
-			all = h.gather.Parts() // of one row the parts are in order
+			all = h.gather.Parts() // with one row the parts are in order
 		}
 	}
 	out := make([][]float32, rows)

@@ -9,8 +9,8 @@ import (
 	"ringmaster/gguf"
 )
 
-// Keys reads the metadata of an architecture and collects the errors, so that one
-// message lists all that is wrong with a file. Keys are given without the prefix, the
+// Keys reads the metadata of an architecture and collects the errors, so that one message
+// lists all that is wrong with a file. Keys are given without the prefix, the
 // architecture's name and a dot. After an error a method returns some value in range.
 type Keys struct {
 	File *gguf.File
@@ -123,10 +123,10 @@ func mayChange(key string) bool {
 	return false
 }
 
-// RefuseUnknown adds an error for each key of the architecture that is not known, by its
-// name without the architecture, and that may change what the layers compute. It returns
-// the names of the other keys that nothing reads. The version of quantised blocks is one of
-// the things that a file says and that must be right.
+// RefuseUnknown adds an error for each unknown key of the architecture that may change
+// what the layers compute. known has keys without the architecture. It returns the names
+// of the other keys that nothing reads. It also checks the version of quantised blocks,
+// because a file of another version would be read wrongly.
 func (r *Keys) RefuseUnknown(known []string) (unread []string) {
 	const version = "general.quantization_version"
 	if v, ok := r.File.Int(version); r.File.Has(version) && (!ok || v != 2) {

@@ -12,8 +12,8 @@ import (
 	"ringmaster/moe"
 )
 
-// Loader finds tensors and checks their shapes and types; it collects all errors
-// of the file.
+// Loader finds tensors and checks their shapes and types. It collects all errors of the
+// file.
 type Loader struct {
 	f       *gguf.File
 	b       kernels.Backend
@@ -112,8 +112,9 @@ func (l *Loader) finds(t gguf.Tensor) {
 }
 
 // holds reports whether a GGUF shape is that of count matrices [rows][cols]: {cols, rows,
-// count}, or all joined into one of count*rows rows. Another division of as many elements
-// is another matrix, such as one whose slices were not transposed.
+// count}, or all joined into one of count*rows rows. Any other division of as many
+// elements is refused, because it is another matrix, such as one with slices that were
+// not transposed.
 func holds(shape []int64, cols, rows, count int) bool {
 	for len(shape) > 1 && shape[len(shape)-1] == 1 {
 		shape = shape[:len(shape)-1]
@@ -130,8 +131,8 @@ func holds(shape []int64, cols, rows, count int) bool {
 	return len(shape) == 3 && shape[1] == int64(rows) && shape[2] == int64(count)
 }
 
-// Matrix is the tensor of slices matrices [rows][cols] (GGUF shape {cols,
-// rows, slices}); matrices may also be joined into one of slices*rows rows.
+// Matrix is the tensor of slices matrices [rows][cols] (GGUF shape {cols, rows, slices});
+// matrices may also be joined into one of slices*rows rows.
 func (l *Loader) Matrix(name string, cols, rows, slices int) kernels.Weight {
 	t, ok := l.Find(name)
 	if !ok {
@@ -152,7 +153,7 @@ func (l *Loader) Matrix(name string, cols, rows, slices int) kernels.Weight {
 }
 
 // Small is a matrix that is small and read by every token: its elements must be finite.
-// The others are not checked here, because that would read the whole file (see
+// Other matrices are not checked here, because that would read the whole file (see
 // gguf.CheckWeights).
 func (l *Loader) Small(name string, cols, rows int) kernels.Weight {
 	w := l.Matrix(name, cols, rows, 1)
@@ -163,8 +164,8 @@ func (l *Loader) Small(name string, cols, rows int) kernels.Weight {
 	return w
 }
 
-// finite checks that all elements of a tensor are finite. One that is not would make
-// every answer, or every answer that a router sends its way, fail.
+// finite checks that all elements of a tensor are finite, because one that is not would
+// make every answer fail, or every answer that a router sends its way.
 func (l *Loader) finite(t gguf.Tensor) {
 	if !kernels.ValuesMatter(l.b) {
 		return
@@ -213,8 +214,8 @@ func (l *Loader) Vector(name string, n int) []float32 {
 	return out
 }
 
-// Experts is the routed experts and the shared one of a layer of the given shape, whose
-// tensor names begin with p, without what routing needs beside the router.
+// Experts is the routed experts and the shared one of a layer of the given shape, without
+// what routing needs beside the router. Their tensor names begin with p.
 func (l *Loader) Experts(p string, s moe.Shape) moe.Layer {
 	e := moe.Layer{
 		Router: l.Small(p+"ffn_gate_inp.weight", s.Embd, s.Experts),
@@ -247,8 +248,8 @@ func layerOf(name string) int {
 	return layer
 }
 
-// Unread says why a tensor of a layer, or of none (-1), is not read by an architecture
-// that knows it; "" for one that it does not know. name is without "blk.N.".
+// Unread says why an architecture does not read a tensor of a layer, or of none (-1),
+// that it knows; "" for one that it does not know. name is without "blk.N.".
 type Unread func(layer int, name string) (why string)
 
 // ropeFactors is the tensor of factors by which RoPE's frequencies are divided.
@@ -268,9 +269,9 @@ func whyUnread(layers int, mtp mtpBlocks, name string, unread Unread) string {
 	return unread(layer, local)
 }
 
-// RefuseUnused adds an error for each tensor that Find has not found: a bias, say, without
-// which the layers would not compute what was trained. Those that multi-token prediction
-// has or that unread knows may be left, and factors of RoPE that are 1.
+// RefuseUnused adds an error for each tensor that Find has not found, because without it,
+// such as a bias, the layers may not compute what was trained. Tensors of multi-token
+// prediction, those that unread knows, and RoPE factors of 1 are allowed.
 func (l *Loader) RefuseUnused(layers int, unread Unread) {
 	mtp := findMTP(l.f)
 	for _, t := range l.f.Tensors() {

@@ -7,8 +7,8 @@ import (
 )
 
 // Micro-batches: a step of many rows is cut in two, and the layers of both parts are
-// interleaved, so that one computes while an exchange of the other is under way. The bits
-// are those of a prompt in other chunks, which are the same.
+// interleaved, so that one computes during an exchange of the other. The bits are those
+// of a prompt in other chunks, which are the same.
 
 // Layers runs the layers of steps.
 type Layers[C Cache] interface {
@@ -23,8 +23,8 @@ type prepared[C Cache] struct {
 	micro []Step[C] // its two micro-batches, nil if it is run in one
 }
 
-// split cuts a step that has been divided by rows, or not, into micro-batches, of first
-// rows and of the rest.
+// split cuts a step, divided by rows or not, into two micro-batches: the first rows and
+// the rest.
 func (s *Step[C]) split(first int, divide func(*Step[C])) []Step[C] {
 	out := make([]Step[C], 2)
 	for i, rows := range []parallel.Range{{End: first}, {Start: first, End: s.Rows}} {

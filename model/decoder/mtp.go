@@ -7,10 +7,10 @@ import (
 	"ringmaster/gguf"
 )
 
-// A block for multi-token prediction (MTP) guesses a token further ahead. It is not part of
-// the model's layers: to run it as one gives other tokens. Files have such blocks behind
-// the layers, and programs name their tensors differently (nextn.eh_proj, or nextn.e_proj and
-// nextn.h_proj), so any tensor named nextn.* makes a block one of them.
+// A block for multi-token prediction (MTP) guesses a token further ahead. It is not part
+// of the model's layers: as a layer it would give other tokens. Files have such blocks
+// behind the layers. Any tensor named nextn.* marks one, because programs name the
+// tensors differently (nextn.eh_proj, or nextn.e_proj and nextn.h_proj).
 
 // mtpBlocks are the blocks that have a tensor of multi-token prediction.
 type mtpBlocks map[int]bool
@@ -26,9 +26,9 @@ func findMTP(f *gguf.File) mtpBlocks {
 	return blocks
 }
 
-// has reports whether a tensor, which is of no layer, belongs to multi-token prediction:
-// blocks without a tensor of their own may lie between those that have one. Some files
-// have the tensors under mtp.N.
+// has reports whether a tensor that belongs to no layer belongs to multi-token
+// prediction. Blocks without a tensor of their own may lie between those that have one.
+// Some files have the tensors under mtp.N.
 func (b mtpBlocks) has(block int, name string) bool {
 	if block < 0 {
 		return strings.HasPrefix(name, "mtp.")
@@ -42,22 +42,23 @@ func (b mtpBlocks) has(block int, name string) bool {
 }
 
 // Trunk is the number of layers before the blocks for multi-token prediction at the end
-// of a file of so many blocks. nextn_predict_layers says how many there are. Some files
-// have that key without the blocks, some the blocks without the key, so tensors decide.
+// of a file of so many blocks. Tensors decide, because some files have the key
+// nextn_predict_layers without the blocks, and some the blocks without the key.
 func (r *Keys) Trunk(blocks int) int {
 	counted := max(1, blocks-r.Optional("nextn_predict_layers", 0, 0, blocks))
 	mtp, end := findMTP(r.File), blocks
 	for i := blocks - 1; i > 0 && (mtp[i] || i >= counted); i-- {
 		if mtp[i] {
-			end = min(i, counted) // with one of those that are counted go all of them
+			end = min(i, counted) // one counted block ends the layers for all counted blocks
 		}
 	}
 	return end
 }
 
-// SaysTrunk is a remark for a summary, "" for none: the file counts blocks for multi-token
-// prediction and has no tensor of one. Many files have lost the blocks and kept the key. If a
-// file has lost only the names, a block runs as a layer, so the remark names the number.
+// SaysTrunk is a remark for a summary, "" for none: the file counts blocks for
+// multi-token prediction and has no tensor of one. Many files have lost the blocks and
+// kept the key. The remark names the number, because a block runs as a layer if a file
+// has lost only the names.
 func (r *Keys) SaysTrunk(blocks int) string {
 	n := r.Optional("nextn_predict_layers", 0, 0, blocks)
 	if n == 0 {
@@ -72,8 +73,8 @@ func (r *Keys) SaysTrunk(blocks int) string {
 	return fmt.Sprintf("; %s is %d, but no tensor is one of multi-token prediction, so all of the %d blocks are layers", r.Name("nextn_predict_layers"), n, blocks)
 }
 
-// Companion says what a file is that has tensors for multi-token prediction and no layers, ""
-// if it is none.
+// Companion says what a file is that has tensors for multi-token prediction and no
+// layers, "" if it is not such a file.
 func Companion(f *gguf.File) string {
 	mtp := findMTP(f)
 	found := len(mtp) > 0

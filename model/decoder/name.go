@@ -5,8 +5,9 @@ import (
 	"ringmaster/internal/safetext"
 )
 
-// maxName bounds a model's name, in bytes: a file may have one of any length. With the
-// count of what is cut off it is still one that a request may have (dialect.MaxModelName).
+// maxName bounds a model's name, in bytes, because a file may have one of any length.
+// With the count of the cut bytes it is still a name that a request may have
+// (dialect.MaxModelName).
 const maxName = 200
 
 // Name is the model's name as its file gives it, on one line and without what a terminal

@@ -50,10 +50,10 @@ type Plan struct {
 	Derived  int64    // weights that are made of others when the file is loaded
 	Caches   []Row    // the KV cache of a sequence of Context positions
 
-	// Routed is the shape of the experts and Heads that of the outputs of the
-	// groups of attention heads, for the buffers of a group. DenseFFN is that of the
-	// outputs of the dense FFN of a layer without experts, which is divided like the
-	// shared expert; no terms if there is none.
+	// Routed is the shape of the experts and Heads that of the outputs of the groups of
+	// attention heads, for the buffers of a group. DenseFFN is that of the outputs of the
+	// dense FFN of a layer without experts, which is divided like the shared expert; it
+	// has no terms if there is no such FFN.
 	Routed   moe.Shape
 	Heads    parallel.TermsShape
 	DenseFFN parallel.TermsShape
@@ -64,15 +64,15 @@ type Plan struct {
 	// kernels; Threads is the caller's to set.
 	Working cpu.Working
 
-	// Set by the caller, who knows the backend and the server:
+	// Set by the caller, because only it knows the backend and the server:
 	Kernels int64 // working buffers of the kernels
 	Heap    int64 // Go's heap, stacks and runtime
 	Budget  int64 // of the KV caches of all sequences; 0: Sequences of full length
 }
 
-// AddWeights adds the tensors of a file. A stack of one matrix for each expert (…_exps.weight) is
-// Experts, what nothing reads Unread, all else Dense; divided names those of
-// Dense of which a rank may read a part, by their names without the layer.
+// AddWeights adds the tensors of a file. A stack of one matrix for each expert
+// (…_exps.weight) is Experts, what nothing reads Unread, all else Dense. divided names
+// the tensors of Dense that a rank may read in part, without the layer.
 func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division, unread Unread) {
 	mtp := findMTP(f)
 	left := map[string]string{} // why, by name without the layer
@@ -123,8 +123,8 @@ func (p Plan) budget() int64 {
 	return p.AllSequences()
 }
 
-// AllSequences is the bytes of the KV caches of all sequences of Context tokens; a number
-// that no memory has if they are more.
+// AllSequences is the bytes of the KV caches of all sequences of Context tokens. If they
+// overflow it is a number that no memory has.
 func (p Plan) AllSequences() int64 {
 	const most = 1 << 60
 	n, one := int64(max(p.Sequences, 1)), p.PerSequence()
@@ -179,7 +179,7 @@ func (p Plan) Write(w io.Writer) error {
 // pageSize is the size of a page of the system in bytes.
 var pageSize = os.Getpagesize()
 
-// Pages rounds bytes up to whole pages, which is what the system gives.
+// Pages rounds bytes up to whole pages, because the system gives nothing smaller.
 func Pages(n int64) int64 {
 	page := int64(pageSize)
 	return (n + page - 1) / page * page

@@ -46,9 +46,9 @@ func (p Plan) Replicated(how parallel.Share) int64 {
 	return n
 }
 
-// Sums is how many sums of a token's row of the hidden size the ranks of a group exchange:
-// one after the experts of each layer that has any, and with ShareAll one after attention
-// and after a dense FFN that is divided.
+// Sums is how many sums of a token's row of the hidden size the ranks of a group
+// exchange: one after the experts of each layer that has any, and with ShareAll one after
+// attention and after a dense FFN that is divided.
 func (p Plan) Sums(how parallel.Share) int {
 	switch {
 	case how != parallel.ShareAll:
@@ -105,8 +105,8 @@ func WriteRanks(w io.Writer, ranks []RankPlan, names ...string) error {
 }
 
 // Fresh is the bytes of the weights that a rank reads for its part and did not need for
-// the part before; nil: it has read nothing. all is where the ranges of the last rank end.
-// Of columns whole pages are counted, so that it is an estimate.
+// the part before; nil: it has read nothing. all is where the ranges of the last rank
+// end. It is an estimate, because columns count as whole pages.
 func (p Plan) Fresh(before *parallel.Part, part, all parallel.Part) int64 {
 	own := p.weights(part, all)
 	if before == nil {
@@ -117,8 +117,8 @@ func (p Plan) Fresh(before *parallel.Part, part, all parallel.Part) int64 {
 	return max(own-p.weights(both, all), 0)
 }
 
-// expertBytes is those of the routed experts. Matrices of a stack have one size, so that
-// it is exact.
+// expertBytes is that of the routed experts. It is exact, because the matrices of a stack
+// have one size.
 func (p Plan) expertBytes(part parallel.Part) int64 {
 	return p.Experts / int64(p.Sizes.Experts) * int64(part.Experts.Len())
 }

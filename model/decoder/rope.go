@@ -14,7 +14,7 @@ type YaRN struct {
 	BetaSlow float64 // turns in Original up to which a pair is scaled fully
 }
 
-// Check adds an error for a scaling that is none, whose keys begin with rope.scaling.
+// Check adds an error for an impossible scaling. Its keys begin with rope.scaling.
 func (y YaRN) Check(r *Keys) {
 	if y.Factor < 1 {
 		r.Fail("key %q is %v; expected 1 or more", r.Name("rope.scaling.factor"), y.Factor)
@@ -24,12 +24,12 @@ func (y YaRN) Check(r *Keys) {
 	}
 }
 
-// RoPEFreqs [dim/2] is the angle per position, in radians, of each rotated pair of
-// a RoPE of dim elements. y scales the slow pairs (YaRN, arXiv 2309.00071,
-// equation 23): pairs that turn more than BetaFast times within the original
-// context keep their frequency, pairs that turn less than BetaSlow times get
-// 1/Factor of it, with a linear ramp between. The scaling applies at every
-// position, and there is no attention factor: cos and sin keep magnitude 1.
+// RoPEFreqs [dim/2] is the angle per position, in radians, of each rotated pair of a RoPE
+// of dim elements. y scales the slow pairs (YaRN, arXiv 2309.00071, equation 23): pairs
+// that turn more than BetaFast times within the original context keep their frequency,
+// pairs that turn less than BetaSlow times get 1/Factor of it, with a linear ramp
+// between. The scaling applies at every position, and there is no attention factor: cos
+// and sin keep magnitude 1.
 func RoPEFreqs(dim int, base float64, y YaRN) []float32 {
 	freqs := make([]float32, dim/2)
 	lo, hi := 0.0, 0.0

@@ -23,8 +23,8 @@ func (m *Model[C]) check(step model.Step) ([]Segment[C], int, error) {
 	seen := make(map[model.SeqID]bool, len(step.Entries))
 	rows := 0
 	for _, e := range step.Entries {
-		// The greatest length bounds a rewind, not the current one, because
-		// two rewinds in a row reach twice as far back.
+		// The greatest length bounds a rewind, not the current one, because two rewinds
+		// in a row would otherwise reach twice as far back.
 		length, peak := 0, 0
 		if q := m.sequences[e.Seq]; q != nil {
 			length, peak = q.length, q.peak
@@ -56,7 +56,7 @@ func (m *Model[C]) check(step model.Step) ([]Segment[C], int, error) {
 	return segments, rows, nil
 }
 
-// wanted is the rows of a step whose logits are wanted, ascending.
+// wanted is the rows of a step for which logits are wanted, ascending.
 func wanted(step model.Step) []int32 {
 	var wanted []int32
 	first := 0
@@ -140,8 +140,8 @@ func (m *Model[C]) Commit(s model.Step) {
 	}
 }
 
-// drop frees the KV cache of a sequence, if it is known, and gives its bytes back to
-// the budget.
+// drop frees the KV cache of a sequence, if it is known, and gives its bytes back to the
+// budget.
 func (m *Model[C]) drop(id model.SeqID) {
 	if q := m.sequences[id]; q != nil {
 		m.charged -= q.charged

@@ -19,8 +19,8 @@ func (m *Model[C]) Snapshot(w io.Writer, id model.SeqID, tokens []int32) error {
 	return m.SnapshotFrom(w, id, tokens, 0)
 }
 
-// StateBytes is the bytes of the state that SnapshotFrom writes of tokens [from, length) of a
-// sequence, about: without checksums and header.
+// StateBytes is about the bytes of the state that SnapshotFrom writes of tokens [from,
+// length) of a sequence, without checksums and header.
 func (m *Model[C]) StateBytes(id model.SeqID, from, length int) int64 {
 	q := m.sequences[id]
 	if q == nil || length > q.length || from > length {
@@ -33,10 +33,10 @@ func (m *Model[C]) StateBytes(id model.SeqID, from, length int) int64 {
 	return n
 }
 
-// SnapshotFrom is Snapshot of the first tokens of a sequence, or all, for a reader that has
-// the state of the first from of them: what it needs of the others to continue with the
-// tokens behind those. Positions that have been given to it need not be given again while
-// the sequence grows; from a rewind on they do.
+// SnapshotFrom is Snapshot of the first tokens of a sequence, or all, for a reader that
+// has the state of the first from tokens. It writes what the reader needs of the others
+// to continue. A position that was written need not be written again while the sequence
+// grows; after a rewind, positions from the rewind on must be.
 func (m *Model[C]) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, from int) error {
 	q := m.sequences[id]
 	if q == nil || len(tokens) == 0 || q.length < len(tokens) || from < 0 || from > len(tokens) {
@@ -46,11 +46,11 @@ func (m *Model[C]) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, fro
 	return snapshot.Write(w, h, tokens, q.cache.State(from, len(tokens), q.peak))
 }
 
-// Restore makes the sequence id, which must be new, from a snapshot and returns its
-// tokens. From then on it is as if it had run here: steps that continue it have the same
-// bits, and it can be rewound as far. It must not run during a step. After an error the
-// sequence does not exist; errors wrap one of package snapshot or model.ErrNoMemory, or
-// say why the snapshot does not fit.
+// Restore makes the new sequence id from a snapshot and returns its tokens. From then on
+// it is as if it had run here: steps that continue it have the same bits, and it can be
+// rewound as far. It must not run during a step. After an error the sequence does not
+// exist; errors wrap one of package snapshot or model.ErrNoMemory, or say why the
+// snapshot does not fit.
 func (m *Model[C]) Restore(r io.Reader, id model.SeqID) ([]int32, error) {
 	if m.sequences[id] != nil {
 		return nil, m.errorf("sequence %d: it cannot be restored, for it exists", id)
@@ -66,9 +66,9 @@ func (m *Model[C]) Restore(r io.Reader, id model.SeqID) ([]int32, error) {
 }
 
 // RestoreFrom takes a snapshot of SnapshotFrom for the sequence id, which has the tokens
-// before here, or none, and returns all its tokens. The sequence can run once what
-// SnapshotFrom writes of all its tokens has been taken. Like Restore it must not run during
-// a step, and after an error the sequence does not exist.
+// before here, or none, and returns all its tokens. The sequence can run once everything
+// that SnapshotFrom writes of its tokens has been taken. Like Restore it must not run
+// during a step, and after an error the sequence does not exist.
 func (m *Model[C]) RestoreFrom(r io.Reader, id model.SeqID, before []int32) ([]int32, error) {
 	x, err := snapshot.ReadOn(r, m.o.Fingerprint, m.network.Layout(), m.o.Info.ContextLength, before)
 	if err == nil && x.From > m.Len(id) {

@@ -7,17 +7,19 @@ import (
 	"ringmaster/parallel"
 )
 
-// attention encodes attention of the normalised input h [rows][D] into y [rows][D].
-// With the latent row c and the rotated key k of each position,
+// attention encodes attention of the normalised input h [rows][D] into y [rows][D]. With
+// the latent row c and the rotated key k of each position,
 //
 //	score = Scale * (kB·q · c + rotated q · k),  z = softmax(scores) · c,  head = vB·z
 //
-// so a head's keys and values are never computed. An indexer may choose which positions
-// a token reads. A rank's rows of x are projected and
-// gathered, if the rows of the step are divided: in a group every rank fills the whole KV
-// cache. If heads are divided it computes those that it owns, of all rows, and their
-// outputs are combined; else all heads of its own rows. y has this rank's rows. The error
-// is the backend's or the group's.
+// so that a head's keys and values are never computed. An indexer may choose which
+// positions a token reads.
+//
+// If the rows of the step are divided, a rank projects its rows of x and gathers the
+// others, because every rank of a group fills the whole KV cache. If heads are divided it
+// computes those that it owns, of all rows, and their outputs are combined; otherwise all
+// heads of its own rows. y has this rank's rows. The error is the backend's or the
+// group's.
 func (m *forward) attention(ctx context.Context, l *layer, number int, step step) error {
 	rows := m.HeadRows(step.Own, step.Rows)
 	own, chooses := m.local(l), m.chooses(l, step)
@@ -38,9 +40,9 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 }
 
 // project encodes the products with the normalised input of this rank's rows: the rows to
-// cache, with their latent part normed and their key rotated, the keys of an indexer and
-// the weights of its heads if it chooses, and the low-rank query, which a rank without
-// heads needs only if others gather what is made of it.
+// cache, with their latent part normed and their key rotated; the keys of an indexer and
+// the weights of its heads if it chooses; and the low-rank query. A rank without heads
+// needs that only if others gather what is made of it.
 func (m *forward) project(l *layer, step step, attends, chooses bool) {
 	b, c, s, own, n, width := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len(), m.c.rowDim()
 	low := c.QRank > 0 && (attends || step.Cut != nil)
@@ -69,8 +71,8 @@ func (m *forward) project(l *layer, step step, attends, chooses bool) {
 	}
 }
 
-// gatherInputs brings what project has computed to all ranks, if the rows of the step are
-// divided; what queries are made of only if heads are divided too.
+// gatherInputs sends what project has computed to all ranks, if the rows of the step are
+// divided; the inputs of queries only if heads are divided too.
 func (m *forward) gatherInputs(ctx context.Context, l *layer, step step) error {
 	if step.Cut == nil {
 		return nil
@@ -127,8 +129,8 @@ func (m *forward) remember(l *layer, number int, step step) {
 	}
 }
 
-// attend encodes the attention of one segment for so many heads, whose queries begin at
-// row first: query [rows][heads][R+RotDim] to space [rows][heads][R].
+// attend encodes the attention of one segment for so many heads, query
+// [rows][heads][R+RotDim] to space [rows][heads][R]. Their queries begin at row first.
 func (m *forward) attend(heads, number int, g segment, first int) {
 	c, s := m.c, &m.scratch
 	a := kernels.AttendArgs{

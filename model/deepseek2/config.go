@@ -189,10 +189,10 @@ func (c *Config) readExperts(r *decoder.Keys) {
 	}
 }
 
-// readScore is the function of the router. Files of 2024 do not say it and mean softmax;
-// GLM-4.7-Flash's do not either and mean sigmoid, and are told by their vocabulary and
-// number of layers, with or without the block for multi-token prediction. Those of GLM-5
-// may leave it out too; V3.2's must have it.
+// readScore is the function of the router. Files of 2024 do not say it and mean softmax.
+// GLM-4.7-Flash's do not either and mean sigmoid; their vocabulary and number of layers
+// tell them apart, with or without the block for multi-token prediction. Files of GLM-5
+// may lack it too; V3.2's must have it.
 func (c *Config) readScore(r *decoder.Keys) kernels.Score {
 	const key = "expert_gating_func"
 	if !r.Has(key) && c.Arch != archV32 {
@@ -224,12 +224,12 @@ func (c *Config) biased(f *gguf.File) bool {
 	return false
 }
 
-// readRoPE reads the rotation and the scale of attention, which YaRN changes: with
-// m = 1 + multiplier*ln(factor) it is m²/sqrt(length of a head's key), and cos and sin
-// keep magnitude 1. Without a multiplier, which no released model lacks, cos and sin have
-// magnitude 1 + 0.1*ln(factor) and the scale is as without YaRN, as transformers reads a
-// configuration that has no mscale_all_dim. Engines disagree here: llama.cpp multiplies
-// the scale by m² too, ik_llama.cpp does neither.
+// readRoPE reads the rotation and the scale of attention, which YaRN changes: with m = 1
+// + multiplier*ln(factor) it is m²/sqrt(length of a head's key), and cos and sin keep
+// magnitude 1. Without a multiplier, which no released model lacks, cos and sin have
+// magnitude 1 + 0.1*ln(factor) and the scale is as without YaRN, because transformers
+// reads a configuration without mscale_all_dim that way. Engines disagree here: llama.cpp
+// multiplies the scale by m² too, ik_llama.cpp does neither.
 func (c *Config) readRoPE(r *decoder.Keys) {
 	c.RopeBase = r.OptionalFloat("rope.freq_base", 10000)
 	if !r.Has("rope.freq_base") {

@@ -8,9 +8,10 @@ import (
 )
 
 // dense encodes the dense FFN of a leading layer, from h [rows][D] to y [rows][D] of this
-// rank's rows. If it is divided, a rank computes its segments for all rows, which are
-// gathered first if the rows of the step are divided, and the outputs are combined; else
-// each rank computes all of it for its own rows. The error is the backend's or the group's.
+// rank's rows. If it is divided, a rank computes its segments for all rows and the
+// outputs are combined; the rows are gathered first if the rows of the step are divided.
+// Otherwise each rank computes all of it for its own rows. The error is the backend's or
+// the group's.
 func (m *forward) dense(ctx context.Context, l *layer, step step) error {
 	c, s, rows, cut := m.c, &m.scratch, step.Own, step.Cut
 	ffn := moe.FFN{Gate: l.gate, Up: l.up, Down: l.down, Segments: 1}

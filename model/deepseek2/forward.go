@@ -60,8 +60,8 @@ func (m *forward) Second(rows int) decoder.Layers[*cache] {
 	return &s
 }
 
-// Head implements decoder.Network: the logits of rows [wanted][V]. A rank computes its part
-// of the vocabulary; rank 0 gets all of it.
+// Head implements decoder.Network: the logits of rows [wanted][V]. A rank computes its
+// part of the vocabulary; rank 0 gets all of it.
 func (m *forward) Head(ctx context.Context, rows []int32) ([][]float32, error) {
 	x, n := m.Pick(m.scratch.x, rows), len(rows)
 	if x == nil {

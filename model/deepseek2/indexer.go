@@ -13,9 +13,9 @@ import (
 
 // Sparse attention. In a layer with an indexer every position leaves a key of its own,
 // beside its latent row. A token's index queries score all keys so far, and attention
-// reads the latent rows of the TopK positions with the largest scores. A layer without
-// one reads those that the last layer with one chose. As long as a token sees no more
-// than TopK positions, attention reads all of them and nothing is scored.
+// reads the latent rows of the TopK positions with the largest scores. A layer without an
+// indexer reads those that the last layer with one chose. While a token sees no more than
+// TopK positions, attention reads all of them and nothing is scored.
 
 // Index is the shape of the indexer.
 type Index struct {
@@ -33,9 +33,9 @@ var knownOfIndex = strings.Fields(`
 // indexEps is the epsilon of the LayerNorm of the keys, which files do not say.
 const indexEps = 1e-6
 
-// longGLM is the context from which files of glm-dsa that do not list the layers with
-// an indexer have one in the first three and in each fourth after them (GLM-5.2). In
-// others (GLM-5, 5.1, V3.2) all layers have one.
+// longGLM is the context from which files of glm-dsa that do not list the layers with an
+// indexer have one in the first three and in each fourth after them (GLM-5.2). In others
+// (GLM-5, 5.1, V3.2) all layers have one.
 const longGLM = 1 << 20
 
 // readIndex reads the shape of the indexer.
@@ -101,8 +101,8 @@ type indexer struct {
 var indexerTensors = []string{"indexer.attn_q_b.weight", "indexer.attn_k.weight", "indexer.k_norm.weight", "indexer.k_norm.bias", "indexer.proj.weight"}
 
 // loadIndexer finds the tensors of a layer's indexer; their names begin with prefix. A
-// layer without one gets nil, whether or not the file has tensors for it, as some of
-// GLM-5.2 do.
+// layer without one gets nil, whether or not the file has tensors for it, because some
+// files of GLM-5.2 have unused ones.
 func loadIndexer(l *decoder.Loader, c *Config, layer int, prefix string) *indexer {
 	x, p := &c.Index, prefix+"indexer."
 	if !x.has(layer) {
@@ -123,8 +123,8 @@ func (m *forward) chooses(l *layer, step step) bool {
 }
 
 // turnIndex rotates index queries or keys of this rank's rows, x [rows][heads][Dim], and
-// spreads them with the Hadamard transform. It leaves products of queries and keys as
-// they are, and lets none of their elements stand out when keys are rounded.
+// spreads them with the Hadamard transform. The transform keeps products of queries and
+// keys, and is applied because rounding keys loses more if some elements stand out.
 func (m *forward) turnIndex(x []float32, heads int, step step) {
 	c, own := m.c, step.Own
 	m.Backend.RoPE(kernels.RoPEArgs{X: x, Pos: step.Pos[own.Start:own.End], Freqs: m.w.freqs, Rows: own.Len(), Heads: heads,
@@ -132,7 +132,7 @@ func (m *forward) turnIndex(x []float32, heads int, step step) {
 	m.Backend.Hadamard(x, own.Len()*heads, c.Index.Dim)
 }
 
-// indexKeys makes the keys of this rank's rows of what they are projected to.
+// indexKeys makes the keys of this rank's rows from their projections.
 func (m *forward) indexKeys(l *layer, step step) {
 	dim, own := m.c.Index.Dim, step.Own
 	keys := m.scratch.indexKey[own.Start*dim:]
@@ -140,10 +140,10 @@ func (m *forward) indexKeys(l *layer, step step) {
 	m.turnIndex(keys, 1, step)
 }
 
-// choose encodes the selection of the positions of each token of the segments that see
-// too many: of this rank's rows if these are divided, and then gathers it if its heads
-// need all rows. It stays for the following layers without an indexer. The error is the
-// group's.
+// choose encodes the selection of positions for each token of the segments that see too
+// many. If rows are divided it selects for this rank's rows, and gathers the selection if
+// the heads need all rows. The selection stays for the following layers without an
+// indexer. The error is the group's.
 func (m *forward) choose(ctx context.Context, l *layer, number int, step step, attends bool) error {
 	if !attends && step.Cut == nil {
 		return nil

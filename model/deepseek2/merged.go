@@ -12,9 +12,9 @@ import (
 )
 
 // Files of 2024 have attn_kv_b, with which keys and values are computed from a latent
-// row. The values' rows of it serve as attn_v_b. For attn_k_b, with which queries are
-// brought to the latent space, each head's rows for keys must be transposed, which
-// quantised blocks do not allow: they become float16, others keep their type.
+// row. The values' rows of it serve as attn_v_b. attn_k_b brings queries to the latent
+// space; for it each head's rows for keys must be transposed. Quantised matrices become
+// float16, because their blocks cannot be transposed; others keep their type.
 
 // transposedType is the type of the transpose of a matrix.
 func transposedType(t gguf.Type) gguf.Type {
@@ -51,8 +51,9 @@ func transposeKeys(f *gguf.File, b kernels.Backend, layer int, keys kernels.Weig
 	}
 	derived := name
 	if !kernels.ValuesMatter(b) {
-		// A plan needs the shape alone: transposing the 61 layers of R1 takes ten seconds. It
-		// has a name of its own, since what is derived is kept with the file.
+		// A plan needs the shape alone, and transposing the 61 layers of R1 takes ten
+		// seconds. The shape has a name of its own, because what is derived is kept with
+		// the file.
 		derived, fill = name+", without values", nil
 	}
 	d, err := f.Derive(derived, t, []int64{int64(nope), int64(rank), int64(heads)}, fill)
@@ -71,7 +72,7 @@ func putter(t gguf.Type) func(data []byte, i int, v float32) {
 	switch t {
 	case gguf.F32:
 		return func(data []byte, i int, v float32) { binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(v)) }
-	case gguf.BF16: // what was one before
+	case gguf.BF16: // from BF16
 		return func(data []byte, i int, v float32) {
 			binary.LittleEndian.PutUint16(data[2*i:], uint16(math.Float32bits(v)>>16))
 		}

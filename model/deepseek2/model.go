@@ -5,7 +5,9 @@
 // leading ones have a mixture of experts. Every number comes from the file.
 //
 // "deepseek32" (DeepSeek V3.2) and "glm-dsa" (GLM-5) are the same with sparse attention:
-// an indexer chooses the positions whose rows a token reads.
+// an indexer chooses the positions that a token reads.
+//
+// Use it through model/arch, which chooses the package by the file.
 package deepseek2
 
 import (
@@ -64,7 +66,8 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 	return &Model{m, c}, nil
 }
 
-// shape is what all architectures have, with the sizes that the types of the weights allow.
+// shape is what all architectures have, with the sizes that the types of the weights
+// allow.
 func (c *Config) shape(s parallel.Sizes, denseParts int) decoder.Shape {
 	return decoder.Shape{
 		Arch: c.Arch, Name: c.Name, Layers: c.Layers, Context: c.Context, Vocab: c.Vocab, Embd: c.Embd, Width: c.Embd,

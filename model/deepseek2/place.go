@@ -7,8 +7,8 @@ import (
 	"ringmaster/parallel"
 )
 
-// sizesOf is what a placement divides, for the types of the matrices whose columns are
-// divided, [Layers] or fewer each: columns can be cut between blocks only. The
+// sizesOf is what a placement divides. types are those of the matrices that are divided
+// by columns, [Layers] or fewer each, because columns can be cut only between blocks. The
 // dense FFN of a leading layer is divided like the shared expert of the others.
 func sizesOf(c *Config, out, sharedDown []gguf.Type) parallel.Sizes {
 	groups := 1 // of heads, as equal parts
@@ -28,9 +28,9 @@ func sizesOf(c *Config, out, sharedDown []gguf.Type) parallel.Sizes {
 	return s
 }
 
-// denseParts is how many segments of the dense FFN of a leading layer a placement of those
-// sizes divides, for the types of the matrices whose columns are divided: as many as of the
-// shared expert; 0: its blocks do not allow that, and every rank has the whole.
+// denseParts is how many segments of the dense FFN of a leading layer a placement of
+// those sizes divides: as many as of the shared expert, or 0 if the blocks of the types
+// do not allow that. Every rank then has the whole.
 func denseParts(c *Config, s parallel.Sizes, down []gguf.Type) int {
 	if len(down) == 0 || s.Shared < 2 || decoder.ColumnParts(c.DenseFF, s.Shared, down) != s.Shared {
 		return 0

@@ -9,8 +9,8 @@ import (
 	"ringmaster/model/decoder"
 )
 
-// NewPlan computes the memory plan of a file opened with the given options; sequences
-// is the most that are held at once. Errors are those of ReadConfig.
+// NewPlan computes the memory plan of a file opened with the given options. sequences is
+// the largest number held at once. Errors are those of ReadConfig.
 func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	c, err := ReadConfig(f)
 	if err != nil {
@@ -36,7 +36,8 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	return p, nil
 }
 
-// summary says in a few words what the layers are, and what of YaRN the file leaves open.
+// summary says in a few words what the layers are, and what the file leaves open about
+// YaRN.
 func (c *Config) summary() string {
 	s := fmt.Sprintf("%d layers (%d dense), %d heads over latent rows of %d, %d experts, %d used", c.Layers, c.Dense, c.Heads, c.rowDim(), c.Experts, c.Used)
 	if c.Groups > 1 {

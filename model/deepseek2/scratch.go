@@ -16,7 +16,7 @@ type scratch struct {
 	q       []float32 // [T][H][Nope+RotDim]
 	nope    []float32 // [T][H][Nope] the part that is not rotated
 	space   []float32 // [T][H][R] the same in the latent space, then the heads' sums there
-	query   []float32 // [T][H][R+RotDim] what meets the cached rows
+	query   []float32 // [T][H][R+RotDim] multiplied with the cached rows
 	out     []float32 // [T][H][Value] output of the heads
 
 	indexKey    []float32 // [T][Dim] keys of the indexer
@@ -43,5 +43,5 @@ func (m *forward) StepBuffers(t int) []decoder.Buffer {
 	}
 }
 
-// HeadBuffers lists nothing: the rows whose logits are wanted are normalised in place.
+// HeadBuffers lists nothing, because the wanted rows are normalised in place.
 func (m *forward) HeadBuffers(int) []decoder.Buffer { return nil }

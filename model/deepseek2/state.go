@@ -10,8 +10,8 @@ import (
 )
 
 // cache is the KV cache of one sequence: the row of every position in every layer, and
-// its key in those with an indexer. What a step that is not committed has written is
-// overwritten by the next. It implements decoder.Cache.
+// its key in those with an indexer. The next step overwrites what a step that was not
+// committed has written. It implements decoder.Cache.
 type cache struct {
 	b        kernels.Backend
 	c        *Config
@@ -28,8 +28,8 @@ const firstCapacity = 256
 
 // capacityFor is the capacity of a sequence that has held length positions:
 // firstCapacity, doubled until it is enough, and at most the context. It depends on
-// nothing else, so that what a request can need is known before it runs. The doubling
-// makes copying cost amortised constant time.
+// nothing else, so that the need of a request is known before it runs. Doubling makes
+// copying cost amortised constant time.
 func capacityFor(length, context int) int {
 	capacity := firstCapacity
 	for capacity < length {
@@ -74,8 +74,8 @@ func (m *forward) NewCache() (*cache, error) {
 	return &cache{b: m.Backend, c: m.c, context: m.Context, rows: make([][]uint16, n), keys: make([][]uint16, n)}, nil
 }
 
-// each calls f with every part of the cache, what it is for one position, and the
-// number of elements of that, until f fails.
+// each calls f with every part of the cache, its name, the number of elements of one
+// position, until f fails.
 func (s *cache) each(f func(layer int, what string, width int, part *[]uint16) error) error {
 	for i := range s.rows {
 		if err := f(i, "rows", s.c.rowDim(), &s.rows[i]); err != nil {
@@ -98,7 +98,7 @@ func (s *cache) Grow(length int) error {
 	}
 	room := capacityFor(length, s.context)
 	err := s.each(func(layer int, what string, width int, part *[]uint16) error {
-		if len(*part) >= room*width { // a Grow that failed came this far
+		if len(*part) >= room*width { // an earlier Grow that failed came this far
 			return nil
 		}
 		if err := kernels.Enlarge(s.b, part, room*width); err != nil {

@@ -56,9 +56,9 @@ func (c *Config) unread(layer int, name string) string {
 	return ""
 }
 
-// load finds all tensors of the model. Its error names each one that is missing,
-// has the wrong shape, has a type that the backend cannot compute with, or is in a
-// layer without a meaning that this package knows.
+// load finds all tensors of the model. Its error names each one that is missing, has the
+// wrong shape, has a type that the backend cannot compute with, or is in a layer without
+// a meaning that this package knows.
 func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 	l := decoder.NewLoader(f, b, aliases)
 	d, head := c.Embd, c.Nope+c.RotDim

@@ -12,7 +12,8 @@ import (
 // this rank's rows. Projections run over many rows of the step at once; what reads the KV
 // cache runs segment by segment. In a group every rank fills the whole KV cache. If heads
 // are divided it computes those that it owns, of all rows, and their outputs are
-// combined; else all heads of its own rows. The error is the backend's or the group's.
+// combined; otherwise all heads of its own rows. The error is the backend's or the
+// group's.
 func (m *forward) attention(ctx context.Context, l *layer, number int, step step) error {
 	c, s := m.c, &m.scratch
 	attends := m.Heads.Own().Len() > 0
@@ -37,8 +38,8 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 }
 
 // project encodes the products with the input of the attention of this rank's rows: the
-// rows to cache, and the low-rank query, which a rank without heads needs only if others
-// gather it or for the indexer.
+// rows to cache, and the low-rank query. A rank without heads needs the query only if
+// others gather it or for the indexer.
 func (m *forward) project(l *layer, step step, attends, indexed bool) {
 	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
 	at := own.Start
@@ -65,7 +66,7 @@ func (m *forward) project(l *layer, step step, attends, indexed bool) {
 	}
 }
 
-// gatherInputs brings what project has computed to all ranks, if the rows of the step are
+// gatherInputs sends what project has computed to all ranks, if the rows of the step are
 // divided; the query only if heads are divided too.
 func (m *forward) gatherInputs(ctx context.Context, l *layer, step step) error {
 	if step.Cut == nil {
@@ -85,9 +86,9 @@ func (m *forward) gatherInputs(ctx context.Context, l *layer, step step) error {
 	return m.GatherRows(ctx, step.Cut, fields...)
 }
 
-// index encodes the choice of compressed entries of the tokens of the step that see more
-// than attention reads: of this rank's rows if these are divided, and then gathers it if
-// its heads need all rows.
+// index encodes the choice of compressed entries for the tokens of the step that see more
+// than attention reads. If rows are divided it chooses for this rank's rows, and gathers
+// the choice if its heads need all rows.
 func (m *forward) index(ctx context.Context, l *layer, number int, step step, attends bool) error {
 	if !attends && step.Cut == nil {
 		return nil
@@ -134,9 +135,9 @@ func (m *forward) headsOf(l *layer, number int, step step, rows parallel.Range) 
 	m.OutputOfHeads(l.oB, s.low, s.y[step.Own.Start*c.Embd:], n)
 }
 
-// needsIndex reports whether a token of the step sees more compressed entries of
-// ratio 4 than attention reads. If none does, attention reads all of them and the
-// indexer need not run.
+// needsIndex reports whether a token of the step sees more compressed entries of ratio 4
+// than attention reads. Otherwise the indexer need not run, because attention reads all
+// of them.
 func (m *forward) needsIndex(step step) bool { return step.End/4 > m.c.IndexTopK }
 
 func (m *forward) segmentNeedsIndex(g segment) bool { return (g.Pos+g.N)/4 > m.c.IndexTopK }
@@ -153,7 +154,7 @@ func (m *forward) remember(l *layer, state *layerState, g segment) {
 	}
 }
 
-// attend encodes the attention of one segment for this rank's heads, whose queries begin
+// attend encodes the attention of one segment for this rank's heads. Their queries begin
 // at row first of q; indexed says whether the indexer has chosen entries for it.
 func (m *forward) attend(l *layer, own *local, state *layerState, g segment, first int, indexed bool) {
 	b, c, s := m.Backend, m.c, &m.scratch
@@ -174,8 +175,8 @@ func (m *forward) attend(l *layer, own *local, state *layerState, g segment, fir
 	b.Attend(a)
 }
 
-// compress appends one segment's projections kv, gate [T][width] to the state of
-// a compressor and encodes the entries of the blocks that are complete.
+// compress appends one segment's projections kv, gate [T][width] to the state of a
+// compressor and encodes the entries of the blocks that are complete.
 func (m *forward) compress(l *layer, w *compressor, state *compressorState, kv, gate []float32, g segment, hadamard bool) {
 	m.Backend.Compress(kernels.CompressArgs{
 		KV: kv[g.First*w.width:], Score: gate[g.First*w.width:], APE: w.ape, Norm: w.norm, Freqs: l.freqs,

@@ -71,8 +71,8 @@ var known = strings.Fields(`
 
 const arch = "deepseek4"
 
-// maxStreams bounds hyper_connection.count: the kernels keep S*S coefficients
-// of a token on the stack.
+// maxStreams bounds hyper_connection.count, because the kernels keep S*S coefficients of
+// a token on the stack.
 const maxStreams = 8
 
 // perLayer is an array of one number for each layer, or one number for all.

@@ -6,10 +6,10 @@ import "ringmaster/model/decoder"
 // positions: 1024 entries in a layer of ratio 4.
 const firstCapacity = 4096
 
-// capacityFor is the capacity of the compressed caches of a sequence that has held
-// length positions: firstCapacity, doubled until it is enough, and at most the
-// context. It depends on nothing else, so that what a request can need is known
-// before it runs. The doubling makes copying cost amortised constant time.
+// capacityFor is the capacity of the compressed caches of a sequence that has held length
+// positions: firstCapacity, doubled until it is enough, and at most the context. It
+// depends on nothing else, so that the need of a request is known before it runs.
+// Doubling makes copying cost amortised constant time.
 func capacityFor(length, context int) int {
 	capacity := firstCapacity
 	for capacity < length {

@@ -1,7 +1,7 @@
-// Package deepseek4 runs models of the architecture "deepseek4" (DeepSeek V4
-// Flash and Pro): attention over a sliding window and a compressed KV cache, a
-// mixture of experts, and hyper-connections in place of residual connections.
-// Every number comes from the file.
+// Package deepseek4 runs models of the architecture "deepseek4" (DeepSeek V4 Flash and
+// Pro): attention over a sliding window and a compressed KV cache, a mixture of experts,
+// and hyper-connections in place of residual connections. Every number comes from the
+// file. Use it through model/arch, which chooses the package by the file.
 package deepseek4
 
 import (

@@ -7,8 +7,8 @@ import (
 	"ringmaster/parallel"
 )
 
-// sizesOf is what a placement divides, for the types of the matrices whose columns are
-// divided, [Layers] each: columns can be cut between blocks only.
+// sizesOf is what a placement divides. types are those of the matrices that are divided
+// by columns, [Layers] each, because columns can be cut only between blocks.
 func sizesOf(c *Config, oB, sharedDown []gguf.Type) parallel.Sizes {
 	return parallel.Sizes{
 		Experts: c.Experts, Vocabulary: c.Vocab,

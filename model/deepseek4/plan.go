@@ -7,8 +7,8 @@ import (
 	"ringmaster/model/decoder"
 )
 
-// NewPlan computes the memory plan of a file opened with the given options; sequences
-// is the most that are held at once. Errors are those of ReadConfig.
+// NewPlan computes the memory plan of a file opened with the given options. sequences is
+// the largest number held at once. Errors are those of ReadConfig.
 func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	c, err := ReadConfig(f)
 	if err != nil {
@@ -37,7 +37,7 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	return p, nil
 }
 
-// remarks are what of a summary is unusual about a file.
+// remarks say what is unusual about a file, for its summary.
 func (c *Config) remarks() (s string) {
 	if !c.clamped {
 		s = "; warning: the file does not say swiglu_clamp_exp, so SwiGLU has no limit; for a released model give it with --override-kv deepseek4.swiglu_clamp_exp=float:10"

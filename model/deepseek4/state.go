@@ -10,9 +10,9 @@ import (
 // rewound to; the rings are deeper by as much.
 const rewind = 64
 
-// cache is the KV cache of one sequence. Reading it changes nothing: rings keep the
-// last positions and compressed caches keep entries by number, so what a step that is
-// not committed has written is overwritten by the next. It implements decoder.Cache.
+// cache is the KV cache of one sequence. Reads change nothing. The next step overwrites
+// what a step that was not committed has written, because rings keep the last positions
+// and compressed caches keep entries by number. It implements decoder.Cache.
 type cache struct {
 	b        kernels.Backend
 	context  int          // most positions

@@ -12,8 +12,8 @@ func (m *forward) Layout() string { return "deepseek4 rings by position, 1" }
 
 // State implements decoder.Cache: of each layer the rows of the rings that a step or a
 // rewind may still read, by position, and the entries of the compressed caches that the
-// committed tokens complete. What it lists does not depend on the longest step, on which
-// the depth of the rings does.
+// committed tokens complete. It depends on positions alone, because the depth of the
+// rings depends on the longest step and differs between models.
 func (s *cache) State(first, length, peak int) []snapshot.Section {
 	var list []snapshot.Section
 	add := func(layer int, name string, parts ...[]byte) {
@@ -38,8 +38,8 @@ func (s *cache) State(first, length, peak int) []snapshot.Section {
 	return list
 }
 
-// ring is the memory of positions [from, to) of a ring of so many rows, in their order;
-// those below 0 are left out.
+// ring is the memory of positions [from, to) of a ring of so many rows, in their order,
+// without those below 0.
 func ring[T float32 | uint16](x []T, rows, from, to int) [][]byte {
 	from = min(max(from, 0), to)
 	width := len(x) / rows

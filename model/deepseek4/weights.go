@@ -152,7 +152,8 @@ func (l *loader) compressor(prefix string, embd, dim, ratio int) *compressor {
 	}
 }
 
-// experts is the routed experts and the shared one of layer i, whose tensor names begin with p.
+// experts is the routed experts and the shared one of layer i; their tensor names begin
+// with p.
 func (l *loader) experts(c *Config, i int, p string) moe.Layer {
 	e := l.Experts(p, moe.Shape{Embd: c.Embd, FF: c.ExpertFF, Experts: c.Experts, SharedFF: c.SharedFF})
 	e.Clamp, e.SharedClamp, e.Norm, e.Scale = c.ClampRouted[i], c.ClampShared[i], c.WeightsNorm, c.WeightsScale

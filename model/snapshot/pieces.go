@@ -12,8 +12,8 @@ import (
 // MaxPiece is the most bytes that Write writes at once.
 const MaxPiece = max(blockBytes+4, headerBytes+len(magic)+8)
 
-// Source is a snapshot that is written a piece at a time, whenever its user asks for
-// one. Nothing of it runs in between. One goroutine at a time uses it.
+// Source is a snapshot that is written a piece at a time, whenever its user asks for one.
+// It does no work in between. One goroutine at a time uses it.
 type Source struct {
 	next func() ([]byte, bool)
 	stop func()
@@ -52,12 +52,11 @@ func (s *Source) Next() ([]byte, error) {
 	return nil, io.EOF
 }
 
-// Stop ends the Source. It reads nothing of what the snapshot is made of, which may be
-// gone.
+// Stop ends the Source. It does not read the sequence, because that may no longer exist.
 func (s *Source) Stop() { s.stop() }
 
-// Sink reads a snapshot a piece at a time, whenever its user has one. Nothing of it runs
-// in between. One goroutine at a time uses it.
+// Sink reads a snapshot a piece at a time, whenever its user has one. It does no work in
+// between. One goroutine at a time uses it.
 type Sink struct {
 	next  func() (struct{}, bool)
 	stop  func()
@@ -67,7 +66,7 @@ type Sink struct {
 	err   error  // what it returned
 }
 
-// Push makes a Sink of which read reads.
+// Push makes a Sink that gives read its bytes.
 func Push(read func(r io.Reader) error) *Sink {
 	s := &Sink{}
 	s.next, s.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -119,8 +118,8 @@ func (s *Sink) Close() error {
 	return s.err
 }
 
-// Stop ends the Sink. Nothing is copied any more to where the snapshot was going, which
-// may be gone.
+// Stop ends the Sink. It copies nothing more to the destination, because that may no
+// longer exist.
 func (s *Sink) Stop() { s.stop() }
 
 // Measure is the header of a snapshot and its length as a whole, by its first piece.

@@ -2,6 +2,10 @@
 // model: what its KV cache holds of the committed tokens, with the tokens and what the
 // state belongs to. It knows bytes by name, not what they mean, and no cluster.
 //
+//	err := snapshot.Write(w, header, tokens, sections)
+//	r, err := snapshot.Read(file, model, layout, most)
+//	err = r.Expect(sections) // then r.Section(s) for each, in order
+//
 // # Format
 //
 // All numbers are little-endian.
@@ -15,9 +19,10 @@
 //	          the bytes, then a u32, the CRC-32C of the section's number (u32), the
 //	          block's number within it (u64) and the bytes
 //
-// The first section is "tokens", an int32 for each committed token. So a reader knows
-// sizes before it allocates, and a block that is damaged, missing or out of place is
-// noticed before it is used.
+// The first section is "tokens", an int32 for each committed token. A reader knows sizes
+// before it allocates, because the header comes first. Each block has a checksum with its
+// place, so that a block that is damaged, missing or out of place is noticed before it is
+// used.
 //
 // A snapshot that continues one has "from", the positions that the reader has already:
 // its tokens and sections are those of the later ones, and "before" is the CRC-32C of the
@@ -51,8 +56,8 @@ var (
 )
 
 // Section is bytes that belong together, such as the KV rows of a layer. They may lie in
-// several parts of memory, one after the other; how they are cut does not matter to the
-// format.
+// several parts of memory, one after the other. The format does not depend on where they
+// are cut.
 type Section struct {
 	Name  string
 	Parts [][]byte
@@ -158,8 +163,8 @@ func Read(r io.Reader, model, layout string, most int) (*Reader, error) {
 	return ReadOn(r, model, layout, most, nil)
 }
 
-// ReadOn is Read where the snapshot may continue a sequence of which the reader has the
-// tokens before: some of them are those that it continues.
+// ReadOn is Read for a snapshot that may continue a sequence. before has the tokens that
+// the reader has of it, which include those that the snapshot continues.
 func ReadOn(r io.Reader, model, layout string, most int, before []int32) (*Reader, error) {
 	head := make([]byte, len(magic)+4)
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -229,8 +234,8 @@ func (x *Reader) Expect(sections []Section) error {
 	return nil
 }
 
-// Section reads the next section into s, which must have its name and length. Blocks
-// that are not what was written are not copied into it.
+// Section reads the next section into s, which must have its name and length. Damaged
+// blocks are not copied into it.
 func (x *Reader) Section(s Section) error {
 	if len(x.sections) == 0 {
 		return damaged("no section %q", s.Name)

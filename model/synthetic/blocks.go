@@ -13,15 +13,15 @@ import (
 	"ringmaster/gguf"
 )
 
-// spread is how far the scale of a block deviates from its mean: the factor is
-// uniform in 1±spread, so that a kernel that uses a neighbour's scale is
-// detected. spreadRMS is the root mean square of that factor.
+// spread is how far the scale of a block deviates from its mean. The factor is uniform in
+// 1±spread, so that tests detect a kernel that uses a neighbour's scale. spreadRMS is the
+// root mean square of that factor.
 const spread = 0.4
 
 var spreadRMS = math.Sqrt(1 + spread*spread/3)
 
-// source draws the random numbers of one tensor. It depends on the seed and the
-// tensor's name alone, so tensors can be made in any order, or concurrently.
+// source draws the random numbers of one tensor. It depends on the seed and the tensor's
+// name alone, so that tensors can be made in any order, or concurrently.
 type source struct{ *rand.Rand }
 
 func newSource(seed uint64, name string) source {
@@ -43,9 +43,9 @@ func (s source) bytes(b []byte) {
 	}
 }
 
-// scale draws the scale of a block whose elements have the standard deviation
-// unit at scale 1 and should have std. Its sign is random, which centres the
-// types whose codes are not symmetric about zero.
+// scale draws the scale of a block that should have the standard deviation std; its
+// elements have the standard deviation unit at scale 1. The sign is random, because that
+// centres the types with codes that are not symmetric about zero.
 func (s source) scale(std, unit float64) float64 {
 	d := std / (unit * spreadRMS) * (1 - spread + 2*spread*s.Float64())
 	if s.Uint64()&1 == 1 {
@@ -59,9 +59,9 @@ func putFloat16(b []byte, v float64) {
 	binary.LittleEndian.PutUint16(b, float16.Fromfloat32(float32(v)).Bits())
 }
 
-// blocks fills b, whole blocks of type t, with random elements of mean 0 and
-// standard deviation std. Floating-point types are Gaussian; for quantised
-// types the codes are drawn and the scale is set, so nothing is quantised.
+// blocks fills b, whole blocks of type t, with random elements of mean 0 and standard
+// deviation std. Floating-point types are Gaussian. For quantised types the codes are
+// drawn and the scale is set, so that nothing is quantised.
 func (s source) blocks(b []byte, t gguf.Type, std float64) error {
 	draw, ok := drawers[t]
 	if !ok {

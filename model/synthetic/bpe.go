@@ -27,9 +27,8 @@ func byteChars() [256]string {
 	return chars
 }
 
-// words splits text where the file's tokenizer never merges: a word is a run of
-// letters with the preceding space, if any. Anything else is a word of one
-// character.
+// words splits text where the file's tokenizer never merges. A word is a run of letters
+// with the preceding space, if any. Anything else is a word of one character.
 func words(text string) []string {
 	letter := func(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' }
 	var words []string

@@ -234,9 +234,9 @@ func (c *Config) putLatentKeys(w *gguf.Writer) error {
 	return c.putVocabulary(w)
 }
 
-// latentTensors adds all tensors of a model with multi-head latent attention. Every sub-layer adds to the
-// residual stream, so the outputs are scaled by the depth, lest its variance grow and
-// later layers be lost in it.
+// latentTensors adds all tensors of a model with multi-head latent attention. The outputs
+// are scaled by the depth, because every sub-layer adds to the residual stream: otherwise
+// its variance would grow and hide later layers.
 func (m *maker) latentTensors() {
 	c := m.c
 	E := c.Embd
@@ -309,8 +309,8 @@ func (m *maker) latentIndex(p string) {
 	m.matrix(p+"indexer.proj.weight", gguf.F32, inv(c.Embd), c.Embd, c.IndexHeads)
 }
 
-// merged adds attn_kv_b in F32 with the numbers that attn_k_b, transposed, and attn_v_b
-// have in the file that differs in Split alone.
+// merged adds attn_kv_b in F32. Its numbers are those of attn_k_b, transposed, and
+// attn_v_b in the file that differs in Split alone.
 func (m *maker) merged(p string) {
 	c, l := m.c, &m.c.Latent
 	name, shape := p+"attn_kv_b.weight", []int64{int64(l.Rank), int64(c.Heads * (l.Nope + l.Value))}

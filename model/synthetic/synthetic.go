@@ -1,11 +1,15 @@
-// Package synthetic makes deepseek4, deepseek2, deepseek32 and glm-dsa models of any shape with random
-// weights: for tests, benchmarks and bug reports, where no real model is at hand. The
-// weights are seeded and scaled so that activations keep about unit variance
-// through all layers; the same Config gives the same bytes on every host.
+// Package synthetic makes deepseek4, deepseek2, deepseek32 and glm-dsa models of any
+// shape with random weights: for tests, benchmarks and bug reports without a real model.
+// The weights are seeded and scaled so that activations keep about unit variance through
+// all layers. The same Config gives the same bytes on every host.
 //
-// The metadata and tensors are those that the loaders of this program and of
-// llama.cpp require. Every file carries a small byte-level BPE vocabulary with
-// the true marker tokens, and a chat template.
+//	c, err := synthetic.Preset("tiny")
+//	err = c.Set("n_expert", "33")
+//	written, err := c.WriteFile("tiny.gguf")
+//
+// The metadata and tensors are those that the loaders of this program and of llama.cpp
+// require. Every file has a small byte-level BPE vocabulary with the true marker tokens,
+// and a chat template.
 package synthetic
 
 import (
@@ -63,7 +67,7 @@ type Config struct {
 	YaRNFactor       float64
 	YaRNContext      int
 
-	// Of all but deepseek4; of the fields above those have no HeadDim, ORank, OGroups,
+	// Of all but deepseek4. Of the fields above those have no HeadDim, ORank, OGroups,
 	// Window, HashLayers, Streams, Sinkhorn, Ratios, Pattern, HyperEps, Clamp,
 	// CompressRopeBase, and deepseek2 has no Index… and TopK.
 	Latent Latent
@@ -234,11 +238,11 @@ func (c *Config) WriteFile(path string) (Written, error) {
 	return Written{Files: w.Paths(path), TensorBytes: w.DataBytes()}, w.WriteFile(path)
 }
 
-// mostLayers is the most blocks of a file that is loaded.
+// mostLayers is the most blocks of a file that the loader accepts.
 const mostLayers = 4096
 
-// mostVocab bounds the tokens, whose texts are made in memory: the published models have
-// at most 262,144.
+// mostVocab bounds the tokens, because their texts are made in memory. The published
+// models have at most 262,144.
 const mostVocab = 1 << 20
 
 // check rejects shapes that no loader could accept.

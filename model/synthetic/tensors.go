@@ -29,8 +29,8 @@ type maker struct {
 // chunk is how much of a tensor is made at a time: a multiple of every block.
 const chunk = 1 << 18
 
-// add adds a tensor. fill makes its bytes from the source of that name; a
-// tensor renamed by an alias keeps the source of its usual name.
+// add adds a tensor. fill makes its bytes from the source of that name. A tensor renamed
+// by an alias keeps the source of its usual name.
 func (m *maker) add(name string, t gguf.Type, shape []int64, fill func(s source, w io.Writer) error) {
 	if m.err != nil {
 		return
@@ -147,9 +147,8 @@ func (m *maker) table(name string, used, vocab, experts int) {
 // type.
 func isFloat(t gguf.Type) bool { return t == gguf.F32 || t == gguf.F16 || t == gguf.BF16 }
 
-// addTensors adds all tensors of the model. Standard deviations of 1/√inputs
-// keep the variance; the gains of the experts make up for the reduction by silu
-// and the weights.
+// addTensors adds all tensors of the model. Standard deviations of 1/√inputs keep the
+// variance; the gains of the experts make up for the reduction by silu and the weights.
 func (c *Config) addTensors(w *gguf.Writer) error {
 	m := &maker{c: c, w: w}
 	if c.latent() {
@@ -157,7 +156,7 @@ func (c *Config) addTensors(w *gguf.Writer) error {
 		return m.err
 	}
 	E, hc := c.Embd, c.Streams
-	// Tensors that llama.cpp reads as floats only: never quantised.
+	// Never quantised, because llama.cpp reads these tensors as floats only.
 	small := c.Types.Aux
 	if small != gguf.F16 {
 		small = gguf.F32

@@ -43,9 +43,9 @@ func (b *weighing) Free(mem []byte) {
 	b.Backend.Free(mem)
 }
 
-// SequenceBytes checks that what a sequence needs is known before it runs, to the byte,
-// through every growth of its caches (a.Growths); and while one grows, no more than
-// Plan.Growth is held in addition.
+// SequenceBytes checks that the memory of a sequence is known before it runs, to the
+// byte, through every growth of its caches (a.Growths), and that a growth holds no more
+// than Plan.Growth in addition.
 func (a Architecture) SequenceBytes(t *testing.T) {
 	c := a.Small(t)
 	f := InMemory(t, c)
@@ -83,8 +83,9 @@ func (a Architecture) SequenceBytes(t *testing.T) {
 	require.Equal(t, before, b.now)
 }
 
-// SequenceBudget checks that a step whose KV caches pass the budget is refused before
-// anything is allocated, and names the sequence; what is dropped is free again.
+// SequenceBudget checks that a step is refused before anything is allocated if its KV
+// caches exceed the budget, that the error names the sequence, and that dropped bytes are
+// free again.
 func (a Architecture) SequenceBudget(t *testing.T) {
 	c := a.Small(t)
 	f := InMemory(t, c)
@@ -123,7 +124,7 @@ func (a Architecture) SequenceBudget(t *testing.T) {
 	require.Equal(t, before, b.now)
 }
 
-// BuffersOfRanks checks that what joining a group allocates is what the plan of the rank says,
+// BuffersOfRanks checks that joining a group allocates what the plan of the rank says,
 // whatever is divided and however sums are formed.
 func (a Architecture) BuffersOfRanks(t *testing.T) {
 	f := InMemory(t, a.Small(t))

@@ -1,7 +1,10 @@
-// Package decodertest holds the tests that every architecture passes, whatever its
-// layers are: the same bits for any chunks, threads, company and ranks, steps that leave
-// no trace, snapshots, memory as planned, files with errors. An architecture describes
-// itself by an Architecture and calls Alone and OnRanks, and those methods that need more.
+// Package decodertest holds the tests that every architecture passes, whatever its layers
+// are: the same bits for any chunks, threads, company and ranks, steps that leave no
+// trace, snapshots, memory as planned, files with errors. An architecture describes
+// itself by an Architecture and calls Alone and OnRanks, and the methods that need more:
+//
+//	func TestAlone(t *testing.T)   { architecture.Alone(t) }
+//	func TestOnRanks(t *testing.T) { architecture.OnRanks(t) }
 package decodertest
 
 import (
@@ -38,8 +41,8 @@ type Architecture struct {
 	// Small is a model with every kind of layer that runs in milliseconds, with a
 	// vocabulary of 512 and embeddings in float16.
 	Small func(t testing.TB) synthetic.Config
-	// Growths is how often the caches of Small grow up to 10,000 positions in steps of 512,
-	// the first step left out.
+	// Growths is how often the caches of Small grow up to 10,000 positions in steps of
+	// 512, without the first step.
 	Growths int
 	// Random draws a model of any shape and types of weights.
 	Random func(t testing.TB, r *rand.Rand) synthetic.Config

@@ -16,9 +16,9 @@ import (
 	"ringmaster/parallel"
 )
 
-// SequencesOutliveTheirGroup checks that after each step the survivors form a new group, with
-// other ranks, shares and divisions, and run a step that was interrupted again; the
-// logits are the bits of one rank that was never disturbed.
+// SequencesOutliveTheirGroup checks that after each step the survivors form a new group,
+// with other ranks, shares and divisions, and run an interrupted step again. The logits
+// are the bits of one rank that was never disturbed.
 func (a Architecture) SequencesOutliveTheirGroup(t *testing.T) {
 	c := a.Small(t)
 	f := InMemory(t, c)
@@ -70,9 +70,8 @@ func (all Members) interrupted(t *testing.T, step model.Step) {
 	}
 }
 
-// Epochs checks that the same models join one group after another, with other sizes
-// and shares, and run alone in between; no state of one epoch is left in the
-// next.
+// Epochs checks that the same models join one group after another, with other sizes and
+// shares, and run alone in between. No state of one epoch remains in the next.
 func (a Architecture) Epochs(t *testing.T) {
 	c := a.Small(t)
 	f := InMemory(t, c)
@@ -86,7 +85,7 @@ func (a Architecture) Epochs(t *testing.T) {
 		RequireSame(t, want, all.Play(t, steps), "first")
 		require.Positive(t, all[1].Len(1))
 
-		// The third rank dies within a step: the other two are told.
+		// The third rank dies within a step, and the other two get an error.
 		group := memory.Groups(3)
 		placement := all.Place(t, parallel.ShareExperts, Ones(3))
 		verdict := &distributed.PeerError{Rank: 2, Addr: "host-c", Cause: "connection closed"}

@@ -110,8 +110,8 @@ func (a Architecture) SumOnAnyRanks(t *testing.T) {
 	}
 }
 
-// distance is the root mean square of the difference, relative to want, of the
-// median row: rows where two experts were nearly tied may be far off.
+// distance is the root mean square of the difference, relative to want, of the median
+// row. It takes the median because rows with two nearly tied experts may be far off.
 func distance(want, got [][]float32) float64 {
 	rows := make([]float64, len(want))
 	for i := range want {
@@ -122,8 +122,8 @@ func distance(want, got [][]float32) float64 {
 }
 
 // OverflowOnRanks checks that expert outputs beyond the range of float16 make the ranks
-// repeat the exchange in float32, and are counted; the logits are finite and
-// equal on all ranks.
+// repeat the exchange in float32, and are counted. The logits are finite and equal on all
+// ranks.
 func (a Architecture) OverflowOnRanks(t *testing.T) {
 	c := a.Small(t)
 	c.WeightsScale = 1e7
@@ -153,8 +153,8 @@ func (a Architecture) OverflowOnRanks(t *testing.T) {
 	}
 }
 
-// exchanges is how many a layer of a model has: of the outputs of its experts, or of
-// the dense FFN in their place if the plan divides that, and of those of its heads.
+// exchanges is how many exchanges a layer of a model has: of the outputs of its experts,
+// or of the dense FFN in their place if the plan divides that, and of those of its heads.
 func (a Architecture) exchanges(t *testing.T, f *gguf.File, c *synthetic.Config, layer int, how parallel.Share) int {
 	plan, err := a.Plan(f, decoder.OpenOptions{MaxTokens: 48}, 1)
 	require.NoError(t, err)
@@ -168,9 +168,9 @@ func (a Architecture) exchanges(t *testing.T, f *gguf.File, c *synthetic.Config,
 	return n
 }
 
-// GroupFlushes checks that on backends that run nothing before Flush and show NaN until
-// then, the group computes the same bits: what the host sends has been flushed,
-// and the host writes nothing that an encoded op still reads.
+// GroupFlushes checks that the group computes the same bits on backends that run nothing
+// before Flush and show NaN until then: what the host sends has been flushed, and the
+// host writes nothing that an encoded op still reads.
 func (a Architecture) GroupFlushes(t *testing.T) {
 	c := a.Small(t)
 	f := InMemory(t, c)

@@ -86,7 +86,7 @@ func (Architecture) findsFlips(t *testing.T, r *rand.Rand, f *gguf.File, want []
 	for _, i := range r.Perm(len(tensors)) {
 		x := tensors[i]
 		if strings.HasSuffix(x.Name, "tid2eid.weight") {
-			continue // another expert's number may be none
+			continue // it may name an expert that does not exist
 		}
 		require.True(t, named[x.Name], "tensor %s is not examined", x.Name)
 		if strings.HasSuffix(x.Name, "_exps.weight") {

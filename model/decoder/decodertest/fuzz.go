@@ -17,11 +17,11 @@ import (
 	"ringmaster/model/synthetic"
 )
 
-// Fuzz is a fuzz target: the valid file of c with changed bytes in its metadata and
-// tensor table, which hold every number, type and shape, is refused with an error, or
-// loads and runs two steps. Nothing panics and nothing touches memory that it
-// must not. edits are 5 bytes each: an offset into that part of the file (u32,
-// modulo its length), a byte to put there.
+// Fuzz is a fuzz target. It changes bytes in the metadata and tensor table of the valid
+// file of c, because these hold every number, type and shape. The file must be refused
+// with an error, or load and run two steps, without a panic and without touching other
+// memory. edits are 5 bytes each: an offset into that part of the file (u32, modulo its
+// length), and the byte to put there.
 func (a Architecture) Fuzz(f *testing.F, c synthetic.Config) {
 	w, err := c.Writer()
 	require.NoError(f, err)
@@ -40,7 +40,7 @@ func (a Architecture) Fuzz(f *testing.F, c synthetic.Config) {
 		return append(binary.LittleEndian.AppendUint32(nil, uint32(offset)), value)
 	}
 	f.Add([]byte{})
-	table := head - 64*len(file.Tensors()) // about where the tensor table begins, which comes last
+	table := head - 64*len(file.Tensors()) // about where the tensor table begins; it comes last
 	for at := 0; at < table; at += table / 16 {
 		f.Add(edit(at, whole[at]+1))
 	}

@@ -89,7 +89,7 @@ func (all Members) Join(t testing.TB, how parallel.Share, shares []float64) {
 	all.Rejoin(t, how, shares)
 }
 
-// Rejoin forms a new group of all members, whose sequences live on.
+// Rejoin forms a new group of all members; their sequences stay.
 func (all Members) Rejoin(t testing.TB, how parallel.Share, shares []float64) {
 	p := all.Place(t, how, shares)
 	for r, g := range memory.Groups(len(all)) {
@@ -97,15 +97,15 @@ func (all Members) Rejoin(t testing.TB, how parallel.Share, shares []float64) {
 	}
 }
 
-// Play runs the steps on all ranks, checks that all ranks did the same, and
-// returns the logits of rank 0.
+// Play runs the steps on all ranks, checks that all ranks did the same, and returns the
+// logits of rank 0.
 func (all Members) Play(t testing.TB, steps []model.Step) [][]float32 {
 	logits, digests, errs := make([][][]float32, len(all)), make([][][]uint32, len(all)), make([]error, len(all))
 	var done sync.WaitGroup
 	for r, m := range all {
 		done.Go(func() {
 			if logits[r], digests[r], errs[r] = Play(m, steps); errs[r] != nil {
-				t.Logf("rank %d: %v", r, errs[r]) // before the others that wait for it
+				t.Logf("rank %d: %v", r, errs[r]) // first, because the others wait for it
 			}
 		})
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 // MicroOnAnyRanks checks that running steps as two micro-batches changes no bit, wherever
-// the cuts fall: of several sequences, of prompts in chunks, with rows divided or not. With
-// exact the logits are those of one rank, with sum those of the same ranks without
+// the cuts are: of several sequences, of prompts in chunks, with rows divided or not.
+// With exact the logits are those of one rank, with sum those of the same ranks without
 // micro-batches. Backends that run nothing before Flush compute the same.
 func (a Architecture) MicroOnAnyRanks(t *testing.T) {
 	shares := [][]float64{{1, 5, 1}}
@@ -27,8 +27,8 @@ func (a Architecture) MicroOnAnyRanks(t *testing.T) {
 	a.micro(t, &c, shares, true)
 }
 
-// MicroOverflow checks the same where values are beyond float16 in every layer, which is
-// repeated alike on all ranks, and counted.
+// MicroOverflow checks the same with values beyond float16 in every layer. All ranks
+// repeat such exchanges alike and count them.
 func (a Architecture) MicroOverflow(t *testing.T) {
 	c := a.Small(t)
 	c.WeightsScale = 1e7

@@ -38,9 +38,9 @@ func damaged(t *testing.T, c synthetic.Config, tensor string, offset int, with .
 	return f
 }
 
-// NonFiniteRowsStayAlone checks that a sequence whose hidden state is NaN changes no bit
-// of the others, in the same step or later in the memory that it leaves behind, on
-// one rank and on several, which agree on their digests.
+// NonFiniteRowsStayAlone checks that a sequence with a hidden state of NaN changes no bit
+// of the others, neither in the same step nor later in the memory that it leaves behind.
+// It runs on one rank and on several, which agree on their digests.
 func (a Architecture) NonFiniteRowsStayAlone(t *testing.T) {
 	c := a.Small(t)
 	c.Experts = 21
@@ -90,8 +90,8 @@ func (a Architecture) NonFiniteRowsStayAlone(t *testing.T) {
 }
 
 // NonFiniteWeightsAtLoad checks that a NaN in one of the tensors small, which every token
-// reads, is an error of Open, which names file, tensor, type and place. One in the large
-// ones is not noticed there, since they are not read, but by gguf.CheckWeights.
+// reads, is an error of Open that names file, tensor, type and place. Open does not
+// notice one in the large tensors, because it does not read them; gguf.CheckWeights does.
 func (a Architecture) NonFiniteWeightsAtLoad(t *testing.T, small, large []string) {
 	b, err := cpu.New(1)
 	require.NoError(t, err)

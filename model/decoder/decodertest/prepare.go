@@ -16,7 +16,7 @@ import (
 )
 
 // DigestSees checks that different tokens give a different digest, of the choices or at
-// least of the hidden state; a step without rows has no digest.
+// least of the hidden state. A step without rows has no digest.
 func (a Architecture) DigestSees(t *testing.T) {
 	c := a.Small(t)
 	f := InMemory(t, c)
@@ -38,8 +38,8 @@ func (a Architecture) DigestSees(t *testing.T) {
 	require.NotEqual(t, one[c.Layers], other[c.Layers])
 }
 
-// Prepare checks that a prepared step needs no more memory, and a step that cannot be
-// prepared is refused as Forward would refuse it.
+// Prepare checks that a prepared step needs no more memory, and that a step that cannot
+// be prepared is refused as Forward would refuse it.
 func (a Architecture) Prepare(t *testing.T) {
 	c := a.Small(t)
 	f := InMemory(t, c)

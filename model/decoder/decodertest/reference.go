@@ -12,11 +12,10 @@ import (
 	"ringmaster/model/decoder"
 )
 
-// AgreesWithReference checks that on random shapes and type mixes the CPU's logits
-// agree with those of the reference kernels, which do not quantise activations.
-// Where two experts or two entries are nearly tied the choice may differ and
-// change the logits of that token, so most tokens are held to the bound and all
-// to a loose one.
+// AgreesWithReference checks that on random shapes and type mixes the CPU's logits agree
+// with those of the reference kernels, which do not quantise activations. Most tokens are
+// held to the bound and all to a loose one, because two nearly tied experts or entries
+// may be chosen differently and change the logits of that token.
 func (a Architecture) AgreesWithReference(t *testing.T) {
 	for i := range 8 {
 		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {

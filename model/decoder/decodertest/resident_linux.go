@@ -18,13 +18,12 @@ import (
 	"ringmaster/parallel"
 )
 
-// faultAround is what Linux maps around a touched page if the file's pages are
-// in memory: an aligned window of 64 KiB, and the whole of each folio that
-// overlaps it.
+// faultAround is what Linux maps around a touched page if the file's pages are in memory:
+// an aligned window of 64 KiB, and the whole of each folio that overlaps it.
 const faultAround = 64 << 10
 
-// inSinglePages copies a file with writes of one page, so that the page cache
-// holds it in single-page folios and the mapped pages show which were touched.
+// inSinglePages copies a file with writes of one page, so that the page cache holds it in
+// single-page folios and the mapped pages show which were touched.
 func inSinglePages(t *testing.T, path string) string {
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -38,8 +37,8 @@ func inSinglePages(t *testing.T, path string) string {
 	return f.Name()
 }
 
-// resident counts the pages of mem that this process has touched, and all its
-// pages. It reads the page table, so other mappings of the file do not count.
+// resident counts the pages of mem that this process has touched, and all its pages. It
+// reads the page table, because other mappings of the file must not count.
 func resident(t *testing.T, mem []byte) (touched, all int) {
 	t.Helper()
 	table, err := os.Open("/proc/self/pagemap")

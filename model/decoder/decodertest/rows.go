@@ -22,7 +22,7 @@ func (all Members) JoinRows(t testing.TB, how parallel.Share, shares []float64, 
 }
 
 // RowsOnAnyRanks checks that dividing the rows of steps changes no bit, wherever the cuts
-// fall: with exact the logits are those of one rank, with sum those of the same ranks that
+// are. With exact the logits are those of one rank, with sum those of the same ranks that
 // all compute all rows. Backends that run nothing before Flush compute the same.
 func (a Architecture) RowsOnAnyRanks(t *testing.T) {
 	shares := [][]float64{Ones(2), {1, 5, 1}, {8, 7, 6, 5, 4, 3, 2, 1}}
@@ -33,7 +33,7 @@ func (a Architecture) RowsOnAnyRanks(t *testing.T) {
 	a.rows(t, &c, shares, false)
 }
 
-// RowsOverflow checks the same where values are beyond float16 in every layer.
+// RowsOverflow checks the same with values beyond float16 in every layer.
 func (a Architecture) RowsOverflow(t *testing.T) {
 	c := a.Small(t)
 	c.WeightsScale = 1e7
@@ -110,12 +110,12 @@ func (a Architecture) rows(t *testing.T, c *synthetic.Config, shares [][]float64
 	return all
 }
 
-// unpacked is a backend whose rows travel as float32.
+// unpacked is a backend that sends rows as float32.
 type unpacked struct{ kernels.Backend }
 
-// PackedRows checks that rows gathered around the experts in the form that their products
-// use give the bits of those that travel as float32, with fewer bytes; and that they are
-// packed only where all that read them use that form.
+// PackedRows checks that rows gathered around the experts in packed form give the bits of
+// rows that travel as float32, with fewer bytes. They are packed only where all their
+// readers use that form.
 func (a Architecture) PackedRows(t *testing.T) {
 	for _, routed := range []gguf.Type{gguf.Q8_0, gguf.F16} {
 		for _, shared := range []gguf.Type{gguf.Q8_0, gguf.F16} {

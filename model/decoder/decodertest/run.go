@@ -14,7 +14,7 @@ type shared struct {
 	run   func(Architecture, *testing.T)
 }
 
-// alone are the tests whose goroutines, if they have any, are not those of ranks at work.
+// alone are the tests that start no ranks. Their goroutines, if any, do other work.
 var alone = []shared{
 	{"ChunksAndThreads", testenv.Fast, Architecture.ChunksAndThreads},
 	{"StepLeavesNoTrace", testenv.Fast, Architecture.StepLeavesNoTrace},
@@ -61,8 +61,8 @@ var onRanks = []shared{
 }
 
 // Alone runs the tests that every architecture passes, except those of OnRanks and those
-// that need more than an Architecture, as subtests. The ones named in full run in the full
-// form only, because another architecture has them in every run.
+// that need more than an Architecture, as subtests. Those named in full run only in the
+// full form, because another architecture has them in every run.
 func (a Architecture) Alone(t *testing.T, full ...string) { a.each(t, alone, full) }
 
 // OnRanks is Alone for the tests of ranks that the race detector sees.

@@ -32,8 +32,8 @@ func extend(t testing.TB, m decoder.Decoder, id model.SeqID, ids []int32, from, 
 	return last
 }
 
-// RestoreIsNeverLeft checks that a restored sequence goes on with the bits of one that never
-// left, also in a model with other longest steps and another context, after rewinds
+// RestoreIsNeverLeft checks that a restored sequence continues with the bits of one that
+// never left, also in a model with other longest steps and another context, after rewinds
 // before and after, for lengths around those at which rings wrap and entries complete.
 func (a Architecture) RestoreIsNeverLeft(t *testing.T) {
 	c := a.Small(t)
@@ -81,9 +81,9 @@ func (a Architecture) RestoreIsNeverLeft(t *testing.T) {
 	}
 }
 
-// RestoreContinues checks that a sequence that is copied a range of positions at a time,
-// while it grows and is rewound where it comes from, goes on in the end with the bits of
-// one that never left.
+// RestoreContinues copies a sequence a range of positions at a time, while the source
+// grows and is rewound. It checks that the copy continues in the end with the bits of one
+// that never left.
 func (a Architecture) RestoreContinues(t *testing.T) {
 	c := a.Small(t)
 	f := InMemory(t, c)
@@ -133,7 +133,7 @@ func (a Architecture) RestoreContinues(t *testing.T) {
 		got := extend(t, to, id, more, len(ids), len(more), 6)
 		RequireSame(t, [][]float32{want}, [][]float32{got}, fmt.Sprint("seed ", seed))
 
-		// What continues something else is refused, and nothing is left of it.
+		// A snapshot that continues something else is refused and leaves nothing.
 		var piece bytes.Buffer
 		require.NoError(t, from.SnapshotFrom(&piece, id, more, 3))
 		_, err := to.Restore(bytes.NewReader(piece.Bytes()), id+100)
@@ -151,8 +151,8 @@ func (a Architecture) RestoreContinues(t *testing.T) {
 	}
 }
 
-// RestoreOnRanks checks that ranks that restore a snapshot of one of them go on together with
-// the bits of one that never left, under another placement.
+// RestoreOnRanks checks that ranks that restore a snapshot of one of them continue
+// together with the bits of one that never left, under another placement.
 func (a Architecture) RestoreOnRanks(t *testing.T) {
 	c := a.Small(t)
 	f := InMemory(t, c)

@@ -39,8 +39,8 @@ func (a Architecture) ChunksAndThreads(t *testing.T) {
 	}
 }
 
-// StepLeavesNoTrace checks that a step that was cancelled or not committed does not
-// change later results, nor do tokens that were rewound.
+// StepLeavesNoTrace checks that neither a step that was cancelled or not committed nor
+// rewound tokens change later results.
 func (a Architecture) StepLeavesNoTrace(t *testing.T) {
 	c := a.Small(t)
 	path := Write(t, c)
@@ -129,7 +129,7 @@ func (a Architecture) SequencesDoNotMix(t *testing.T) {
 	}
 }
 
-// Wants checks that only the wanted rows are returned, and their contents do not
+// Wants checks that only the wanted rows are returned, and that their contents do not
 // change.
 func (a Architecture) Wants(t *testing.T) {
 	c := a.Small(t)

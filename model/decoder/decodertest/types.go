@@ -16,11 +16,11 @@ import (
 	"ringmaster/model/synthetic"
 )
 
-// EveryTypeOfEveryTensor checks that a file with a tensor of another type loads and
-// runs, or is refused with an error that names the tensor, its type and what is
-// allowed. No op panics. Each row of c has whole blocks of every type. Except in the
-// longest runs one type of each tensor is tried, and all of the tensors named. It returns
-// how many were refused.
+// EveryTypeOfEveryTensor checks that a file with a tensor of another type loads and runs,
+// or is refused with an error that names the tensor, its type and what is allowed. No op
+// panics. Each row of c has whole blocks of every type. Except in the longest runs it
+// tries one type of each tensor, and all types of the tensors named. It returns how many
+// were refused.
 func (a Architecture) EveryTypeOfEveryTensor(t *testing.T, c synthetic.Config, named ...string) (refused int) {
 	b, err := cpu.New(1)
 	require.NoError(t, err)

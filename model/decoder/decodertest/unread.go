@@ -48,13 +48,13 @@ func override(t testing.TB, f *gguf.File, key string, value int) {
 	require.NoError(t, err)
 }
 
-// PredictionBlocks: a block with any tensor nextn.* at the end of a file is not run as a
-// layer, whatever its tensors are named and whether the metadata counts it or not; the
-// plan names it.
+// PredictionBlocks: a block at the end of a file with any tensor nextn.* does not run as
+// a layer, whatever the names of its tensors and whether the metadata counts it or not.
+// The plan names it.
 func (a Architecture) PredictionBlocks(t *testing.T) {
 	c := a.Small(t)
 	layers := c.Layers
-	c.Layers++ // what becomes the block, whose tensors are those of a layer
+	c.Layers++ // becomes the block, with the tensors of a layer
 	if c.Ratios != nil {
 		c.Ratios = append(slices.Clone(c.Ratios), 0)
 	}
@@ -97,9 +97,9 @@ func (a Architecture) PredictionBlocks(t *testing.T) {
 	}
 }
 
-// UnknownTensors: a tensor that nothing reads is refused by its name, wherever it stands,
-// because without it the layers may not compute what was trained. Factors of RoPE may
-// be there if they are 1.
+// UnknownTensors: a tensor that nothing reads is refused by its name, wherever it is,
+// because without it the layers may not compute what was trained. RoPE factors are
+// allowed if they are all 1.
 func (a Architecture) UnknownTensors(t *testing.T) {
 	c := a.Small(t)
 	open := func(x extra) (*gguf.File, error) {

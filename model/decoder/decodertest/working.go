@@ -19,7 +19,7 @@ import (
 )
 
 // WorkingBuffers checks that at every level, with few threads and many, in steps of one
-// token and of many, the working buffers of the kernels stay within their bound, and
+// token and of many, the working buffers of the kernels stay within their bound, and that
 // the bound is not far off.
 func (a Architecture) WorkingBuffers(t *testing.T, shapes map[string]synthetic.Config) {
 	for name, c := range shapes {
