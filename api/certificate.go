@@ -36,9 +36,9 @@ func LoadCertificate(cert, key string, now func() time.Time, log *slog.Logger) (
 		}
 		switch leaf := c.Leaf; {
 		case now().After(leaf.NotAfter):
-			log.Warn("the TLS certificate has expired, so clients will refuse it", "file", cert, "expired", leaf.NotAfter)
+			log.Warn("the TLS certificate has expired, so clients will refuse it", "file", cert, "not_after", leaf.NotAfter)
 		case now().Before(leaf.NotBefore):
-			log.Warn("the TLS certificate is not valid yet, so clients will refuse it", "file", cert, "from", leaf.NotBefore)
+			log.Warn("the TLS certificate is not valid yet, so clients will refuse it", "file", cert, "not_before", leaf.NotBefore)
 		}
 		return c, nil
 	}

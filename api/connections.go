@@ -69,7 +69,7 @@ func (t *connections) admit(c net.Conn) bool {
 	}
 	if !free {
 		t.refused++
-		t.note("refused a connection because every allowed connection has a request; see --max-connections", "from", c.RemoteAddr(), "refused", t.refused)
+		t.note("refused a connection because every allowed connection has a request; see --max-connections", "client", c.RemoteAddr(), "refusals", t.refused)
 		return false
 	}
 	t.clock++
@@ -260,7 +260,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		c, err := accept.Next(l.Listener, l.conns.room, func(err error) {
 			l.conns.mu.Lock()
 			defer l.conns.mu.Unlock()
-			l.conns.note("cannot accept connections now; if file descriptors ran out, raise ulimit -n", "cause", err)
+			l.conns.note("cannot accept connections now; if file descriptors ran out, raise ulimit -n", "error", err)
 		})
 		if err != nil {
 			return nil, err

@@ -80,7 +80,7 @@ func (s *server) observe(c *gin.Context) {
 		s.Log.LogAttrs(context.WithoutCancel(c.Request.Context()), level, "request",
 			slog.String("id", id), slog.String("method", loggedMethod(c.Request)), slog.String("route", route),
 			slog.Int("status", status), slog.Int("bytes", max(0, c.Writer.Size())),
-			slog.Duration("took", took), slog.String("client", c.Request.RemoteAddr), used, trace)
+			slog.Duration("duration", took), slog.String("client", c.Request.RemoteAddr), used, trace)
 	}()
 	c.Next()
 }

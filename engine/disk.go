@@ -196,7 +196,7 @@ func (e *Engine) savePiece() bool {
 		d.stopSaving() // and again, later
 		return false
 	}
-	e.opts.Logger.Warn("engine: a sequence cannot be saved", "tokens", len(s.entry.tokens), "cause", err)
+	e.opts.Logger.Warn("a sequence cannot be saved", "tokens", len(s.entry.tokens), "error", err)
 	e.endSaving()
 	return true
 }

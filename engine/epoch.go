@@ -29,7 +29,7 @@ func (e *Engine) checkEpochLocked() {
 	if n == e.epoch {
 		return
 	}
-	e.opts.Logger.Info("engine: the model started a new epoch; the prefix cache is empty", "epoch", n, "entries lost", len(e.sched.prefixCache))
+	e.opts.Logger.Info("the model started a new epoch; the prefix cache is empty", "epoch", n, "lost_entries", len(e.sched.prefixCache))
 	e.epoch = n
 	for _, id := range e.sched.forget() {
 		if run := e.runs[id]; run != nil {
@@ -61,7 +61,7 @@ func (e *Engine) epochEnded() error {
 func (e *Engine) stepLost(step model.Step, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.opts.Logger.Warn("engine: the step is lost; all requests end", "step", describe(step), "requests", len(e.runs), "cause", cause)
+	e.opts.Logger.Warn("the step is lost; all requests end", "step", describe(step), "requests", len(e.runs), "error", cause)
 	e.loseAllLocked(cause)
 }
 

@@ -45,7 +45,7 @@ func (e *Engine) forward(ctx context.Context, step model.Step) (rows [][]float32
 			cause = r
 		}
 		rows, err = nil, fmt.Errorf("engine: the model panicked: %w", cause)
-		e.opts.Logger.Error("engine: the model panicked", "cause", cause, "stack", string(debug.Stack()))
+		e.opts.Logger.Error("the model panicked", "error", cause, "stack", string(debug.Stack()))
 	}()
 	return e.model.Forward(ctx, step)
 }
@@ -121,7 +121,7 @@ func (e *Engine) planLocked() (model.Step, bool) {
 
 // endForMemoryLocked ends a request that has no memory to go on; mu is held.
 func (e *Engine) endForMemoryLocked(r *run, cause error) {
-	e.opts.Logger.Warn("engine: request failed for lack of memory", "request", r.id, "tokens", len(r.req.Prompt)+r.usage.Completion, "cause", cause)
+	e.opts.Logger.Warn("request failed for lack of memory", "request", r.id, "tokens", len(r.req.Prompt)+r.usage.Completion, "error", cause)
 	delete(e.runs, r.id)
 	r.unwatch()
 	r.stream.end(fmt.Errorf("%w: %w", ErrNoMemory, cause))
@@ -302,10 +302,10 @@ func (e *Engine) continueWith(r *run, row []float32, mem *scratch) {
 	// the place free and the sequence in the prefix cache.
 	switch {
 	case errors.Is(err, ErrConstraint): // what the client asked for
-		e.opts.Logger.Info("engine: request ended by its constraint", "request", r.id, "tokens", r.usage.Completion, "cause", err)
+		e.opts.Logger.Info("request ended by its constraint", "request", r.id, "tokens", r.usage.Completion, "error", err)
 		r.stream.end(err)
 	case err != nil:
-		e.opts.Logger.Warn("engine: request failed", "request", r.id, "tokens", r.usage.Completion, "cause", err)
+		e.opts.Logger.Warn("request failed", "request", r.id, "tokens", r.usage.Completion, "error", err)
 		r.stream.end(err)
 	default:
 		r.send(ev)
@@ -342,7 +342,7 @@ func (e *Engine) noMemory(step model.Step, err error) {
 	defer e.mu.Unlock()
 	victim := e.sched.noMemory(blamed)
 	if victim == 0 {
-		e.opts.Logger.Info("engine: prefix cache reduced for lack of memory", "entries", len(e.sched.prefixCache), "cause", err)
+		e.opts.Logger.Info("prefix cache reduced for lack of memory", "entries", len(e.sched.prefixCache), "error", err)
 		return
 	}
 	if r := e.runs[victim]; r != nil {
@@ -355,7 +355,7 @@ func (e *Engine) fail(step model.Step, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failed = fmt.Errorf("%w: step %d (%s): %w", ErrFailed, e.counts.steps+1, describe(step), err)
-	e.opts.Logger.Error("engine: the model failed; no more requests are accepted", "cause", e.failed)
+	e.opts.Logger.Error("the model failed; no more requests are accepted", "error", e.failed)
 	e.sched.abort()
 	e.endStreamsLocked(e.failed)
 }

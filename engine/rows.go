@@ -67,7 +67,7 @@ func (e *Engine) endSpoiledLocked(spoiled map[requestID]error) {
 	for _, id := range slices.Sorted(maps.Keys(spoiled)) {
 		err := spoiled[id]
 		e.counts.nonFinite++
-		e.opts.Logger.Error("engine: request failed: the model's output is not finite", "cause", err)
+		e.opts.Logger.Error("request failed: the model's output is not finite", "error", err)
 		e.sched.finish(id)
 		if r := e.runs[id]; r != nil {
 			delete(e.runs, id)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/internal/units"
 	"ringmaster/model"
 )
 
@@ -83,9 +84,9 @@ func (l *Leader) bring(ctx context.Context) {
 			sent, left, err := l.copyTo(ctx, r)
 			switch {
 			case errors.Is(err, cluster.ErrRefused):
-				slog.Warn("a rank refuses the sequences that it gets before it joins; it gets all of them when it joins, which takes longer", "rank", r.Rank, "cause", err)
+				slog.Warn("a rank refuses the sequences that it gets before it joins; it gets all of them when it joins, which takes longer", "rank", r.Rank, "error", err)
 			case err == nil:
-				slog.Info("a rank has the sequences and joins", "rank", r.Rank, "MiB sent between steps", sent>>20, "MiB left", left>>20, "took", time.Since(began).Round(time.Millisecond))
+				slog.Info("a rank has the sequences and joins", "rank", r.Rank, "sent_ahead", units.Bytes(sent), "remaining", units.Bytes(left), "duration", time.Since(began).Round(time.Millisecond))
 			}
 		})
 	}

@@ -180,7 +180,7 @@ func (h *resident) receive(warm bool, t *took) error {
 			return err
 		}
 		if refused != nil {
-			slog.Warn("the rest of the sequences is refused; all of them are asked for", "cause", refused)
+			slog.Warn("the rest of the sequences is refused; all of them are asked for", "error", refused)
 		}
 		var all []answer
 		if all, err = h.agree(answer{warm: refused == nil}); err != nil || !cold(all) {

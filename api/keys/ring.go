@@ -121,7 +121,7 @@ func (f *keyFile) reduce(contents [][]byte) []*Holder {
 		}
 	}
 	if n := len(f.list) - len(left); n > 0 {
-		f.log.Warn("API keys that are no longer in the file are revoked", "file", f.path, "revoked", n, "left", len(left))
+		f.log.Warn("API keys that are no longer in the file are revoked", "file", f.path, "revoked", n, "remaining", len(left))
 	}
 	f.list = left
 	return left

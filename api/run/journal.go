@@ -188,7 +188,7 @@ func (j *journal) write(p *replay, all func() []*replay) {
 			j.file = nil
 		}
 		j.retry = time.Now().Add(journalRetry)
-		j.log.Warn("answers with calls: the disk failed; writing pauses", "file", j.path, "cause", err, "for", journalRetry)
+		j.log.Warn("answers with calls: the disk failed; writing pauses", "file", j.path, "error", err, "pause", journalRetry)
 	case failed:
 		j.log.Info("answers with calls are kept on disk again", "file", j.path)
 	}
@@ -200,7 +200,7 @@ func (j *journal) within(limit time.Duration, operation func() error) error {
 	var late atomic.Bool
 	timer := time.AfterFunc(limit, func() {
 		late.Store(true)
-		j.log.Error("answers with calls: the disk does not respond; until it does, a restart loses new answers", "file", j.path, "for", limit)
+		j.log.Error("answers with calls: the disk does not respond; until it does, a restart loses new answers", "file", j.path, "limit", limit)
 	})
 	err := operation()
 	if timer.Stop(); late.Load() {

@@ -77,7 +77,7 @@ func (j *journal) read() (list []*replay, err error) {
 	}
 	defer f.Close()
 	if err := diskcache.Trusted(j.path, f); err != nil {
-		j.log.Warn("answers with calls: the file is not trusted; its answers are ignored", "file", j.path, "cause", err)
+		j.log.Warn("answers with calls: the file is not trusted; its answers are ignored", "file", j.path, "error", err)
 		return nil, nil
 	}
 	in := bufio.NewReader(f)
@@ -92,7 +92,7 @@ func (j *journal) read() (list []*replay, err error) {
 		case errors.Is(err, io.EOF):
 			return list, nil
 		case err != nil:
-			j.log.Warn("answers with calls: the file is damaged; the answers behind the damage are lost", "file", j.path, "read", len(list), "cause", err)
+			j.log.Warn("answers with calls: the file is damaged; the answers behind the damage are lost", "file", j.path, "answers", len(list), "error", err)
 			return list, nil
 		}
 		list = append(list, p)

@@ -37,7 +37,7 @@ func TestFilesThatOthersMayRead(t *testing.T) {
 		require.Empty(t, text.String())
 		require.NoError(t, os.Chmod(path, 0o755))
 		open()
-		require.Contains(t, text.String(), `run="chmod o-rwx `+path)
+		require.Contains(t, text.String(), `remedy="chmod o-rwx `+path)
 		text.Reset()
 		require.NoError(t, os.Chmod(path, 0o750))
 		open()

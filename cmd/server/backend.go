@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	"ringmaster/internal/host"
+	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
 	"ringmaster/kernels/cpu"
 	"ringmaster/metal"
-	"ringmaster/model/decoder"
 )
 
 // openBackend opens the backend that the flags select and stores it in l. Where the
@@ -30,7 +30,7 @@ func (o *modelOptions) openBackend(l *loaded) error {
 		err := o.openMetal(l)
 		var unsuitable *metal.UnsuitableError
 		if errors.As(err, &unsuitable) {
-			slog.Warn("computing on the CPU: there is no suitable GPU", "cause", unsuitable.Reason)
+			slog.Warn("computing on the CPU: there is no suitable GPU", "error", unsuitable)
 			return o.openCPU(l)
 		}
 		return err
@@ -73,7 +73,7 @@ func (o *modelOptions) openMetal(l *loaded) error {
 		}
 		return err
 	}
-	slog.Info("using Metal", "device", b.Name(), "recommended-memory", decoder.Bytes(b.WorkingSet()))
+	slog.Info("using Metal", "device", b.Name(), "recommended_memory", units.Bytes(b.WorkingSet()))
 	gpuMemory.Store(b.WorkingSet())
 	l.backend, l.kernels = b, metalKernels(b)
 	return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"ringmaster/internal/units"
 	"ringmaster/kernels/profile"
 )
 
@@ -105,7 +106,7 @@ func (m *measurement) rates() string {
 		return ""
 	}
 	rate := float64(m.BytesPerToken) * float64(m.N*m.Sequences) / median(m.Seconds) / 1e9
-	line := fmt.Sprintf("%9sreads %s per token, %.1f GB/s", "", decimal(m.BytesPerToken), rate)
+	line := fmt.Sprintf("%9sreads %s per token, %.1f GB/s", "", units.Bytes(m.BytesPerToken), rate)
 	switch {
 	case m.StreamGBs > 0:
 		line += fmt.Sprintf(": %.2f of the memory bandwidth of %.1f GB/s with %d threads (median %.1f)",
@@ -114,14 +115,6 @@ func (m *measurement) rates() string {
 		line += "; memory bandwidth not measured: " + m.StreamError
 	}
 	return line + "\n"
-}
-
-// decimal formats n bytes in MB or GB.
-func decimal(n int64) string {
-	if n < 1e9 {
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	}
-	return fmt.Sprintf("%.2f GB", float64(n)/1e9)
 }
 
 // printSummary prints the figures of the whole run; last is its last measurement.

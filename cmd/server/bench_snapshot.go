@@ -9,8 +9,8 @@ import (
 	"io"
 	"time"
 
+	"ringmaster/internal/units"
 	"ringmaster/model"
-	"ringmaster/model/decoder"
 )
 
 // snapshots is what a model on one host can do besides running steps.
@@ -75,6 +75,6 @@ func (b *bench) snapshot(ctx context.Context, n int) error {
 	}
 	rate := func(seconds []float64) string { return fmt.Sprintf("%.2f GB/s", float64(t.Bytes)/1e9/median(seconds)) }
 	_, err := fmt.Fprintf(b.w, "snapshot %5d tokens  %s, saved at %s, restored at %s (median of %d)\n",
-		n, decoder.Bytes(int64(t.Bytes)), rate(t.Save), rate(t.Restore), b.repeat)
+		n, units.Bytes(int64(t.Bytes)), rate(t.Save), rate(t.Restore), b.repeat)
 	return err
 }

@@ -56,7 +56,7 @@ func TestBenchCommand(t *testing.T) {
 	out, err = command(t, "bench", "--prefill", "0", "--decode", "2", "--repeat", "1", "--stream=false")
 	require.NoError(t, err)
 	require.Contains(t, out, "t/s (median of 1")
-	require.Regexp(t, ` reads [\d.]+ MB per token, [\d.]+ GB/s\n`, out)
+	require.Regexp(t, ` reads [\d.]+ [KMG]iB per token, [\d.]+ GB/s\n`, out)
 	require.Regexp(t, `(?m)^load [\d.]+ s, first token after [\d.]+ s; peak memory \d+ MiB`, out)
 	require.NotContains(t, out, "prefill")
 
@@ -127,9 +127,9 @@ func TestBenchState(t *testing.T) {
 func TestBenchRates(t *testing.T) {
 	m := measurement{What: "decode", N: 8, Sequences: 2, Depth: decodeDepth, Threads: 2, Seconds: []float64{4, 1, 2},
 		BytesPerToken: 1_530_000_000, StreamGBs: 20, StreamMedianGBs: 18}
-	require.Equal(t, "         reads 1.53 GB per token, 12.2 GB/s: 0.61 of the memory bandwidth of 20.0 GB/s with 2 threads (median 18.0)\n", m.rates())
+	require.Equal(t, "         reads 1.42 GiB per token, 12.2 GB/s: 0.61 of the memory bandwidth of 20.0 GB/s with 2 threads (median 18.0)\n", m.rates())
 	m.StreamGBs, m.StreamError, m.BytesPerToken = 0, "too little", 2_000_000
-	require.Equal(t, "         reads 2.0 MB per token, 0.0 GB/s; memory bandwidth not measured: too little\n", m.rates())
+	require.Equal(t, "         reads 1.9 MiB per token, 0.0 GB/s; memory bandwidth not measured: too little\n", m.rates())
 	require.Empty(t, (&measurement{What: "prefill", N: 1, Seconds: []float64{1}}).rates())
 
 	var out bytes.Buffer

@@ -30,6 +30,6 @@ func chatFormat(name string, f *gguf.File, t *tokenizer.Tokenizer) (*chat.Format
 		Template:     text("tokenizer.chat_template"),
 		Has:          func(token string) bool { _, ok := t.ID(token); return ok },
 	})
-	slog.Info("chat format", "format", format.Name, "of", format.Title, "by", why)
+	slog.Info("chat format", "format", format.Name, "models", format.Title, "evidence", why)
 	return format, nil
 }

@@ -249,21 +249,3 @@ func (o *clusterOptions) config(hello cluster.Hello) (cluster.Config, error) {
 		Formed: o.formed,
 	}, err
 }
-
-// parseBytes reads a size like 24GiB, 512MiB or 1000000; 0 for "".
-func parseBytes(s string) (int64, error) {
-	if s == "" {
-		return 0, nil
-	}
-	number, unit := s, int64(1)
-	for suffix, n := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40} {
-		if rest, ok := strings.CutSuffix(s, suffix); ok {
-			number, unit = rest, n
-		}
-	}
-	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if err != nil || !(v > 0) || v*float64(unit) > 1<<60 {
-		return 0, fmt.Errorf("%q is not a size like 24GiB", s)
-	}
-	return int64(v * float64(unit)), nil
-}

@@ -49,7 +49,7 @@ func (b *bound) log() {
 	if b.path == "" {
 		return
 	}
-	slog.Info("settings from a file", "file", b.path, "used", b.set)
+	slog.Info("settings from a file", "file", b.path, "settings", b.set)
 	if b.secret {
 		warnIfOthersMay(b.path, 0o007, "file of settings with a key")
 	}

@@ -15,8 +15,8 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/program"
+	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
-	"ringmaster/model/decoder"
 	"ringmaster/replica"
 )
 
@@ -42,13 +42,13 @@ func (o *diskOptions) open() (*diskcache.Store, error) {
 	if o.dir == "" {
 		return nil, nil
 	}
-	budget, err := parseBytes(o.size)
+	budget, err := units.ParseBytes(o.size)
 	if err != nil {
 		return nil, usage.Errorf("--cache-disk: %w", err)
 	}
 	s, err := diskcache.Open(o.dir, diskcache.Options{Budget: budget})
 	if diskcache.DiskFailed(err) {
-		slog.Warn("--cache-dir: the disk failed; serving without the prefix cache on disk until the next start", "dir", o.dir, "error", err)
+		slog.Warn("the disk failed; serving without the prefix cache on disk until the next start", "dir", o.dir, "error", err)
 		return nil, nil
 	}
 	if err != nil {
@@ -67,7 +67,7 @@ func (o *diskOptions) use(s *diskcache.Store, m *modelOptions, l *loaded) {
 	// not, and with sum a group of any size may go on with what another has computed.
 	s.Use(fingerprintOf(gguf.Fingerprint(l.file), gguf.WeightSample(l.file), program.ID(), l.bits(), m.reduce, replica.Settings{}), l.model.Info().Rewind)
 	st := s.Stats()
-	slog.Info("prefix cache on disk", "dir", o.dir, "snapshots", st.Entries, "size", decoder.Bytes(st.Bytes), "of", decoder.Bytes(st.Budget))
+	slog.Info("prefix cache on disk", "dir", o.dir, "snapshots", st.Entries, "size", units.Bytes(st.Bytes), "budget", units.Bytes(st.Budget))
 }
 
 // keep makes the answers with calls outlive the process, too; they are nil without the flag.
@@ -79,7 +79,7 @@ func (o *diskOptions) keep(s *diskcache.Store, l *loaded, format string, vocabul
 	}
 	r := run.NewReplays(run.DefaultReplays)
 	if err := r.Keep(filepath.Join(o.dir, "replays"), gguf.Fingerprint(l.file)+" "+format, vocabulary, slog.Default()); err != nil {
-		slog.Warn("--cache-dir: answers with calls are not kept on disk until the next start", "dir", o.dir, "error", err)
+		slog.Warn("answers with calls are not kept on disk until the next start", "dir", o.dir, "error", err)
 		return
 	}
 	o.replays = r
@@ -90,7 +90,7 @@ func (o *diskOptions) flush(e *engine.Engine) {
 	ctx, cancel := context.WithTimeout(context.Background(), flushGrace)
 	defer cancel()
 	if err := e.Flush(ctx); err != nil {
-		slog.Warn("--cache-dir: some conversations will not go on after a restart", "cause", err)
+		slog.Warn("some conversations cannot be continued after a restart", "dir", o.dir, "error", err)
 	}
 }
 
@@ -106,7 +106,7 @@ func (o *diskOptions) close(s *diskcache.Store) {
 		err = o.replays.Close(ctx)
 	}
 	if err := errors.Join(err, s.Close(ctx)); err != nil {
-		slog.Warn("--cache-dir", "cause", err)
+		slog.Warn("closing the prefix cache on disk failed", "dir", o.dir, "error", err)
 	}
 }
 

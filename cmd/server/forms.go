@@ -11,6 +11,7 @@ import (
 	"ringmaster/api/keys"
 	"ringmaster/internal/network"
 	"ringmaster/internal/simulate"
+	"ringmaster/internal/units"
 	"ringmaster/model/synthetic"
 )
 
@@ -73,7 +74,7 @@ func checkPorts(s string) error {
 }
 
 func checkSize(s string) error {
-	_, err := parseBytes(s)
+	_, err := units.ParseBytes(s)
 	return errors.Join(err, formed(s != ""))
 }
 

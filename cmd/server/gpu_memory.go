@@ -7,7 +7,7 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/internal/host"
-	"ringmaster/model/decoder"
+	"ringmaster/internal/units"
 )
 
 // gpuMemory is what the GPU of this host may use, in bytes, once a backend runs on
@@ -36,7 +36,7 @@ func withWiredLimit(err error) error {
 	if err == nil || limit == 0 || known && m.Total <= limit {
 		return err
 	}
-	return fmt.Errorf("%w (the GPU may use %s of this host's %s; %s)", err, decoder.Bytes(limit), decoder.Bytes(m.Total), raiseWiredLimit)
+	return fmt.Errorf("%w (the GPU may use %s of this host's %s; %s)", err, units.Bytes(limit), units.Bytes(m.Total), raiseWiredLimit)
 }
 
 // raiseWiredLimit is how more of a Mac's memory is given to the GPU.

@@ -13,6 +13,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/internal/host"
 	"ringmaster/internal/program"
+	"ringmaster/internal/units"
 	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
 	"ringmaster/model/decoder"
@@ -143,7 +144,7 @@ func (o *modelOptions) follow(ctx context.Context) error {
 // clusterConfig returns the configuration of this rank in the cluster, with the
 // hello in which it describes itself.
 func (o *modelOptions) clusterConfig(ctx context.Context, l *loaded) (cluster.Config, error) {
-	offered, err := parseBytes(o.cluster.memory)
+	offered, err := units.ParseBytes(o.cluster.memory)
 	if err != nil {
 		return cluster.Config{}, fmt.Errorf("--offer-memory: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
@@ -119,7 +120,7 @@ func (o *modelOptions) override(f *gguf.File) (*gguf.File, error) {
 		if err != nil {
 			return nil, errors.Join(usage.Errorf("--override-kv: %s: %w", f.Path(), err), f.Close())
 		}
-		slog.Info("the model's metadata is overridden", "by", text, "was", was)
+		slog.Info("the model's metadata is overridden", "override", text, "previous", was)
 	}
 	return f, nil
 }
@@ -136,13 +137,13 @@ func checkWeights(ctx context.Context, f *gguf.File) error {
 		size = total
 		if time.Since(last) >= checkInterval {
 			last = time.Now()
-			slog.Info("checking the weights", "done", decoder.Bytes(done), "of", decoder.Bytes(total))
+			slog.Info("checking the weights", "done", units.Bytes(done), "total", units.Bytes(total))
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("--check-weights: %w", err)
 	}
-	slog.Info("all weights are finite numbers", "checked", decoder.Bytes(size), "took", time.Since(start).Round(time.Millisecond))
+	slog.Info("all weights are finite numbers", "size", units.Bytes(size), "duration", time.Since(start).Round(time.Millisecond))
 	return nil
 }
 
@@ -258,7 +259,7 @@ func (l *loaded) close() {
 // are freed when the process exits.
 func (l *loaded) free(stuck error) {
 	if stuck != nil {
-		slog.Warn("a step is still running at exit", "cause", stuck)
+		slog.Warn("a step is still running at exit", "error", stuck)
 		return
 	}
 	if l.backend != nil {

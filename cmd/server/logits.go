@@ -111,7 +111,7 @@ func (l *loaded) logExchanges(ctx context.Context) {
 	}
 	for _, r := range reports {
 		t := r.Total()
-		slog.Info("exchanged", "rank", r.Rank, "steps", r.Steps, "exchanges", t.Exchanges, "repeated-in-float32", t.Overflows, "sent-bytes", t.Sent)
+		slog.Info("exchanged", "rank", r.Rank, "steps", r.Steps, "exchanges", t.Exchanges, "float32_repeats", t.Overflows, "sent_bytes", t.Sent)
 	}
 }
 

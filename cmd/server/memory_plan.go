@@ -7,6 +7,7 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/engine"
 	"ringmaster/gguf"
+	"ringmaster/internal/units"
 	"ringmaster/model/decoder"
 )
 
@@ -58,7 +59,7 @@ func own(p decoder.Plan, threads int, heap int64) ownMemory {
 
 // memoryFlag is the value of --memory in bytes, 0 if it is not given.
 func (o *modelOptions) memoryFlag() (int64, error) {
-	n, err := parseBytes(o.memory)
+	n, err := units.ParseBytes(o.memory)
 	if err != nil {
 		return 0, fmt.Errorf("--memory: %w", err)
 	}
@@ -126,16 +127,16 @@ func (o *modelOptions) fit(f *gguf.File, l *loaded, sequences int) (decoder.Plan
 	switch {
 	case flag > 0 && need(plan) > flag:
 		return plan, 0, fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; --memory allows %s. Raise it, or use a smaller --ctx, --max-batch or --body-budget",
-			f.Path(), decoder.Bytes(need(plan)), plan.Context, decoder.Bytes(flag))
+			f.Path(), units.Bytes(need(plan)), plan.Context, units.Bytes(flag))
 	case known && !o.overcommit && flag > mem.Available:
 		return plan, 0, fmt.Errorf("--memory allows %s, but %s is free; lower it, or use --overcommit to start anyway",
-			decoder.Bytes(flag), decoder.Bytes(mem.Available))
+			units.Bytes(flag), units.Bytes(mem.Available))
 	case !fits(plan):
 		return plan, 0, fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; %s of memory is free. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
-			f.Path(), decoder.Bytes(need(plan)), plan.Context, decoder.Bytes(mem.Available))
+			f.Path(), units.Bytes(need(plan)), plan.Context, units.Bytes(mem.Available))
 	case known && !o.overcommit && plan.Weights()+need(plan) > mem.Total:
 		return plan, 0, fmt.Errorf("%s has %s of weights and needs %s in addition; this host has %s, so every token would read from disk. Share the experts among more hosts, or use --overcommit to run anyway",
-			f.Path(), decoder.Bytes(plan.Weights()), decoder.Bytes(need(plan)), decoder.Bytes(mem.Total))
+			f.Path(), units.Bytes(plan.Weights()), units.Bytes(need(plan)), units.Bytes(mem.Total))
 	}
 	return plan, plan.Budget, nil
 }

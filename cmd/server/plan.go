@@ -8,6 +8,7 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
+	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
 	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
@@ -127,12 +128,12 @@ func (o *modelOptions) planShare(share parallel.Share, f *gguf.File, members []c
 	for _, m := range members {
 		if own := rest(plan, m) + plan.PerSequence(); m.OwnMemory > 0 && own > m.OwnMemory {
 			return replica.Settings{}, fmt.Errorf("%s needs %s on rank %d for buffers and one sequence of %d tokens; its --memory allows %s. Raise it there, or use a smaller --ctx, --max-batch or --body-budget",
-				f.Path(), decoder.Bytes(own), m.Rank, plan.Context, decoder.Bytes(m.OwnMemory))
+				f.Path(), units.Bytes(own), m.Rank, plan.Context, units.Bytes(m.OwnMemory))
 		}
 	}
 	if !fits(plan) {
 		return replica.Settings{}, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
-			f.Path(), decoder.Bytes(need(plan)), plan.Context, members[small].Rank, decoder.Bytes(members[small].Memory))
+			f.Path(), units.Bytes(need(plan)), plan.Context, members[small].Rank, units.Bytes(members[small].Memory))
 	}
 	placement, err := o.place(plan, share, members, need(plan))
 	if err != nil {
@@ -148,7 +149,7 @@ func (o *modelOptions) planShare(share parallel.Share, f *gguf.File, members []c
 	fmt.Fprintf(w, "%s: %s; context of %d tokens; --share %s: %s divided among %d ranks\n",
 		plan.Name, plan.Summary, plan.Context, share, share.Divides(), len(members))
 	if plan.UnreadOf != "" {
-		fmt.Fprintf(w, "not read: %s of the file, %s\n", decoder.Bytes(plan.Unread), plan.UnreadOf)
+		fmt.Fprintf(w, "not read: %s of the file, %s\n", units.Bytes(plan.Unread), plan.UnreadOf)
 	}
 	if err := decoder.WriteRanks(w, ranks, names...); err != nil {
 		return replica.Settings{}, err
@@ -156,12 +157,12 @@ func (o *modelOptions) planShare(share parallel.Share, f *gguf.File, members []c
 	for r, m := range members {
 		if m.Memory > 0 && ranks[r].Resident() > m.Memory && !o.overcommit {
 			return replica.Settings{}, fmt.Errorf("rank %d needs %s of memory and offers %s, so every token would read from disk; give it a smaller share with --shares, add ranks, or use --overcommit to run anyway%s",
-				m.Rank, decoder.Bytes(ranks[r].Resident()), decoder.Bytes(m.Memory), onGPU(m))
+				m.Rank, units.Bytes(ranks[r].Resident()), units.Bytes(m.Memory), onGPU(m))
 		}
 	}
 	budget := o.groupBudget(plan, members, ranks)
 	if held > 0 && budget > 0 && held > budget {
-		return replica.Settings{}, fmt.Errorf("the KV caches of the requests under way have %s; these ranks have memory for %s", decoder.Bytes(held), decoder.Bytes(budget))
+		return replica.Settings{}, fmt.Errorf("the KV caches of the requests under way have %s; these ranks have memory for %s", units.Bytes(held), units.Bytes(budget))
 	}
 	if held > 0 && o.reduce == parallel.Sum.String() {
 		fmt.Fprintf(w, "--reduce sum: answers under way go on, but may differ from here on from those of the ranks before; --reduce exact avoids that\n")
@@ -174,7 +175,7 @@ func (o *modelOptions) planShare(share parallel.Share, f *gguf.File, members []c
 	if from := placement[0].Micro; from > 0 {
 		fmt.Fprintf(w, "steps of %d tokens or more: run as two micro-batches\n", from)
 	}
-	fmt.Fprintf(w, "KV caches of all sequences: at most %s on each rank\n", decoder.Bytes(budget))
+	fmt.Fprintf(w, "KV caches of all sequences: at most %s on each rank\n", units.Bytes(budget))
 	return replica.Settings{Context: plan.Context, MaxTokens: o.batch, Reduce: o.reduce, Wire: o.cluster.wire, Placement: placement, SequenceBudget: budget}, nil
 }
 
@@ -216,7 +217,7 @@ func (o *modelOptions) place(plan decoder.Plan, share parallel.Share, members []
 		forWeights[i] = m.Memory - whole
 		if forWeights[i] <= 0 && o.cluster.shares == "memory" {
 			return nil, fmt.Errorf("--shares memory: rank %d offers %s, but %s is needed in addition to %s; start it with --offer-memory or set the shares by hand",
-				m.Rank, decoder.Bytes(m.Memory), decoder.Bytes(whole), share.Divides())
+				m.Rank, units.Bytes(m.Memory), units.Bytes(whole), share.Divides())
 		}
 	}
 	numbers := make([]int, len(members))

@@ -16,6 +16,7 @@ import (
 
 	"ringmaster/gguf"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
 	"ringmaster/model/arch"
 	"ringmaster/model/calibrate"
@@ -308,7 +309,7 @@ func (o *planOptions) further(f *gguf.File, hosts []planHost, link planLink, p *
 		if !p.Fits {
 			text += fmt.Sprintf("it fits, context %d", more.Context)
 		} else {
-			text += fmt.Sprintf("context %d (now %d), KV caches %s (now %s)", more.Context, p.Context, decoder.Bytes(more.Caches), decoder.Bytes(p.Caches))
+			text += fmt.Sprintf("context %d (now %d), KV caches %s (now %s)", more.Context, p.Context, units.Bytes(more.Caches), units.Bytes(p.Caches))
 		}
 		if more.Bounds.Decode > 0 {
 			text += fmt.Sprintf(", decode at most %.1f tokens/s", more.Bounds.Decode)
@@ -324,22 +325,22 @@ func (o *planOptions) further(f *gguf.File, hosts []planHost, link planLink, p *
 // write prints a plan for people.
 func (p *planned) write(w io.Writer, further string, reach float64) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s of weights, at most %d tokens of context\n", p.Model, decoder.Bytes(p.Weights), p.Limit)
+	fmt.Fprintf(&b, "%s: %s of weights, at most %d tokens of context\n", p.Model, units.Bytes(p.Weights), p.Limit)
 	if p.Fits {
 		fmt.Fprintf(&b, "it fits: context of %d tokens, one such sequence takes %s; KV caches of all together at most %s on each rank; --share %s\n",
-			p.Context, decoder.Bytes(p.Sequence), decoder.Bytes(p.Caches), p.Share)
+			p.Context, units.Bytes(p.Sequence), units.Bytes(p.Caches), p.Share)
 		t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprint(t, "rank\tmemory\toffers\tneeds\tleft\texperts\tread for a token\t  limit\t\n")
 		for i, r := range p.Ranks {
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%d-%d\t%s\t  %s\t\n", i, decoder.Bytes(r.Memory), decoder.Bytes(r.Offer), decoder.Bytes(r.Resident), decoder.Bytes(r.Free),
-				r.Experts.Start, r.Experts.End-1, decoder.Bytes(p.Bounds.Bytes[i]), r.Limit)
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%d-%d\t%s\t  %s\t\n", i, units.Bytes(r.Memory), units.Bytes(r.Offer), units.Bytes(r.Resident), units.Bytes(r.Free),
+				r.Experts.Start, r.Experts.End-1, units.Bytes(p.Bounds.Bytes[i]), r.Limit)
 		}
 		if err := t.Flush(); err != nil {
 			return err
 		}
 		if p.Bounds.Decode > 0 {
 			fmt.Fprintf(&b, "decode of one sequence: at most %.1f tokens/s, by the memory of rank %d and the %s that each rank receives; latency, arithmetic and KV cache are not counted\n",
-				p.Bounds.Decode, p.Bounds.Slow, decoder.Bytes(p.Bounds.Wire))
+				p.Bounds.Decode, p.Bounds.Slow, units.Bytes(p.Bounds.Wire))
 		} else {
 			b.WriteString("decode: no bound without the rates of all memories (--host 64GiB,40GB/s; ringmaster doctor measures them)\n")
 		}

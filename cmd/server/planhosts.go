@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
 	"ringmaster/model/calibrate"
 	"ringmaster/model/decoder"
@@ -67,7 +68,7 @@ func parseHost(value string) (h planHost, n int, err error) {
 		return fmt.Errorf("%q; expected %s", part, hostSyntax)
 	}
 	parts := strings.Split(value, ",")
-	if h.Memory, err = parseBytes(parts[0]); err != nil || h.Memory == 0 {
+	if h.Memory, err = units.ParseBytes(parts[0]); err != nil || h.Memory == 0 {
 		return h, 0, bad(parts[0])
 	}
 	// What Linux leaves free on a host that runs nothing else, and what the GPU of a Mac
@@ -102,7 +103,7 @@ func parseHost(value string) (h planHost, n int, err error) {
 				h.Wait = d.Seconds()
 			}
 		case name == "offer":
-			if h.Offer, err = parseBytes(text); err != nil || h.Offer == 0 || h.Offer > h.Memory {
+			if h.Offer, err = units.ParseBytes(text); err != nil || h.Offer == 0 || h.Offer > h.Memory {
 				return h, 0, bad(p)
 			}
 			h.Limit = "as given"

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
 	"ringmaster/kernels"
 	"ringmaster/model/arch"
@@ -204,7 +205,7 @@ func writePredictions(b *strings.Builder, all []prediction, reach float64) {
 			name += ", in micro-batches"
 		}
 		fmt.Fprintf(b, "  %s: %.1f tokens/s; rank 0 computes %.2f ms and waits %.2f ms, and receives %s (at least %s)\n",
-			name, p.Rate, 1e3*p.Compute, 1e3*p.Waiting, decoder.Bytes(p.Received), decoder.Bytes(p.Least))
+			name, p.Rate, 1e3*p.Compute, 1e3*p.Waiting, units.Bytes(p.Received), units.Bytes(p.Least))
 	}
 	if wait := all[0].Wait; wait > 0 {
 		fmt.Fprintf(b, "  each exchange waits %.0f us until the CPU sees that the GPU is done (--host ...,wait=TIME); not measured here\n", 1e6*wait)
@@ -269,7 +270,7 @@ func tableRow(ranks int, share string, all []prediction, first map[string]float6
 	decode := all[len(all)-1]
 	fmt.Fprintf(&b, " %.2f, %.2f |", 1e3*decode.Compute, 1e3*decode.Waiting)
 	for _, p := range []prediction{all[0], decode} {
-		fmt.Fprintf(&b, " %s (%s) |", decoder.Bytes(p.Received), decoder.Bytes(p.Least))
+		fmt.Fprintf(&b, " %s (%s) |", units.Bytes(p.Received), units.Bytes(p.Least))
 	}
 	b.WriteString("\n")
 	return b.String()

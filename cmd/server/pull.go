@@ -14,6 +14,7 @@ import (
 	"ringmaster/internal/flags"
 	"ringmaster/internal/pull"
 	"ringmaster/internal/safetext"
+	"ringmaster/internal/units"
 )
 
 // newPull builds the command that fetches model files.
@@ -116,13 +117,13 @@ func (r *pullReport) Begin(phase string, total, done int64) {
 	r.phase, r.total, r.have, r.added = phaseNames[phase], total, done, 0
 	r.begun, r.printed = r.now(), r.now()
 	if done > 0 {
-		r.say(fmt.Sprintf("%s of %s are there", pull.Bytes(uint64(done)), pull.Bytes(uint64(total))))
+		r.say(fmt.Sprintf("%s of %s are there", units.Bytes(done), units.Bytes(total)))
 	}
 	if r.terminal && total > done {
 		// Of what is left only: bytes that were there before would spoil the rate.
 		r.bar = progressbar.NewOptions64(total-done,
 			progressbar.OptionSetWriter(display(r.w)), progressbar.OptionSetDescription(r.phase),
-			progressbar.OptionShowBytes(true), progressbar.OptionShowTotalBytes(true), progressbar.OptionSetPredictTime(true),
+			progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true), progressbar.OptionShowTotalBytes(true), progressbar.OptionSetPredictTime(true),
 			progressbar.OptionFullWidth(), progressbar.OptionThrottle(200*time.Millisecond))
 	}
 }
@@ -146,11 +147,11 @@ func (r *pullReport) Add(n int64) {
 // line is the state of the phase: share, rate and time left.
 func (r *pullReport) line(now time.Time) string {
 	done, seconds := r.have+r.added, now.Sub(r.begun).Seconds()
-	text := fmt.Sprintf("%s: %s of %s (%d%%)", r.phase, pull.Bytes(uint64(max(done, 0))), pull.Bytes(uint64(r.total)), 100*done/max(r.total, 1))
+	text := fmt.Sprintf("%s: %s of %s (%d%%)", r.phase, units.Bytes(max(done, 0)), units.Bytes(r.total), 100*done/max(r.total, 1))
 	if r.added > 0 && seconds > 0 {
 		rate := float64(r.added) / seconds
 		left := time.Duration(float64(r.total-done) / rate * float64(time.Second))
-		text += fmt.Sprintf(", %s/s, %v left", pull.Bytes(uint64(rate)), left.Round(time.Second))
+		text += fmt.Sprintf(", %s/s, %v left", units.Bytes(int64(rate)), left.Round(time.Second))
 	}
 	return text
 }

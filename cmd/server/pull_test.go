@@ -68,19 +68,19 @@ func TestPullReport(t *testing.T) {
 	var out strings.Builder
 	now := time.Unix(0, 0)
 	r := &pullReport{w: &out, now: func() time.Time { return now }}
-	r.Begin("fetch", 10e9, 2e9)
+	r.Begin("fetch", 10<<30, 2<<30)
 	for range 4 {
 		now = now.Add(10 * time.Second)
-		r.Add(1e9)
+		r.Add(1 << 30)
 	}
 	r.Say("host: broken pipe; again in 1s")
-	r.Add(-1e9)
+	r.Add(-1 << 30)
 	r.End()
 	require.Equal(t, []string{
-		"2.0 GB of 10.0 GB are there",
-		"fetching: 5.0 GB of 10.0 GB (50%), 100.0 MB/s, 50s left",
+		"2.00 GiB of 10.00 GiB are there",
+		"fetching: 5.00 GiB of 10.00 GiB (50%), 102.4 MiB/s, 50s left",
 		"host: broken pipe; again in 1s",
-		"fetching: 5.0 GB of 10.0 GB (50%), 75.0 MB/s, 1m7s left",
+		"fetching: 5.00 GiB of 10.00 GiB (50%), 76.8 MiB/s, 1m7s left",
 		"",
 	}, strings.Split(out.String(), "\n"))
 

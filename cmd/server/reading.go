@@ -36,6 +36,6 @@ func (o *modelOptions) freshBytes(f *gguf.File, s replica.Settings, i int, befor
 		}
 		err = failed
 	}
-	slog.Warn("how long the ranks have to read is unknown", "cause", err) // the plan itself has succeeded
+	slog.Warn("how long the ranks have to read is unknown", "error", err) // the plan itself has succeeded
 	return 0
 }

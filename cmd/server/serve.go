@@ -202,7 +202,7 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 	l, err := m.load(ctx, log, o.engine.MaxActive+o.engine.Sessions)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, distributed.ErrClosed) {
-			slog.Info("stopped before the server was ready", "cause", err)
+			slog.Info("stopped before the server was ready", "error", err)
 			err = nil // stopped by a user, here or at another rank
 		}
 		return errors.Join(err, stopServer(0))
@@ -265,7 +265,7 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 	running = running || stuck != nil
 	if stuck != nil && l.group != nil {
 		// A layer of a large model may take longer than groupGrace.
-		slog.Warn("a step is still running at exit", "cause", stuck)
+		slog.Warn("a step is still running at exit", "error", stuck)
 		stuck = nil
 	}
 	return errors.Join(err, stuck)

@@ -204,7 +204,7 @@ func (o *modelOptions) choose(l *loaded) replica.Choose {
 		}
 		var choice replica.Choice
 		if g.Rank() == 0 {
-			slog.Info("the group has been measured", "took", time.Since(start).Round(time.Millisecond))
+			slog.Info("the group has been measured", "duration", time.Since(start).Round(time.Millisecond))
 			o.costs.keep(costs)
 			choice = o.decide(ctx, l.log, l.file, placements)
 			o.costs.place(choice.Of(placements))

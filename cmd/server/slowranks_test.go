@@ -22,7 +22,7 @@ func TestSlowRanks(t *testing.T) {
 		slow    string          // what the log has, "" for nothing
 	}{
 		"alike":                            {[]int{8, 8}, []time.Duration{20 * ms, 30 * ms}, 100, ""},
-		"rank 1 of two":                    {[]int{8, 8}, []time.Duration{20 * ms, 70 * ms}, 100, "rank=1 step=70ms planned=20ms times=3.5"},
+		"rank 1 of two":                    {[]int{8, 8}, []time.Duration{20 * ms, 70 * ms}, 100, "rank=1 step=70ms planned=20ms ratio=3.5"},
 		"rank 0 of two":                    {[]int{8, 8}, []time.Duration{70 * ms, 20 * ms}, 100, "rank=0 step=70ms planned=20ms"},
 		"rank 2 of three":                  {[]int{8, 8, 8}, []time.Duration{20 * ms, 25 * ms, 90 * ms}, 100, "rank=2 step=90ms planned=25ms"},
 		"one fast rank of three":           {[]int{8, 8, 8}, []time.Duration{20 * ms, 90 * ms, 95 * ms}, 100, ""},

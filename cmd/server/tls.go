@@ -54,6 +54,6 @@ func (o *tlsOptions) scheme() string {
 func warnIfOthersMay(path string, permissions os.FileMode, what string) {
 	info, err := os.Stat(path)
 	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&permissions != 0 {
-		slog.Warn("every user of this host can read or change the "+what, "file", path, "mode", fmt.Sprintf("%04o", info.Mode().Perm()), "run", "chmod o-rwx "+path)
+		slog.Warn("every user of this host can read or change the "+what, "file", path, "mode", fmt.Sprintf("%04o", info.Mode().Perm()), "remedy", "chmod o-rwx "+path)
 	}
 }

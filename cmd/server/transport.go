@@ -180,7 +180,7 @@ func sayNetwork(o *clusterOptions) {
 		if f.Severity == doctor.Warning || f.Severity == doctor.Error {
 			level = slog.LevelWarn
 		}
-		slog.Log(context.Background(), level, f.Evidence, "rank", o.rank, "cure", f.Cure)
+		slog.Log(context.Background(), level, f.Evidence, "rank", o.rank, "remedy", f.Cure)
 	}
 }
 

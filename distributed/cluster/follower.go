@@ -89,10 +89,10 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 		var refused *control.RefusedError
 		switch {
 		case errors.Is(err, errShutdown):
-			cfg.Log.Info("the group has ended", "reason", err)
+			cfg.Log.Info("the group has ended", "error", err)
 			return nil
 		case errors.Is(err, errDrained):
-			cfg.Log.Info("this rank left the group; the group continues", "reason", err)
+			cfg.Log.Info("this rank left the group; the group continues", "error", err)
 			return nil
 		case ctx.Err() != nil:
 			return nil
@@ -105,7 +105,7 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 				cfg.Hello.Rank, cfg.Coordinator, patience, err, cfg.Coordinator)
 		}
 		if joined || time.Since(lastContact) > quietLimit {
-			cfg.Log.Warn("looking for the leader", "address", cfg.Coordinator, "cause", err)
+			cfg.Log.Warn("looking for the leader", "address", cfg.Coordinator, "error", err)
 		}
 		t := time.NewTimer(pause)
 		select {

@@ -167,7 +167,7 @@ func (c *leaderConn) handle(m message) error {
 		})
 	case kindVerdict:
 		if r := c.current(m.Epoch); r != nil {
-			c.cfg.Log.Warn("the epoch has ended", "epoch", m.Epoch, "cause", m.verdict())
+			c.cfg.Log.Warn("the epoch has ended", "epoch", m.Epoch, "error", m.verdict())
 			c.end(m.verdict())
 		}
 	case kindShutdown:
@@ -234,7 +234,7 @@ func (c *leaderConn) task(epoch uint32, do func(*run) (message, error)) {
 		case r.Done.Err() != nil:
 			return // the leader has already sent the verdict
 		case err != nil:
-			c.cfg.Log.Error("this rank failed", "epoch", epoch, "cause", err)
+			c.cfg.Log.Error("this rank failed", "epoch", epoch, "error", err)
 			answer = message{Kind: kindFailed, Reason: err.Error(), Missing: c.missing(err)}
 			if peer, ok := peerOf(err); ok && r.Group != nil {
 				answer.Kind, answer.Peer, answer.Desync = kindSuspect, peer, errors.Is(err, distributed.ErrDesync)
@@ -314,7 +314,7 @@ func (c *leaderConn) prepare(m message) {
 			err = c.reach(ctx, m)
 		}
 		if err != nil {
-			c.cfg.Log.Error("this rank cannot join the epoch", "epoch", m.Epoch, "cause", err)
+			c.cfg.Log.Error("this rank cannot join the epoch", "epoch", m.Epoch, "error", err)
 			answer.Reason = err.Error()
 		}
 		c.send(answer)
@@ -331,7 +331,7 @@ func (c *leaderConn) ahead(m message) {
 		}
 		answer := message{Kind: kindTaken, Epoch: m.Epoch}
 		if err != nil {
-			c.cfg.Log.Error("this rank refused what the leader sent ahead of joining", "epoch", m.Epoch, "cause", err)
+			c.cfg.Log.Error("this rank refused what the leader sent ahead of joining", "epoch", m.Epoch, "error", err)
 			answer.Reason = err.Error()
 		}
 		c.send(answer)

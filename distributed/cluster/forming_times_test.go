@@ -35,7 +35,7 @@ func TestFormingClock(t *testing.T) {
 	require.Equal(t, at(10).Add(-4*time.Second), f.began)
 	f.ended(at(80), 0, -1, true)
 	f.next(at(81), Placing)
-	require.Equal(t, "mapping for 20ms; rank 2 has to read up to 5120.0 MiB of weights that are new to it, within 2.5s at the 2048 MiB/s that it measured; the last time an epoch replaced another within 56ms",
+	require.Equal(t, "mapping for 20ms; rank 2 has to read up to 5.00 GiB of weights that are new to it, within 2.5s at the 2.00 GiB/s that it measured; the last time an epoch replaced another within 56ms",
 		(&formingClock{running: true, part: Mapping, since: at(81), last: 56 * time.Millisecond}).progress(at(101), Reads{2, 5 << 30, 2 << 30}))
 	require.Equal(t, "placing for 0s; the last time an epoch replaced another within 56ms", f.progress(at(82), Reads{}))
 	_, ok = f.runs(at(85))

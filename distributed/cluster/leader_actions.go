@@ -107,7 +107,7 @@ func (l *Leader) perform(a action) {
 	case begun, settled:
 		l.broadcast()
 		if b, ok := a.(begun); ok {
-			line := []any{"epoch", b.epoch, "ranks", b.ranks, "of", l.cfg.Hello.Size, "transport", l.run.Group.Kind()}
+			line := []any{"epoch", b.epoch, "ranks", b.ranks, "size", l.cfg.Hello.Size, "transport", l.run.Group.Kind()}
 			if took, again := l.forming.runs(time.Now()); again {
 				if l.cfg.Formed != nil {
 					l.cfg.Formed(Formation{Epoch: b.epoch, Ranks: b.ranks, Lost: l.forming.lost, Began: l.forming.began, Parts: took})
@@ -140,7 +140,7 @@ func (l *Leader) perform(a action) {
 	case giveUp:
 		l.end(errors.New(a.reason))
 	case stopAll:
-		l.cfg.Log.Info("the group has ended", "reason", a.reason)
+		l.cfg.Log.Info("the group has ended", "error", a.reason)
 		l.end(nil)
 	case note:
 		if !a.stranger || l.logsStranger() {

@@ -18,7 +18,7 @@ func (l *Leader) accept() {
 	defer l.wg.Done()
 	for {
 		nc, err := accept.Next(l.listener, l.strangers.Evict, func(err error) {
-			l.cfg.Log.Warn("cannot accept control connections for now; if open files have run out, raise ulimit -n", "cause", err)
+			l.cfg.Log.Warn("cannot accept control connections for now; if open files have run out, raise ulimit -n", "error", err)
 		})
 		if err != nil {
 			return
@@ -43,7 +43,7 @@ func (l *Leader) accept() {
 // rejected logs that a connection was closed in its handshake.
 func (l *Leader) rejected(from net.Addr, cause error) {
 	if l.logsStranger() {
-		l.cfg.Log.Warn("rejected a connection", "from", from, "cause", cause)
+		l.cfg.Log.Warn("rejected a connection", "peer", from, "error", cause)
 	}
 }
 
@@ -51,7 +51,7 @@ func (l *Leader) rejected(from net.Addr, cause error) {
 func (l *Leader) logsStranger() bool {
 	ok, omitted := l.ration.take()
 	if omitted > 0 {
-		l.cfg.Log.Warn("rejected more connections than the log may show", "number", omitted)
+		l.cfg.Log.Warn("rejected more connections than the log may show", "connections", omitted)
 	}
 	return ok
 }

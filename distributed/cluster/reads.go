@@ -3,6 +3,8 @@ package cluster
 import (
 	"fmt"
 	"time"
+
+	"ringmaster/internal/units"
 )
 
 // Reads is the part of their files that the members of an epoch have to read because they
@@ -27,9 +29,9 @@ func (r Reads) String() string {
 	if r.Bytes == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("rank %d has to read up to %.1f MiB of weights that are new to it", r.Rank, float64(r.Bytes)/(1<<20))
+	s := fmt.Sprintf("rank %d has to read up to %s of weights that are new to it", r.Rank, units.Bytes(r.Bytes))
 	if r.Rate > 0 {
-		s += fmt.Sprintf(", within %v at the %.0f MiB/s that it measured", roundUp(r.Takes()), float64(r.Rate)/(1<<20))
+		s += fmt.Sprintf(", within %v at the %s/s that it measured", roundUp(r.Takes()), units.Bytes(r.Rate))
 	}
 	return s
 }

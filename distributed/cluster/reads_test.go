@@ -17,9 +17,9 @@ func TestReads(t *testing.T) {
 		{Reads{}, 0, ""},
 		{Reads{Rank: 3, Rate: 1 << 30}, 0, ""},
 		{Reads{Rank: 3, Bytes: 3 << 20}, 0, "rank 3 has to read up to 3.0 MiB of weights that are new to it"},
-		{Reads{1, 3 << 20, 1 << 30}, 3 * time.Second / 1024, "rank 1 has to read up to 3.0 MiB of weights that are new to it, within 100ms at the 1024 MiB/s that it measured"},
-		{Reads{0, 40 << 30, 1 << 30}, 40 * time.Second, "rank 0 has to read up to 40960.0 MiB of weights that are new to it, within 40s at the 1024 MiB/s that it measured"},
-		{Reads{0, 81 << 29, 1 << 30}, 40500 * time.Millisecond, "rank 0 has to read up to 41472.0 MiB of weights that are new to it, within 41s at the 1024 MiB/s that it measured"},
+		{Reads{1, 3 << 20, 1 << 30}, 3 * time.Second / 1024, "rank 1 has to read up to 3.0 MiB of weights that are new to it, within 100ms at the 1.00 GiB/s that it measured"},
+		{Reads{0, 40 << 30, 1 << 30}, 40 * time.Second, "rank 0 has to read up to 40.00 GiB of weights that are new to it, within 40s at the 1.00 GiB/s that it measured"},
+		{Reads{0, 81 << 29, 1 << 30}, 40500 * time.Millisecond, "rank 0 has to read up to 40.50 GiB of weights that are new to it, within 41s at the 1.00 GiB/s that it measured"},
 	} {
 		require.InDelta(t, c.takes, c.reads.Takes(), 1000)
 		require.Equal(t, c.text, c.reads.String())

@@ -445,7 +445,7 @@ func (s *Store) fail(what string, err error) {
 	defer s.mu.Unlock()
 	s.counts.Errors++
 	s.failed = s.o.Clock()
-	s.o.Logger.Warn("cache on disk: the disk failed; nothing is saved for a while", "while", what, "error", err, "for", retryAfter)
+	s.o.Logger.Warn("cache on disk: the disk failed; nothing is saved for a while", "operation", what, "error", err, "pause", retryAfter)
 }
 
 // Stats is a consistent snapshot of the numbers.

@@ -36,7 +36,7 @@ func (s *Store) do(limit time.Duration, what string, operation func() error) err
 		s.hanging++
 		s.counts.Errors++
 		s.version++
-		s.o.Logger.Error("cache on disk: the disk does not answer; nothing is saved or restored until it does", "while", what, "for", limit)
+		s.o.Logger.Error("cache on disk: the disk does not answer; nothing is saved or restored until it does", "operation", what, "limit", limit)
 		s.mu.Unlock()
 		s.notify()
 	})
@@ -51,7 +51,7 @@ func (s *Store) do(limit time.Duration, what string, operation func() error) err
 	s.hanging--
 	s.version++
 	s.failed = s.o.Clock()
-	s.o.Logger.Warn("cache on disk: the disk has answered; nothing is saved for a while", "while", what, "after", time.Since(started), "error", err, "for", retryAfter)
+	s.o.Logger.Warn("cache on disk: the disk has answered; nothing is saved for a while", "operation", what, "duration", time.Since(started), "error", err, "pause", retryAfter)
 	return errors.Join(fmt.Errorf("%s took more than %v: %w", what, limit, ErrHangs), err)
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"ringmaster/internal/safetext"
+	"ringmaster/internal/units"
 )
 
 // check is one examination of a host.
@@ -84,19 +85,19 @@ func checkMemory(h *Facts) (out []Finding) {
 	if h.Memory == 0 {
 		return []Finding{finding(Warning, "give --memory and --offer-memory by hand", "the memory of this host is unknown")}
 	}
-	text := fmt.Sprintf("%s, %s free", size(h.Memory), size(h.Free))
+	text := fmt.Sprintf("%s, %s free", units.Bytes(h.Memory), units.Bytes(h.Free))
 	if h.GPUMemory > 0 {
-		text += fmt.Sprintf(", of which the GPU may use %s", size(h.GPUMemory))
+		text += fmt.Sprintf(", of which the GPU may use %s", units.Bytes(h.GPUMemory))
 	}
 	if h.MemoryRate > 0 {
 		text += fmt.Sprintf(", read at %.1f GB/s", h.MemoryRate/1e9)
 	}
 	out = append(out, finding(OK, "", "%s", text))
 	if h.Free < h.Memory/4 {
-		out = append(out, finding(Warning, "end what else runs on this host: the model has what is free", "only %s of %s are free", size(h.Free), size(h.Memory)))
+		out = append(out, finding(Warning, "end what else runs on this host: the model has what is free", "only %s of %s are free", units.Bytes(h.Free), units.Bytes(h.Memory)))
 	}
 	if h.Swap > 256<<20 {
-		out = append(out, finding(Note, "end what else runs, then swapoff -a and swapon -a", "%s of swap are in use: a part of what runs here waits for a disk", size(h.Swap)))
+		out = append(out, finding(Note, "end what else runs, then swapoff -a and swapon -a", "%s of swap are in use: a part of what runs here waits for a disk", units.Bytes(h.Swap)))
 	}
 	// A DIMM of DDR4-2400 alone brings 19 GB/s.
 	if h.MemoryRate > 0 && h.MemoryRate < 10e9 {
@@ -115,7 +116,7 @@ func checkLimits(h *Facts) (out []Finding) {
 	}
 	// Registered memory is locked; a slab of a rail has some tens of megabytes.
 	if len(h.RDMA.Devices) > 0 && h.System == "linux" && h.Locked.Soft > 0 && h.Locked.Soft < 1<<30 {
-		out = append(out, finding(Error, "ulimit -l unlimited, memlock unlimited in /etc/security/limits.conf, or LimitMEMLOCK=infinity in a unit", "%s of memory may be locked, too little for RDMA, which registers its buffers", size(int64(h.Locked.Soft))))
+		out = append(out, finding(Error, "ulimit -l unlimited, memlock unlimited in /etc/security/limits.conf, or LimitMEMLOCK=infinity in a unit", "%s of memory may be locked, too little for RDMA, which registers its buffers", units.Bytes(int64(h.Locked.Soft))))
 	}
 	return out
 }
@@ -170,7 +171,7 @@ func checkModel(h *Facts) (out []Finding) {
 	if m.Error != "" {
 		return []Finding{finding(Error, "fetch it again with ringmaster pull, which checks the SHA-256, or give the first part of a split file", "%s: %s", m.Path, m.Error)}
 	}
-	text := fmt.Sprintf("%s: %s in %d parts, on %s", m.Path, size(m.Bytes), m.Parts, m.FileSystem)
+	text := fmt.Sprintf("%s: %s in %d parts, on %s", m.Path, units.Bytes(m.Bytes), m.Parts, m.FileSystem)
 	if m.Cached >= 0 {
 		text += fmt.Sprintf(", %.0f%% in the page cache", 100*m.Cached)
 	}
@@ -186,7 +187,7 @@ func checkModel(h *Facts) (out []Finding) {
 		out = append(out, finding(Note, "", "the file is in memory (%s) already: its bytes count as used, not as cache", m.FileSystem))
 	}
 	if h.Memory > 0 && m.Bytes > h.Memory {
-		out = append(out, finding(Note, "divide it among hosts: ringmaster plan says how", "the file has %s and this host %s of memory: alone it would read from disk for every token", size(m.Bytes), size(h.Memory)))
+		out = append(out, finding(Note, "divide it among hosts: ringmaster plan says how", "the file has %s and this host %s of memory: alone it would read from disk for every token", units.Bytes(m.Bytes), units.Bytes(h.Memory)))
 	}
 	return out
 }
@@ -206,15 +207,4 @@ func checkRDMA(h *Facts) (out []Finding) {
 		out = append(out, finding(Warning, "", "%s", n))
 	}
 	return out
-}
-
-// size formats bytes in binary units.
-func size(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%d B", n)
 }

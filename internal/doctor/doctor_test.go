@@ -52,8 +52,8 @@ func TestEachFinding(t *testing.T) {
 		{"processor", Note, "allows 2 of 8", nil, func(h *Facts) { h.Quota = 2 }},
 		{"processor", Note, "powersave", nil, func(h *Facts) { h.Governor = "powersave" }},
 		{"memory", Warning, "unknown", nil, func(h *Facts) { h.Memory = 0 }},
-		{"memory", Warning, "only 8.0 GiB of 64.0 GiB", nil, func(h *Facts) { h.Free = 8 << 30 }},
-		{"memory", Note, "1.0 GiB of swap", nil, func(h *Facts) { h.Swap = 1 << 30 }},
+		{"memory", Warning, "only 8.00 GiB of 64.00 GiB", nil, func(h *Facts) { h.Free = 8 << 30 }},
+		{"memory", Note, "1.00 GiB of swap", nil, func(h *Facts) { h.Swap = 1 << 30 }},
 		{"memory", Warning, "read at 3.0 GB/s", nil, func(h *Facts) { h.MemoryRate = 3e9 }},
 		{"limits", Note, "1024 open files", nil, func(h *Facts) { h.Files.Soft = 1024 }},
 		{"limits", Error, "8.0 MiB of memory may be locked", nil, func(h *Facts) { h.RDMA.Devices = []RDMADevice{{Name: "mlx5_0"}} }},
@@ -65,7 +65,7 @@ func TestEachFinding(t *testing.T) {
 		{"model", Error, "/m.gguf: truncated", nil, func(h *Facts) { h.Model.Error = "truncated" }},
 		{"model", Warning, "network file system (nfs)", nil, func(h *Facts) { h.Model.FileSystem, h.Model.Network = "nfs", true }},
 		{"model", Note, "in memory (tmpfs)", nil, func(h *Facts) { h.Model.FileSystem = "tmpfs" }},
-		{"model", Note, "80.0 GiB and this host 64.0 GiB", nil, func(h *Facts) { h.Model.Bytes = 80 << 30 }},
+		{"model", Note, "80.00 GiB and this host 64.00 GiB", nil, func(h *Facts) { h.Model.Bytes = 80 << 30 }},
 		{"model", OK, "all weights were read", nil, func(h *Facts) { h.Model.Checked = true }},
 		{"rdma", Note, "no RDMA device", nil, func(h *Facts) {}},
 		{"rdma", Warning, "rdma_en2 is PORT_DOWN and cannot", mac, func(h *Facts) { h.RDMA.Devices = []RDMADevice{{"rdma_en2", "PORT_DOWN", "check the cable"}} }},
@@ -78,7 +78,7 @@ func TestEachFinding(t *testing.T) {
 		{"mac", Note, "there is no device", mac, func(h *Facts) { h.RDMA.Devices = nil }},
 		{"mac", Note, "rdma_ctl says is unknown", mac, func(h *Facts) { h.Mac.RDMA = "" }},
 		{"mac", Note, "wired_limit_mb is 0", mac, func(h *Facts) { h.Mac.WiredLimit = 0 }},
-		{"mac", Warning, "126.0 GiB of 128.0 GiB", mac, func(h *Facts) { h.Mac.WiredLimit = 126 << 30 }},
+		{"mac", Warning, "126.00 GiB of 128.00 GiB", mac, func(h *Facts) { h.Mac.WiredLimit = 126 << 30 }},
 		{"mac", Warning, "low power", mac, func(h *Facts) { h.Mac.LowPower = true }},
 		{"mac", Note, "application firewall", mac, func(h *Facts) { h.Mac.Firewall = "Firewall is enabled. (State = 1)" }},
 		{"mac", Note, "local network cannot be read", mac, func(h *Facts) {}},
@@ -113,7 +113,7 @@ func TestGroupFindings(t *testing.T) {
 	r := Examine(two())
 	require.LessOrEqual(t, r.Worst(), Note)
 	text := fmt.Sprint(r.Findings)
-	for _, want := range []string{"all hosts have the build abc on a, b", "2 hosts offer 120.0 GiB together", "all hosts are in 10.0.0.0/24"} {
+	for _, want := range []string{"all hosts have the build abc on a, b", "2 hosts offer 120.00 GiB together", "all hosts are in 10.0.0.0/24"} {
 		require.Contains(t, text, want)
 	}
 	for _, tt := range []struct {
@@ -130,7 +130,7 @@ func TestGroupFindings(t *testing.T) {
 		{"processor", Warning, "cpu avx512 on a; cpu avx2 on b", "--simd avx2", func(h *Facts) { h.Backend, h.Levels = "cpu avx2", []string{"avx2", "portable"} }},
 		{"processor", Error, "cpu avx512 on a; Apple M5 on b", "--backend cpu", func(h *Facts) { h.Backend = "Apple M5" }},
 		{"model", Error, "files differ: f on a; g on b", "SHA-256", func(h *Facts) { h.Model.Fingerprint = "g" }},
-		{"memory", Note, "from 30.0 GiB to 60.0 GiB", "--shares memory", func(h *Facts) { h.Free = 30 << 30 }},
+		{"memory", Note, "from 30.00 GiB to 60.00 GiB", "--shares memory", func(h *Facts) { h.Free = 30 << 30 }},
 		{"clock", Warning, "b is 1m0s ahead of a", "synchronize", func(h *Facts) { h.Ahead = time.Minute }},
 		{"clock", Warning, "a is 1m0s ahead of b", "synchronize", func(h *Facts) { h.Ahead = -time.Minute }},
 		{"network", Warning, "10.0.0.0/24: 9000 on b, 1500 on a", "same MTU", func(h *Facts) { h.Interfaces = []Interface{{"e", 9000, []string{"10.0.0.2/24"}}} }},

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"ringmaster/internal/units"
 )
 
 // groupCheck is one examination of all hosts together.
@@ -130,9 +132,9 @@ func checkShares(hosts []Facts) []Finding {
 		sum += n
 		least, most = min(least, n), max(most, n)
 	}
-	out := []Finding{finding(OK, "", "%d hosts offer %s together", len(hosts), size(sum))}
+	out := []Finding{finding(OK, "", "%d hosts offer %s together", len(hosts), units.Bytes(sum))}
 	if float64(most) > 1.25*float64(least) {
-		out = append(out, finding(Note, "--shares memory divides in proportion to what each offers", "the hosts offer from %s to %s: an even division fits the smallest", size(least), size(most)))
+		out = append(out, finding(Note, "--shares memory divides in proportion to what each offers", "the hosts offer from %s to %s: an even division fits the smallest", units.Bytes(least), units.Bytes(most)))
 	}
 	return out
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"ringmaster/internal/units"
 )
 
 // The GPU of a Mac may use three quarters or so of the memory by default; leaveFree
@@ -65,12 +67,12 @@ func macMemory(h *Facts, add func(Severity, string, string, ...any)) {
 	case m.Physical == 0:
 	case m.WiredLimit == 0:
 		add(Note, fmt.Sprintf("sudo sysctl iogpu.wired_limit_mb=%d for a host that runs nothing else; it is lost at a restart", max(m.Physical-leaveFree, m.Physical/2)>>20),
-			"iogpu.wired_limit_mb is 0: the GPU may use about three quarters of %s", size(m.Physical))
+			"iogpu.wired_limit_mb is 0: the GPU may use about three quarters of %s", units.Bytes(m.Physical))
 	case m.WiredLimit > m.Physical-leaveFree/2:
 		add(Warning, fmt.Sprintf("sudo sysctl iogpu.wired_limit_mb=%d", max(m.Physical-leaveFree, m.Physical/2)>>20),
-			"the GPU may wire %s of %s: the system has too little beside it and may panic", size(m.WiredLimit), size(m.Physical))
+			"the GPU may wire %s of %s: the system has too little beside it and may panic", units.Bytes(m.WiredLimit), units.Bytes(m.Physical))
 	default:
-		add(OK, "", "the GPU may wire %s of %s", size(m.WiredLimit), size(m.Physical))
+		add(OK, "", "the GPU may wire %s of %s", units.Bytes(m.WiredLimit), units.Bytes(m.Physical))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/internal/pull"
 	"ringmaster/internal/pull/partial"
+	"ringmaster/internal/units"
 )
 
 // rank is the files of one rank, and how far they are.
@@ -95,7 +96,7 @@ func checkRoom(dir string, needed int64) error {
 	room, err := partial.Free(dir)
 	if err == nil && uint64(needed) > room {
 		err = fmt.Errorf("%s needs %s more, and %s are free: free some space or choose another directory with --dir",
-			dir, pull.Bytes(uint64(needed)), pull.Bytes(room))
+			dir, units.Bytes(needed), units.Bytes(room))
 	}
 	return err
 }

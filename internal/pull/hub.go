@@ -16,6 +16,7 @@ import (
 
 	"ringmaster/internal/pull/partial"
 	"ringmaster/internal/safetext"
+	"ringmaster/internal/units"
 )
 
 // Bounds of what a hub may answer.
@@ -180,7 +181,7 @@ func (p *puller) json(ctx context.Context, address string, to any) (header http.
 			return false, err
 		}
 		if len(text) > mostListing {
-			return false, final(fmt.Errorf("%s answers with more than %s", safetext.Line(address, safetext.Evidence), Bytes(mostListing)))
+			return false, final(fmt.Errorf("%s answers with more than %s", safetext.Line(address, safetext.Evidence), units.Bytes(mostListing)))
 		}
 		if err := json.Unmarshal(text, to); err != nil {
 			return false, final(fmt.Errorf("%s does not answer as a hub does (%v): is HF_ENDPOINT right?", safetext.Line(address, safetext.Evidence), safetext.Error(err, safetext.Evidence)))
@@ -265,7 +266,7 @@ func describe(sets []*set) string {
 	const most = 40
 	var names []string
 	for _, s := range sets[:min(len(sets), most)] {
-		names = append(names, fmt.Sprintf("%s (%s)", safetext.Line(s.name, mostShown), Bytes(s.size())))
+		names = append(names, fmt.Sprintf("%s (%s)", safetext.Line(s.name, mostShown), units.Bytes(s.size())))
 	}
 	if len(sets) > most {
 		names = append(names, fmt.Sprintf("%d more", len(sets)-most))

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"ringmaster/internal/pull/partial"
+	"ringmaster/internal/units"
 )
 
 // ErrInput is wrapped by the errors that the caller's input causes: a reference that
@@ -202,7 +203,7 @@ func (p *puller) checkRoom(files []*file, lacking func(*file) int64) error {
 	}
 	if needed > room {
 		return inputError("%s needs %s more, and %s are free: free %s or choose another directory with --dir",
-			p.Dir, Bytes(needed), Bytes(room), Bytes(needed-room))
+			p.Dir, units.Bytes(needed), units.Bytes(room), units.Bytes(needed-room))
 	}
 	return nil
 }
@@ -269,24 +270,6 @@ func (p *puller) checkPresent(ctx context.Context, files []*file) (missing []*fi
 		p.Report.Say(f.path + " is there already")
 	}
 	return missing, nil
-}
-
-// Bytes is a number of bytes for people.
-func Bytes(n uint64) string {
-	const unit = 1000
-	if n == 1 {
-		return "1 byte"
-	}
-	if n < unit {
-		return fmt.Sprintf("%d bytes", n)
-	}
-	value, names := float64(n), "kMGTPE"
-	i := -1
-	for value >= unit && i < len(names)-1 {
-		value /= unit
-		i++
-	}
-	return fmt.Sprintf("%.1f %cB", value, names[i])
 }
 
 // silent reports nothing.

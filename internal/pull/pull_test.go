@@ -230,7 +230,7 @@ func TestFreeSpaceIsCheckedFirst(t *testing.T) {
 	p.free = func(string) (uint64, error) { return 365_553, nil }
 	_, err := pulled(t, p, "hf:owner/repo:Q4_K_M")
 	require.ErrorIs(t, err, ErrInput)
-	require.ErrorContains(t, err, "needs 365.6 kB more, and 365.6 kB are free: free 1 byte or choose")
+	require.ErrorContains(t, err, "needs 357.0 KiB more, and 357.0 KiB are free: free 1 B or choose")
 	require.Empty(t, h.ranges)
 	p = h.quick(dir)
 	p.free = func(string) (uint64, error) { return 365_554, nil }

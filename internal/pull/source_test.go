@@ -93,8 +93,8 @@ func TestChoice(t *testing.T) {
 		require.Equal(t, want, strings.Join(names, " "), quant)
 	}
 	for quant, want := range map[string]string{
-		"":       "choose one of Q2_K/M (3 bytes), M-Q4_K (100 bytes)",
-		"Q4_K_M": `"Q4_K_M" names several, choose one of M-Q4_K_M (110 bytes), M-UD-Q4_K_M (120 bytes)`,
+		"":       "choose one of Q2_K/M (3 B), M-Q4_K (100 B)",
+		"Q4_K_M": `"Q4_K_M" names several, choose one of M-Q4_K_M (110 B), M-UD-Q4_K_M (120 B)`,
 		"Q9":     `nothing is named "Q9" among`,
 		"Q2_K":   "has 2 of its 3 parts, part 2 is missing",
 	} {
@@ -111,12 +111,6 @@ func TestChoice(t *testing.T) {
 	p.Endpoint = h.store.URL // no hub
 	_, err = p.choose(t.Context(), source{repo: "owner/repo", revision: "main"})
 	require.Error(t, err)
-}
-
-func TestBytes(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0 bytes", 999: "999 bytes", 1000: "1.0 kB", 12_345_678: "12.3 MB", 404_000_000_000: "404.0 GB"} {
-		require.Equal(t, want, Bytes(n))
-	}
 }
 
 // FuzzListing: no listing of a hub makes a choice panic, or a name that leaves the

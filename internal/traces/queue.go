@@ -122,7 +122,7 @@ func (q *queue) note(err error) {
 			return
 		}
 		q.said = now
-		q.log.Warn("traces are not delivered; spans are dropped and counted in ringmaster_trace_spans_dropped_total", "cause", excerpt(err.Error()))
+		q.log.Warn("traces are not delivered; spans are dropped and counted in ringmaster_trace_spans_dropped_total", "error", excerpt(err.Error()))
 	case q.told:
 		q.log.Info("traces are delivered again")
 	}

@@ -49,7 +49,7 @@ func Open(ctx context.Context, o Options) (*Sender, error) {
 	// What the SDK itself has to say, such as about a variable that it cannot read.
 	otel.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		o.Log.Warn("traces: " + excerpt(err.Error()))
+		o.Log.Warn("the exporter of traces failed", "error", excerpt(err.Error()))
 	}))
 	var options []otlptracehttp.Option
 	if target.url != "" {
@@ -71,7 +71,7 @@ func Open(ctx context.Context, o Options) (*Sender, error) {
 		settings = append(settings, sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(*o.Sample))))
 	}
 	p := sdk.NewTracerProvider(settings...)
-	o.Log.Info("traces are sent", "to", target.shown)
+	o.Log.Info("traces are sent", "url", target.shown)
 	return &Sender{tracer: p.Tracer("ringmaster"), provider: p, queue: q, patience: closeTimeout}, nil
 }
 

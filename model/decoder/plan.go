@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/units"
 	"ringmaster/kernels/cpu"
 	"ringmaster/moe"
 	"ringmaster/parallel"
@@ -162,7 +163,7 @@ func (p Plan) rows() []Row {
 	return append(rows,
 		Row{"working buffers", p.Kernels, "of the kernels, at most"},
 		Row{"Go", p.Heap, "heap, stacks and runtime, at most"},
-		Row{"KV caches", p.budget(), fmt.Sprintf("all sequences, at most; one of %d tokens takes %s", p.Context, Bytes(p.PerSequence()))},
+		Row{"KV caches", p.budget(), fmt.Sprintf("all sequences, at most; one of %d tokens takes %s", p.Context, units.Bytes(p.PerSequence()))},
 		Row{"at most", p.AtMost(), "in addition to what is mapped"})
 }
 
@@ -171,7 +172,7 @@ func (p Plan) Write(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %s\n", p.Name, p.Summary)
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	for _, r := range p.rows() {
-		fmt.Fprintf(t, "  %s\t%s\t  %s\t\n", r.What, Bytes(r.Bytes), r.Note)
+		fmt.Fprintf(t, "  %s\t%s\t  %s\t\n", r.What, units.Bytes(r.Bytes), r.Note)
 	}
 	return t.Flush()
 }
@@ -183,18 +184,4 @@ var pageSize = os.Getpagesize()
 func Pages(n int64) int64 {
 	page := int64(pageSize)
 	return (n + page - 1) / page * page
-}
-
-// Bytes formats a number of bytes in binary units.
-func Bytes(n int64) string {
-	const k = 1024
-	switch {
-	case n < k:
-		return fmt.Sprintf("%d B", n)
-	case n < k*k:
-		return fmt.Sprintf("%.1f KiB", float64(n)/k)
-	case n < k*k*k:
-		return fmt.Sprintf("%.1f MiB", float64(n)/k/k)
-	}
-	return fmt.Sprintf("%.2f GiB", float64(n)/k/k/k)
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"ringmaster/internal/units"
 	"ringmaster/moe"
 	"ringmaster/parallel"
 )
@@ -94,8 +95,8 @@ func WriteRanks(w io.Writer, ranks []RankPlan, names ...string) error {
 	}
 	fmt.Fprintln(t)
 	for i, r := range ranks {
-		fmt.Fprintf(t, "%d\t%v\t%v\t%v\t%v\t%s\t%s\t%s\t%s\t%s\t", r.Rank, r.Part.Experts, r.Part.Heads, r.Part.Shared, r.Part.Vocabulary, Bytes(r.ExpertBytes), Bytes(r.DenseBytes),
-			Bytes(r.Sequence), Bytes(r.Buffers), Bytes(r.Resident()))
+		fmt.Fprintf(t, "%d\t%v\t%v\t%v\t%v\t%s\t%s\t%s\t%s\t%s\t", r.Rank, r.Part.Experts, r.Part.Heads, r.Part.Shared, r.Part.Vocabulary, units.Bytes(r.ExpertBytes), units.Bytes(r.DenseBytes),
+			units.Bytes(r.Sequence), units.Bytes(r.Buffers), units.Bytes(r.Resident()))
 		if i < len(names) {
 			fmt.Fprintf(t, "  %s\t", names[i])
 		}

@@ -57,7 +57,7 @@ func (b *bed) outlive(f fault, p phase, victim int) {
 		b.requireWhole(u, p.question)
 	}
 	t.Logf("%v after the fault: %s", time.Since(at).Round(time.Millisecond), line)
-	_, err = b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`new to them: rank \d has to read up to [\d.]+ MiB of weights that are new to it, within \S+ at the \d+ MiB/s`))
+	_, err = b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`new to them: rank \d has to read up to [\d.]+ [KMG]iB of weights that are new to it, within \S+ at the [\d.]+ [KMG]iB/s`))
 	require.NoError(t, err)
 	b.untilRanks(b.Size - 1)
 	b.requireAnswer(brief)

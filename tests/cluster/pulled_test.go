@@ -115,7 +115,7 @@ cable rdma_en5 rdma_en7
 		require.NoError(t, err)
 		b.requireWhole(u, longAnswer)
 		b.untilRanks(2)
-		_, err = b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`msg="the group is running" epoch=\d+ ranks=2 of=3 transport=rdma`))
+		_, err = b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`msg="the group is running" epoch=\d+ ranks=2 size=3 transport=rdma`))
 		require.NoError(t, err)
 		require.NoError(t, restart(b, victim))
 		b.untilRanks(3)

@@ -1,0 +1,28 @@
+package units_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/units"
+)
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 5 << 20: "5.0 MiB", 1536 << 20: "1.50 GiB", 404e9: "376.25 GiB", 1 << 60: "1.00 EiB", -1: "-1 B"} {
+		require.Equal(t, want, units.Bytes(n))
+	}
+	require.Equal(t, "16.00 EiB", units.Bytes(^uint64(0)))
+}
+
+func TestParseBytes(t *testing.T) {
+	for text, want := range map[string]int64{"": 0, "1": 1, "1000000": 1e6, "0.5KiB": 512, "24GiB": 24 << 30, "1.5 MiB": 3 << 19, "2TiB": 2 << 40} {
+		n, err := units.ParseBytes(text)
+		require.NoError(t, err)
+		require.Equal(t, want, n, text)
+	}
+	for _, text := range []string{"0", "-1", "GiB", "1GB", "24gib", "NaN", "1e30", "2000000TiB"} {
+		_, err := units.ParseBytes(text)
+		require.ErrorContains(t, err, "is not a size like 24GiB", text)
+	}
+}
