@@ -295,7 +295,7 @@ arguments() {
 	[ -z "$listen" ] || [ "$rank" -ne 0 ] || args=("${args[@]}" --listen "$listen")
 	[ -z "$transport" ] || args=("${args[@]}" --transport "$transport")
 	# Rank 0 comes back, so the others keep the model and wait; a flag of the user wins.
-	[ $restart -eq 0 ] || [ "$rank" -eq 0 ] || args=("${args[@]}" --orphan-timeout 24h)
+	[ $restart -eq 0 ] || [ "$rank" -eq 0 ] || args=("${args[@]}" --connect-timeout 24h)
 	if [ -n "${matrix_at[rank]-}" ]; then
 		args=(env "JACCL_IBV_DEVICES=${matrix_at[rank]}" "MLX_IBV_DEVICES=${matrix_at[rank]}" ${ring:+"$ring"} "${args[@]}")
 	fi

@@ -33,20 +33,16 @@ type clusterOptions struct {
 	memory      string
 	verify      bool
 	connect     time.Duration
-	orphan      time.Duration
 	peer        time.Duration
 	work        time.Duration
 	onLoss      string
 	formed      func(cluster.Formation) // told of each epoch that takes the place of another; may be nil
 	serves      bool                    // the command is serve
 	minRanks    int
-	recover     time.Duration
 	rejoin      time.Duration
-	drain       time.Duration
 	transport   string
 	devices     string // file of the device matrix
 	inProcess   verbsProcess
-	mpiLibrary  string
 	world       *mpi.World // with --transport mpi
 }
 
@@ -92,19 +88,15 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	flags.OneOf(f, &o.wire, "wire", "f16", []string{"f16", "f32"}, "data type of partial sums on the wire: f16, or f32 for comparison (rank 0 decides)")
 	flags.Parsed(f, &o.memory, "offer-memory", "", sizeForm, checkSize, "memory that this rank offers for the model, like `24GiB`; empty is the free memory")
 	flags.Bool(f, &o.verify, "verify-model", false, "hash the whole model file and compare it across the ranks (reads the whole file)")
-	flags.Duration(f, &o.connect, "connect-timeout", time.Minute, flags.AnyDuration(), "how long to wait for the other ranks at startup")
-	flags.Duration(f, &o.orphan, "orphan-timeout", 0, flags.FromDuration(0), "how long a follower that has lost its leader keeps the model loaded and looks for it; 0 is --connect-timeout")
+	flags.Duration(f, &o.connect, "connect-timeout", time.Minute, flags.AnyDuration(), "how long to wait for the other ranks at startup; so long too a follower that lost its leader keeps the model loaded and looks for it")
 	flags.Duration(f, &o.peer, "peer-timeout", 4*time.Second, flags.AnyDuration(), "time without a heartbeat after which a rank is considered lost")
-	flags.Duration(f, &o.work, "work-timeout", 5*time.Minute, flags.AnyDuration(), "longest time for one step; a rank that still responds after it is considered stuck")
+	flags.Duration(f, &o.work, "work-timeout", 5*time.Minute, flags.AnyDuration(), "longest time for one step; a rank that still responds after it is considered stuck, and /readyz reports it after a fifth of this time")
 	flags.OneOf(f, &o.onLoss, "on-loss", "", []string{"continue", "wait", "fail"}, "what rank 0 does when a rank is lost: continue with the others at once, if the model fits them; wait until it is back; or fail (default continue; wait with --transport mpi and for commands other than serve)")
 	flags.Int(f, &o.minRanks, "min-ranks", 1, flags.Within(1, mostRanks), "fewest ranks with which --on-loss continue goes on, the leader included")
-	flags.Duration(f, &o.recover, "recover-timeout", 2*time.Minute, flags.AnyDuration(), "how long requests wait for the next epoch after a loss")
 	flags.Duration(f, &o.rejoin, "rejoin-after", 10*time.Minute, flags.AnyDuration(), "how long a rank stays out that was lost three times in ten minutes")
-	flags.Duration(f, &o.drain, "drain-timeout", 30*time.Second, flags.AnyDuration(), "how long a follower that gets SIGTERM works on until the others can go on without it")
 	flags.OneOf(f, &o.transport, "transport", "auto", []string{"auto", "tcp", "rdma", "mpi"}, "transport of the exchanges between ranks: tcp, rdma, mpi (for a job started by mpirun or srun), or auto: rdma if there is a device matrix and all ranks can use it, else tcp")
 	flags.File(f, &o.devices, "rdma-devices", "JSON `file` with the RDMA devices that connect each pair of ranks, in the format of JACCL and MLX")
 	f.VarPF(&o.inProcess, "rdma-in-process", "", "make the calls of the verbs library in the server itself (=true) or in a helper process for each RDMA device (=false), which keeps the server alive when the library crashes, as Apple's does when a cable is pulled; without it a helper on macOS, the server itself elsewhere").NoOptDefVal = "true"
-	flags.Text(f, &o.mpiLibrary, "mpi-library", "", "`file` of the Open MPI library, if it is not found under its usual names")
 }
 
 // check validates the flags of a group.
@@ -244,8 +236,8 @@ func (o *clusterOptions) config(hello cluster.Hello) (cluster.Config, error) {
 	key, err := o.key()
 	return cluster.Config{
 		Hello: hello, Coordinator: o.coordinator, Key: key, Encrypt: o.encrypts(),
-		ConnectTimeout: o.connect, OrphanTimeout: o.orphan, PeerTimeout: o.peer, WorkTimeout: o.work,
-		OnLoss: policy, MinRanks: o.minRanks, RecoverTimeout: o.recover, RejoinAfter: o.rejoin, DrainTimeout: o.drain,
+		ConnectTimeout: o.connect, PeerTimeout: o.peer, WorkTimeout: o.work,
+		OnLoss: policy, MinRanks: o.minRanks, RejoinAfter: o.rejoin,
 		Formed: o.formed,
 	}, err
 }

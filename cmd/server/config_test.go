@@ -204,7 +204,7 @@ func TestPackagedSettings(t *testing.T) {
 	require.NoError(t, err)
 	commands, shared := settingsOf(newRoot())
 	for _, text := range [][]byte{text, regexp.MustCompile(`(?m)^#([a-z-]+ = )`).ReplaceAll(text, []byte("$1"))} {
-		_, err := settings.Parse("ringmaster.toml", text, commands, shared)
+		_, err := settings.Parse("ringmaster.toml", text, commands, shared, removedFlag)
 		require.NoError(t, err)
 	}
 }

@@ -64,6 +64,9 @@ func bind(cmd *cobra.Command, lookup func(string) (string, bool)) (*bound, error
 	if err := refuseEmpty(cmd.Flags(), b.origins); err != nil {
 		return nil, err
 	}
+	if err := refuseRemoved(cmd, lookup); err != nil {
+		return nil, err
+	}
 	named := cmd.Flags().Lookup(settings.Flag)
 	if named == nil || !readsFile(cmd) {
 		return b, nil
@@ -74,7 +77,7 @@ func bind(cmd *cobra.Command, lookup func(string) (string, bool)) (*bound, error
 	}
 	// The values of all commands are tried on flags that nobody uses.
 	commands, shared := settingsOf(newRoot())
-	file, err := settings.Parse(path, text, commands, shared)
+	file, err := settings.Parse(path, text, commands, shared, removedFlag)
 	if err != nil {
 		return nil, err
 	}

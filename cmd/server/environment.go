@@ -112,7 +112,6 @@ var jacclNames = map[string][]string{
 	"rank":        {"JACCL_RANK", "MLX_RANK"},
 	"coordinator": {"JACCL_COORDINATOR", "MLX_JACCL_COORDINATOR"},
 	"world-size":  {"MLX_WORLD_SIZE"},
-	"mpi-library": {"MLX_MPI_LIBNAME"},
 }
 
 // jacclSizeFiles are environment variables that name a JSON file with an entry
@@ -125,7 +124,7 @@ func (o *clusterOptions) fromJACCL(flags *pflag.FlagSet, lookup func(string) (st
 	if !o.on {
 		return nil
 	}
-	for _, flag := range []string{"rank", "coordinator", "world-size", "mpi-library"} {
+	for _, flag := range []string{"rank", "coordinator", "world-size"} {
 		if origins.Given(flags, flag) {
 			continue
 		}

@@ -47,7 +47,6 @@ const (
 	expiryForm   = "a date such as 2027-01-31, which ends in UTC, or a time such as 2027-01-31T12:00:00Z"
 	expertsForm  = "a type of weights, such as q4_k, q8_0 or iq2_xxs"
 	decodeForm   = "SEQUENCES=TOKENS, such as 8=60"
-	sampleForm   = "a share from 0 to 1"
 )
 
 var errForm = errors.New("not of the form")
@@ -159,9 +158,4 @@ func parseDecode(s string) (simulate.Rate, error) {
 	n, err := strconv.Atoi(number)
 	x, err2 := strconv.ParseFloat(rate, 64)
 	return simulate.Rate{Sequences: n, PerSecond: x}, errors.Join(err, err2, formed(ok && n > 0 && x > 0 && x <= 1e9))
-}
-
-func checkSample(s string) error {
-	x, err := strconv.ParseFloat(s, 64)
-	return errors.Join(err, formed(x >= 0 && x <= 1))
 }

@@ -121,7 +121,8 @@ func TestServeOnRanks(t *testing.T) {
 	at, listen := freeAddress(t), freeAddress(t)
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	follower := rank(t, ctx, at, 1, 2, "serve", "--memory", "90MiB")
-	leader := rank(t, t.Context(), at, 0, 2, "serve", "--listen", listen, "--otlp-endpoint", collector.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	leader := rank(t, t.Context(), at, 0, 2, "serve", "--listen", listen)
 	get := func(path string) (int, string) {
 		r, err := http.Get("http://" + listen + path)
 		if err != nil {

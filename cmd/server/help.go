@@ -20,7 +20,7 @@ var flagGroups = []struct {
 	{"Model and memory", "model override-kv ctx memory overcommit check-weights max-batch sessions session-timeout share-cache"},
 	{"Performance", "backend threads simd keep-wired prefill-chunk max-active queue key-weights"},
 	{"Cluster", "distributed rank world-size coordinator cluster-key-file cluster-encrypt shares share wire reduce offer-memory verify-model " +
-		"connect-timeout peer-timeout work-timeout transport rdma-devices rdma-in-process mpi-library"},
+		"connect-timeout peer-timeout work-timeout transport rdma-devices rdma-in-process"},
 }
 
 // groupOf is the heading of a flag in the help of a command, "" for its own.

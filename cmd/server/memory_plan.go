@@ -33,7 +33,7 @@ func grammars(memory int64) int64 {
 // heap is the memory of Go for a server that may use so much memory, 0 if that is not known;
 // but for the vocabulary.
 func (o *serveOptions) heap(memory int64) int64 {
-	return leastHeap + grammars(memory) + heapPerBody*max(o.bodies, o.maxBody) +
+	return leastHeap + grammars(memory) + heapPerBody*o.bodies() +
 		heapPerPlace*int64(o.engine.MaxActive+o.engine.QueueLength) + o.disk.memory()
 }
 
@@ -126,7 +126,7 @@ func (o *modelOptions) fit(f *gguf.File, l *loaded, sequences int) (decoder.Plan
 	}
 	switch {
 	case flag > 0 && need(plan) > flag:
-		return plan, 0, fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; --memory allows %s. Raise it, or use a smaller --ctx, --max-batch or --body-budget",
+		return plan, 0, fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; --memory allows %s. Raise it, or use a smaller --ctx, --max-batch or --max-body",
 			f.Path(), units.Bytes(need(plan)), plan.Context, units.Bytes(flag))
 	case known && !o.overcommit && flag > mem.Available:
 		return plan, 0, fmt.Errorf("--memory allows %s, but %s is free; lower it, or use --overcommit to start anyway",

@@ -15,6 +15,9 @@ import (
 // arguments errors of usage, with the nearest name in place of one that there is not.
 func allUsage(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if removed := removedOnLine(c, err); removed != nil {
+			return usage.Wrap(removed)
+		}
 		return usage.Errorf("%w%s; see %s --help", flags.Explain(err), nearestFlag(c, err), c.CommandPath())
 	})
 	if check := cmd.Args; check != nil {

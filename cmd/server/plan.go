@@ -127,7 +127,7 @@ func (o *modelOptions) planShare(share parallel.Share, f *gguf.File, members []c
 	}
 	for _, m := range members {
 		if own := rest(plan, m) + plan.PerSequence(); m.OwnMemory > 0 && own > m.OwnMemory {
-			return replica.Settings{}, fmt.Errorf("%s needs %s on rank %d for buffers and one sequence of %d tokens; its --memory allows %s. Raise it there, or use a smaller --ctx, --max-batch or --body-budget",
+			return replica.Settings{}, fmt.Errorf("%s needs %s on rank %d for buffers and one sequence of %d tokens; its --memory allows %s. Raise it there, or use a smaller --ctx, --max-batch or --max-body",
 				f.Path(), units.Bytes(own), m.Rank, plan.Context, units.Bytes(m.OwnMemory))
 		}
 	}

@@ -57,7 +57,6 @@ func TestBadOptions(t *testing.T) {
 		{"serve --prefill-chunk -2", "--prefill-chunk is"},
 		{"serve --queue -1", "--queue is"},
 		{"serve --sessions -1", "--sessions is"},
-		{"serve --stuck-after 0s", "--stuck-after is"},
 		{"serve --max-connections 100000000", "raise ulimit -n to 100000032"},
 		{"serve --max-connections-per-address -1", "--max-connections-per-address is"},
 		{"bench --simd sse9", "--simd is"},

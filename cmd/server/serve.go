@@ -30,6 +30,7 @@ import (
 	"ringmaster/internal/program"
 	"ringmaster/internal/safetext"
 	"ringmaster/internal/settings"
+	"ringmaster/internal/traces"
 	"ringmaster/internal/usage"
 	"ringmaster/model/builtin"
 )
@@ -52,12 +53,10 @@ type serveOptions struct {
 	maxBody int64
 	tls     tlsOptions
 	share   bool
-	bodies  int64
 	conns   int // connections in total
 	each    int // connections of one address
 	engine  engine.Options
 	disk    diskOptions
-	traces  traceOptions
 }
 
 func (o *serveOptions) register(f *pflag.FlagSet) {
@@ -69,14 +68,12 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	settings.MarkSecret(f, "api-key")
 	flags.File(f, &o.keyFile, "api-keys", "`file` of API keys with names and limits, one a line; read again when it changes; see 'ringmaster key new'")
 	flags.Out(f, &o.audit, "audit-log", "", "append a line of JSON for each request to this `file`: key, route, tokens, status, time; no texts")
-	o.traces.register(f)
 	flags.Ints(f, &o.weights, "key-weights", nil, flags.Within(1, engine.MaxWeight), "share of each API key in the tokens of the steps, in the order of the --api-key flags; default 1 for each")
 	flags.Bool(f, &o.share, "share-cache", false, "let requests with different API keys share the prefix cache, which tells them what others have asked")
 	flags.Texts(f, &o.cors, "cors-origin", true, "`origin` whose pages may call the API, * for any; may be repeated")
 	flags.Texts(f, &o.hosts, "allow-host", true, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
 	o.tls.register(f)
-	flags.Int64(f, &o.maxBody, "max-body", 32<<20, flags.Within[int64](1, mostBody), "largest request body in bytes")
-	flags.Int64(f, &o.bodies, "body-budget", 64<<20, flags.Within[int64](1, mostBody), "most bytes of all request bodies being received and parsed, further ones get status 429; at least --max-body")
+	flags.Int64(f, &o.maxBody, "max-body", 32<<20, flags.Within[int64](1, mostBody), "largest request body in bytes; all bodies that are being received and parsed have at most twice as many, further ones get status 429")
 	flags.Int(f, &o.conns, "max-connections", 0, flags.From(0), "most connections of clients; 0 is 512, or half of ulimit -n if that is less")
 	flags.Int(f, &o.each, "max-connections-per-address", 0, flags.From(0), "most connections of one address (IPv6: of a /64 network); 0 is half of --max-connections; behind a proxy, which is one address, raise it")
 	flags.Int(f, &o.engine.MaxActive, "max-active", 8, flags.From(1), "most sequences in one step; with several API keys, a key that has none running may run one more, in the place of one of --sessions")
@@ -85,7 +82,6 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	flags.Int(f, &o.engine.Sessions, "sessions", 8, flags.From(0), "finished sequences kept in the prefix cache; 0 disables it")
 	flags.Duration(f, &o.engine.SessionTimeout, "session-timeout", time.Hour, flags.FromDuration(0), "how long a finished sequence is kept in the prefix cache without being used; 0 is without end")
 	o.disk.register(f)
-	flags.Duration(f, &o.engine.StuckAfter, "stuck-after", time.Minute, flags.AnyDuration(), "duration of a step after which /readyz reports the server as stuck")
 }
 
 func newServe(m *modelOptions) *cobra.Command {
@@ -130,6 +126,7 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 		return m.follow(ctx)
 	}
 	options := limitsOf(o.engine)
+	options.StuckAfter = m.cluster.work / 5
 	for _, name := range o.names {
 		if len(name) > dialect.MaxModelName {
 			return usage.Errorf("--model-name has %d bytes; requests may name at most %d", len(name), dialect.MaxModelName)
@@ -157,7 +154,7 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 	if err != nil {
 		return usage.Wrap(err)
 	}
-	sender, err := o.traces.open(ctx)
+	sender, err := traces.Open(ctx, traces.Options{Version: program.Version()})
 	if err != nil {
 		return usage.Wrap(err)
 	}
@@ -300,7 +297,7 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 		Model: api.Model{ID: o.modelName(m, info.Name), Aliases: o.names[min(1, len(o.names)):], Created: time.Now(),
 			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l), Format: format,
 			File: describe(l.file, l.cpu == nil)},
-		CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, StrictModelNames: o.strict, BodyBudget: o.bodies, ShareCache: o.share,
+		CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, StrictModelNames: o.strict, BodyBudget: o.bodies(), ShareCache: o.share,
 		Replays: o.disk.replays, MaxGrammars: grammars(memory),
 		// As much of that work is admitted as of the engine's.
 		MaxTexts:   o.engine.MaxActive + o.engine.QueueLength,
@@ -366,6 +363,9 @@ func (o *serveOptions) allowedHosts(addr net.Addr) []string {
 	}
 	return names
 }
+
+// bodies is the most bytes of all bodies of requests that are being received and parsed.
+func (o *serveOptions) bodies() int64 { return 2 * o.maxBody }
 
 // open reports whether other hosts may use the API without a key.
 func (o *serveOptions) open(addr net.Addr) bool {

@@ -19,7 +19,7 @@ import (
 
 // sharingFlags are the flags of a group that the command share has.
 const sharingFlags = "distributed rank world-size coordinator data-port cluster-key-file cluster-encrypt connect-timeout peer-timeout transport " +
-	"rdma-devices rdma-in-process mpi-library"
+	"rdma-devices rdma-in-process"
 
 // sharingName is the name of that command. It is about a group, so that --distributed
 // may be left out.

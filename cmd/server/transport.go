@@ -34,7 +34,7 @@ func (o *clusterOptions) fromMPI(ctx context.Context, flags *pflag.FlagSet) erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.connect)
 	defer cancel()
-	w, err := mpi.Open(ctx, mpi.Options{Library: o.mpiLibrary})
+	w, err := mpi.Open(ctx, mpi.Options{Library: strings.TrimSpace(os.Getenv(mpi.LibraryVariable))})
 	if err != nil {
 		return fmt.Errorf("--transport mpi: %w", err)
 	}

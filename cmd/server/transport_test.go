@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/distributed/mpi"
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/rdma/rails"
 )
@@ -32,11 +33,13 @@ func (w fakeWorld) Coordinator(_ context.Context, mine string) (string, error) {
 func TestTransportFlags(t *testing.T) {
 	_, err := command(t, "bench", "--distributed", "--transport", "carrier-pigeon")
 	require.ErrorContains(t, err, `--transport is "carrier-pigeon"; expected auto, tcp, rdma or mpi`)
-	_, err = command(t, "bench", "--distributed", "--transport", "mpi", "--mpi-library", "libno-such-mpi.so")
+	t.Setenv(mpi.LibraryVariable, "libno-such-mpi.so")
+	_, err = command(t, "bench", "--distributed", "--transport", "mpi")
 	require.ErrorContains(t, err, "libno-such-mpi.so")
 	require.ErrorContains(t, err, "Install Open MPI")
 	if runtime.GOOS == "linux" {
-		_, err = command(t, "bench", "--distributed", "--transport", "mpi", "--mpi-library", "libc.so.6")
+		t.Setenv(mpi.LibraryVariable, "libc.so.6")
+		_, err = command(t, "bench", "--distributed", "--transport", "mpi")
 		require.ErrorContains(t, err, "only Open MPI")
 	}
 	_, err = command(t, "bench", "--distributed", "--transport", "mpi", "--connect-timeout", "0s")

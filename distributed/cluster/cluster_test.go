@@ -341,7 +341,7 @@ func TestFailEndsTheGroup(t *testing.T) {
 // TestOrphan: a follower that has lost its leader looks for it as long as it is told to.
 func TestOrphan(t *testing.T) {
 	r := newRig(t, 2, nil)
-	one := r.follow(1, func(c *Config, _ *program) { c.OrphanTimeout = 200 * time.Millisecond })
+	one := r.follow(1, func(c *Config, _ *program) { c.ConnectTimeout = 200 * time.Millisecond })
 	r.running(0)
 	require.NoError(t, r.leader.listener.Close())
 	r.leader.mu.Lock()

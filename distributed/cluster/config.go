@@ -21,12 +21,10 @@ type Config struct {
 	Encrypt   bool
 	Transport distributed.Transport
 
-	// ConnectTimeout is how long the leader waits for all ranks to join, and a
-	// follower to reach its leader. Default 60 s.
+	// ConnectTimeout is how long the leader waits for all ranks to join, and how long a
+	// follower looks for its leader: at first, and after it lost it, with the model
+	// loaded. Default 60 s.
 	ConnectTimeout time.Duration
-	// OrphanTimeout is how long a follower that has been admitted looks for its
-	// leader, with the model loaded, after it has lost it. Default ConnectTimeout.
-	OrphanTimeout time.Duration
 	// PeerTimeout is how long a rank may be silent before it counts as lost.
 	// Default 4 s.
 	PeerTimeout time.Duration
@@ -79,9 +77,6 @@ func (c Config) withDefaults() Config {
 		if *d.value == 0 {
 			*d.value = d.standard
 		}
-	}
-	if c.OrphanTimeout == 0 {
-		c.OrphanTimeout = c.ConnectTimeout
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()

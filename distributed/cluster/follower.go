@@ -77,13 +77,12 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 
 	lastContact := time.Now() // with the leader
 	everJoined := false
-	patience := cfg.ConnectTimeout
 	pause := minRetryPause
 	for {
 		joined, err := f.serve(ctx)
 		if joined {
 			everJoined = true
-			lastContact, pause, patience = time.Now(), minRetryPause, cfg.OrphanTimeout
+			lastContact, pause = time.Now(), minRetryPause
 		}
 		var rejected *rejectedError
 		var refused *control.RefusedError
@@ -100,9 +99,9 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 			return fmt.Errorf("rank %d: the leader at %s rejected this rank: %w", cfg.Hello.Rank, cfg.Coordinator, err)
 		case errors.Is(err, distributed.ErrConfig) && !everJoined: // such as a --data-port that is taken
 			return fmt.Errorf("rank %d: %w", cfg.Hello.Rank, err)
-		case time.Since(lastContact) > patience:
+		case time.Since(lastContact) > cfg.ConnectTimeout:
 			return fmt.Errorf("rank %d: no leader at %s for %v: %w; check that rank 0 is running with --coordinator %s",
-				cfg.Hello.Rank, cfg.Coordinator, patience, err, cfg.Coordinator)
+				cfg.Hello.Rank, cfg.Coordinator, cfg.ConnectTimeout, err, cfg.Coordinator)
 		}
 		if joined || time.Since(lastContact) > quietLimit {
 			cfg.Log.Warn("looking for the leader", "address", cfg.Coordinator, "error", err)

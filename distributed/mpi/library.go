@@ -49,6 +49,9 @@ func messages(n int) []message {
 
 func freeMessages(m []message) { free(unsafe.Pointer(unsafe.SliceData(m))) }
 
+// LibraryVariable is the environment variable that names the library, as for MLX.
+const LibraryVariable = "MLX_MPI_LIBNAME"
+
 // libraryNames returns the names that are tried if Options.Library is empty.
 // The name with a version number is used by Open MPI only; the other may belong
 // to any MPI library.
@@ -97,8 +100,8 @@ func load(name string) (string, error) {
 	if len(found) > 0 {
 		why = strings.Join(found, "; ") + "; only Open MPI (version 3 or later) can be used"
 	}
-	return "", fmt.Errorf("%w: MPI: %s. Install Open MPI (Debian: libopenmpi3, openmpi-bin) or name its library with --mpi-library",
-		distributed.ErrUnavailable, why)
+	return "", fmt.Errorf("%w: MPI: %s. Install Open MPI (Debian: libopenmpi3, openmpi-bin) or name its library in the environment variable %s",
+		distributed.ErrUnavailable, why, LibraryVariable)
 }
 
 var errAgain = errors.New("MPI was started before in this process, and can be started only once")

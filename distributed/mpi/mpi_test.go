@@ -23,7 +23,7 @@ func TestLibraryThatIsNotThere(t *testing.T) {
 	require.ErrorIs(t, err, distributed.ErrUnavailable)
 	if built {
 		require.ErrorContains(t, err, "libno-such-mpi.so.40")
-		require.ErrorContains(t, err, "--mpi-library")
+		require.ErrorContains(t, err, LibraryVariable)
 	}
 }
 

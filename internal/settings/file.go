@@ -41,9 +41,10 @@ type entry struct {
 
 // Parse reads a file's text and checks every key and value against the flags of all
 // commands, so that a mistake is found whichever command runs. Commands whose names are
-// in shared take what is before the first table. An error has the file's path and the
-// line, and never a value.
-func Parse(path string, text []byte, commands Commands, shared []string) (*File, error) {
+// in shared take what is before the first table. removed is the error for a key that was a
+// flag of these commands, and may be nil. An error has the file's path and the line, and
+// never a value.
+func Parse(path string, text []byte, commands Commands, shared []string, removed func(key string) error) (*File, error) {
 	var document map[string]any
 	if err := toml.Unmarshal(text, &document); err != nil {
 		return nil, syntaxError(path, text, err)
@@ -54,12 +55,14 @@ func Parse(path string, text []byte, commands Commands, shared []string) (*File,
 		return nil, err
 	}
 	for _, table := range slices.Sorted(maps.Keys(f.tables)) {
-		users := []string{table}
+		users, removed := []string{table}, removed
 		if table == "" {
 			users = shared
+		} else if !slices.Contains(shared, table) {
+			removed = nil
 		}
 		for _, key := range f.ordered(table) {
-			if err := f.check(table, key, users, commands); err != nil {
+			if err := f.check(table, key, users, commands, removed); err != nil {
 				return nil, err
 			}
 		}
@@ -115,7 +118,7 @@ func prefixes(commands Commands) []string {
 
 // check returns an error unless a key is a flag of one of the commands that its table is
 // for, and its value one of that flag in each of them.
-func (f *File) check(table, key string, users []string, commands Commands) error {
+func (f *File) check(table, key string, users []string, commands Commands, removed func(key string) error) error {
 	e, known := f.tables[table][key], []string{}
 	found := false
 	for _, user := range users {
@@ -143,6 +146,11 @@ func (f *File) check(table, key string, users []string, commands Commands) error
 	}
 	if found {
 		return nil
+	}
+	if removed != nil {
+		if err := removed(key); err != nil {
+			return fmt.Errorf("%s:%d: %w", f.Path, e.line, err)
+		}
 	}
 	in := ""
 	if table != "" {

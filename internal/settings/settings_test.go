@@ -37,7 +37,7 @@ func flagsOf() (Commands, []string) {
 func apply(t *testing.T, text string, env map[string]string, args ...string) (*pflag.FlagSet, Origins) {
 	t.Helper()
 	commands, shared := flagsOf()
-	file, err := Parse("f.toml", []byte(text), commands, shared)
+	file, err := Parse("f.toml", []byte(text), commands, shared, nil)
 	require.NoError(t, err)
 	commands, _ = flagsOf()
 	flags, origins := commands["serve"], Origins{}
@@ -142,7 +142,7 @@ func TestMistakes(t *testing.T) {
 		"a = 1\n\xff":                       "f.toml:2:1: not TOML: ",
 	} {
 		commands, shared := flagsOf()
-		_, err := Parse("f.toml", []byte(text), commands, shared)
+		_, err := Parse("f.toml", []byte(text), commands, shared, nil)
 		require.ErrorContains(t, err, want, text)
 		require.NotContains(t, err.Error(), "hunter2", text)
 		require.NotContains(t, err.Error(), "98765432109876543210", text)
@@ -160,7 +160,7 @@ func TestMistakesOfTheEnvironment(t *testing.T) {
 	MarkSecret(flags, "pin")
 	err = FromEnvironment(flags, "X_", func(string) (string, bool) { return "hunter2", true }, Origins{})
 	require.EqualError(t, err, "environment variable X_PIN: not a value of --pin")
-	_, err = Parse("f", []byte("pin = 99999999999"), Commands{"a": flags}, []string{"a"})
+	_, err = Parse("f", []byte("pin = 99999999999"), Commands{"a": flags}, []string{"a"}, nil)
 	require.NoError(t, err)
 	require.Panics(t, func() { MarkSecret(flags, "pun") })
 }
@@ -220,7 +220,7 @@ func FuzzSettingsFile(f *testing.F) {
 			return
 		}
 		commands, shared := flagsOf()
-		file, err := Parse("f.toml", text, commands, shared)
+		file, err := Parse("f.toml", text, commands, shared, nil)
 		if err != nil {
 			require.True(t, strings.HasPrefix(err.Error(), "f.toml:"), "%v", err)
 			return

@@ -7,15 +7,9 @@ import (
 	"strings"
 )
 
-// Options say where to send traces, and how many.
+// Options are those of a Sender. The environment variables of OpenTelemetry say where to
+// send traces, and how many.
 type Options struct {
-	// Endpoint is the address of a collector, to which /v1/traces is added. "": that of
-	// the variables OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
-	// without which nothing is sent. The other variables of OTLP count in either case.
-	Endpoint string
-	// Sample is the share of the traces that are recorded, from 0 to 1, of those that no
-	// other program has begun; nil: what OTEL_TRACES_SAMPLER says, or all.
-	Sample  *float64
 	Version string // of the program
 	Log     *slog.Logger
 }
@@ -23,27 +17,20 @@ type Options struct {
 // target is where traces go.
 type target struct {
 	wanted bool
-	url    string // "": the SDK reads it from the environment
 	shown  string
 }
 
-// target checks what the SDK would only log, or take another value for.
-func (o Options) target(getenv func(string) string) (target, error) {
+// targetOf checks what the SDK would only log, or take another value for.
+func targetOf(getenv func(string) string) (target, error) {
 	const prefix = "OTEL_EXPORTER_OTLP_"
-	if o.Sample != nil && !(*o.Sample >= 0 && *o.Sample <= 1) {
-		return target{}, fmt.Errorf("--otlp-sample is %v; expected a share from 0 to 1", *o.Sample)
-	}
-	at, name := o.Endpoint, "--otlp-endpoint"
-	ofSignal := getenv(prefix + "TRACES_ENDPOINT")
-	switch {
-	case at != "":
-	case ofSignal != "":
-		at, name = ofSignal, prefix+"TRACES_ENDPOINT"
-	default:
-		at, name = getenv(prefix+"ENDPOINT"), prefix+"ENDPOINT"
+	name := prefix + "TRACES_ENDPOINT"
+	at := getenv(name)
+	if at == "" {
+		name = prefix + "ENDPOINT"
+		at = getenv(name)
 	}
 	disabled := strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none"
-	if at == "" || disabled && o.Endpoint == "" {
+	if at == "" || disabled {
 		return target{}, nil
 	}
 	u, err := url.Parse(strings.TrimSpace(at))
@@ -60,11 +47,7 @@ func (o Options) target(getenv func(string) string) (target, error) {
 			return target{}, fmt.Errorf("%s is %q; expected http/protobuf or http/json: collectors take these on port 4318", v, p)
 		}
 	}
-	t := target{wanted: true, shown: u.String()}
-	if o.Endpoint != "" {
-		t.url = u.JoinPath("v1", "traces").String()
-	}
-	return t, nil
+	return target{wanted: true, shown: u.String()}, nil
 }
 
 // withoutPassword is an address for an error message; u is nil if it could not be read.

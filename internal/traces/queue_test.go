@@ -76,7 +76,7 @@ func TestBadCollectors(t *testing.T) {
 			if x.answer != nil {
 				url = newCollector(t, x.answer).URL
 			}
-			s, log := open(t, Options{Endpoint: url})
+			s, log := open(t, url)
 			s.patience = 200 * time.Millisecond
 			const spans = 8 // of a request
 			requests := 60
@@ -156,42 +156,36 @@ func TestRejected(t *testing.T) {
 	require.False(t, partly)
 }
 
-// TestTargets: where traces go, by options and variables, and what is refused.
+// TestTargets: where traces go, by the variables, and what is refused.
 func TestTargets(t *testing.T) {
-	tooMuch := 1.5
 	for _, x := range []struct {
-		name       string
-		o          Options
-		env        map[string]string
-		url, shown string
-		none       bool
-		err        string
+		name  string
+		env   map[string]string
+		shown string
+		none  bool
+		err   string
 	}{
 		{name: "nothing", none: true},
-		{name: "flag", o: Options{Endpoint: "http://h:4318"}, url: "http://h:4318/v1/traces", shown: "http://h:4318"},
-		{name: "flag with a path", o: Options{Endpoint: "https://h/otlp/"}, url: "https://h/otlp/v1/traces", shown: "https://h/otlp/"},
 		{name: "variable", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:1"}, shown: "http://h:1"},
 		{name: "with a password", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://u:secret@h:1"}, err: "OTEL_EXPORTER_OTLP_ENDPOINT has a user"},
-		{name: "with a query", o: Options{Endpoint: "http://h:1/?key=secret"}, err: "--otlp-endpoint has a user, a query or a fragment, which are not sent; give what the collector asks for in OTEL_EXPORTER_OTLP_HEADERS"},
+		{name: "with a query", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:1/?key=secret"}, err: "OTEL_EXPORTER_OTLP_ENDPOINT has a user, a query or a fragment, which are not sent; give what the collector asks for in OTEL_EXPORTER_OTLP_HEADERS"},
 		{name: "variable of traces", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://b/x"}, shown: "http://b/x"},
 		{name: "switched off", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a", "OTEL_SDK_DISABLED": "true"}, none: true},
 		{name: "no exporter", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a", "OTEL_TRACES_EXPORTER": "none"}, none: true},
-		{name: "the flag counts", o: Options{Endpoint: "http://h:1"}, env: map[string]string{"OTEL_SDK_DISABLED": "true"}, url: "http://h:1/v1/traces", shown: "http://h:1"},
-		{name: "no scheme", o: Options{Endpoint: "h:4318"}, err: `--otlp-endpoint is "h:4318"; expected the address of a collector, such as http://127.0.0.1:4318`},
-		{name: "no host", o: Options{Endpoint: "http://"}, err: "--otlp-endpoint"},
+		{name: "no scheme", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "h:4318"}, err: `OTEL_EXPORTER_OTLP_ENDPOINT is "h:4318"; expected the address of a collector, such as http://127.0.0.1:4318`},
+		{name: "no host", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://"}, err: "OTEL_EXPORTER_OTLP_ENDPOINT"},
 		{name: "another scheme", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "unix:///x"}, err: "OTEL_EXPORTER_OTLP_ENDPOINT is"},
 		{name: "nonsense", env: map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://[::1"}, err: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is"},
-		{name: "gRPC", o: Options{Endpoint: "http://h:1"}, env: map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, err: `OTEL_EXPORTER_OTLP_PROTOCOL is "grpc"; expected http/protobuf`},
-		{name: "share", o: Options{Endpoint: "http://h:1", Sample: &tooMuch}, err: "--otlp-sample is 1.5"},
+		{name: "gRPC", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:1", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, err: `OTEL_EXPORTER_OTLP_PROTOCOL is "grpc"; expected http/protobuf`},
 	} {
-		got, err := x.o.target(func(name string) string { return x.env[name] })
+		got, err := targetOf(func(name string) string { return x.env[name] })
 		if x.err != "" {
 			require.ErrorContains(t, err, x.err, x.name)
 			require.NotContains(t, err.Error(), "secret")
 			continue
 		}
 		require.NoError(t, err, x.name)
-		require.Equal(t, target{wanted: !x.none, url: x.url, shown: x.shown}, got, x.name)
+		require.Equal(t, target{wanted: !x.none, shown: x.shown}, got, x.name)
 	}
 }
 

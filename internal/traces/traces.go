@@ -36,10 +36,10 @@ type Sender struct {
 	epochs []epoch // the last maxEpochs that took the place of others, oldest first
 }
 
-// Open prepares sending; nil if o and the environment name no collector. It does not
-// connect. Its error says which option or variable is wrong.
+// Open prepares sending; nil if the environment names no collector. It does not
+// connect. Its error says which variable is wrong.
 func Open(ctx context.Context, o Options) (*Sender, error) {
-	target, err := o.target(os.Getenv)
+	target, err := targetOf(os.Getenv)
 	if err != nil || !target.wanted {
 		return nil, err
 	}
@@ -51,11 +51,7 @@ func Open(ctx context.Context, o Options) (*Sender, error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		o.Log.Warn("the exporter of traces failed", "error", excerpt(err.Error()))
 	}))
-	var options []otlptracehttp.Option
-	if target.url != "" {
-		options = append(options, otlptracehttp.WithEndpointURL(target.url))
-	}
-	exporter, err := otlptracehttp.New(ctx, options...)
+	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -66,11 +62,7 @@ func Open(ctx context.Context, o Options) (*Sender, error) {
 		return nil, err
 	}
 	q := newQueue(exporter, o.Log)
-	settings := []sdk.TracerProviderOption{sdk.WithSpanProcessor(q), sdk.WithResource(what)}
-	if o.Sample != nil {
-		settings = append(settings, sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(*o.Sample))))
-	}
-	p := sdk.NewTracerProvider(settings...)
+	p := sdk.NewTracerProvider(sdk.WithSpanProcessor(q), sdk.WithResource(what))
 	o.Log.Info("traces are sent", "url", target.shown)
 	return &Sender{tracer: p.Tracer("ringmaster"), provider: p, queue: q, patience: closeTimeout}, nil
 }

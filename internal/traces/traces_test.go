@@ -26,11 +26,11 @@ func clearEnvironment(t *testing.T) {
 }
 
 // open makes a sender to a collector, which logs into the buffer.
-func open(t *testing.T, o Options) (*Sender, *bytes.Buffer) {
+func open(t *testing.T, collector string) (*Sender, *bytes.Buffer) {
 	t.Helper()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector)
 	var log bytes.Buffer
-	o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	s, err := Open(t.Context(), o)
+	s, err := Open(t.Context(), Options{Version: "v9", Log: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	require.NotNil(t, s)
 	return s, &log
@@ -62,7 +62,7 @@ func TestSpans(t *testing.T) {
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=lab")
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-token=abc")
 	c := newCollector(t, nil)
-	s, _ := open(t, Options{Endpoint: c.URL, Version: "v9"})
+	s, _ := open(t, c.URL)
 	tr := answered()
 	tr.Header.Set("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	require.Equal(t, "0af7651916cd43dd8448eb211c80319c", s.Request(tr))
@@ -144,7 +144,7 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			c := newCollector(t, nil)
-			s, _ := open(t, Options{Endpoint: c.URL})
+			s, _ := open(t, c.URL)
 			tr := answered()
 			x.change(tr)
 			s.Request(tr)
@@ -172,8 +172,9 @@ func TestStatus(t *testing.T) {
 func TestSampling(t *testing.T) {
 	clearEnvironment(t)
 	c := newCollector(t, nil)
-	none := 0.0
-	s, _ := open(t, Options{Endpoint: c.URL, Sample: &none})
+	t.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+	t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0")
+	s, _ := open(t, c.URL)
 	require.Empty(t, s.Request(answered()))
 	for _, header := range []string{"", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", "00-x", "00-00000000000000000000000000000000-b7ad6b7169203331-01"} {
 		tr := answered()
@@ -185,12 +186,6 @@ func TestSampling(t *testing.T) {
 	require.NotEmpty(t, s.Request(tr))
 	s.Close()
 	c.one(t, "POST /v1/chat/completions")
-
-	t.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
-	t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0")
-	s, _ = open(t, Options{Endpoint: c.URL})
-	require.Empty(t, s.Request(answered()))
-	s.Close()
 }
 
 // TestEpochs: an epoch that took another's place has a trace of its own, and requests that
@@ -198,7 +193,7 @@ func TestSampling(t *testing.T) {
 func TestEpochs(t *testing.T) {
 	clearEnvironment(t)
 	c := newCollector(t, nil)
-	s, _ := open(t, Options{Endpoint: c.URL})
+	s, _ := open(t, c.URL)
 	lost := cluster.Formation{Epoch: 4, Ranks: 2, Lost: 1, Began: at(30)}
 	lost.Parts[cluster.Noticing], lost.Parts[cluster.Mapping] = 15*time.Millisecond, 5*time.Millisecond
 	s.Formed(lost)

@@ -42,7 +42,7 @@ const (
 	// held is how many connections the attackers keep open without finishing
 	// what they send; the oldest is closed for one more.
 	held = 100
-	// bodyBudget is the server's --body-budget, which bounds what bodies may take.
+	// bodyBudget bounds what bodies may take: twice the server's --max-body.
 	bodyBudget = 16 << 20
 )
 
@@ -235,7 +235,7 @@ func (c *crew) idle(t *testing.T, most map[string]float64) map[string]float64 {
 
 // TestCampaign is the campaign.
 func TestCampaign(t *testing.T) {
-	s := serve(t, "", "--api-key", apiKey, "--ctx", "1024", "--max-body", "4194304", "--body-budget", fmt.Sprint(bodyBudget))
+	s := serve(t, "", "--api-key", apiKey, "--ctx", "1024", "--max-body", fmt.Sprint(bodyBudget/2))
 	c := &crew{s: s, count: map[string]int{}}
 	// Once through everything first: what the first of each kind allocates for
 	// good is no growth.

@@ -163,7 +163,7 @@ var elsewhere = []other{
 	{document: operations, has: "install -D -m 640", test: "distributed/control TestReadKeyOfRoot"},
 	{document: operations, has: "systemctl enable", why: "no systemd runs here"},
 	{document: operations, has: "jaeger &", why: "Jaeger is not in Debian"},
-	{document: operations, has: "--otlp-endpoint", test: "cmd/server TestServeOnRanks"},
+	{document: operations, has: "OTEL_EXPORTER_OTLP_ENDPOINT", test: "cmd/server TestServeOnRanks"},
 	{document: operations, has: "make release", test: "tests/install TestRelease"},
 	{document: operations, has: "pull hf:", test: "cmd/server TestPullCommand"},
 	{document: operations, has: "pull https:", test: "internal/pull TestPullAnAddress"},

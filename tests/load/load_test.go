@@ -136,7 +136,7 @@ func TestTheProcessStaysWithinItsPlan(t *testing.T) {
 				testenv.Need(t, testenv.Full, "the memory of the built-in model")
 			}
 			s := start(t, program, append(model, "--max-active", "4", "--sessions", "4", "--queue", "8",
-				"--max-body", "1048576", "--body-budget", "2097152")...)
+				"--max-body", "1048576")...)
 			stop := s.watch()
 			var all sync.WaitGroup
 			var answered atomic.Int64
@@ -168,7 +168,7 @@ func TestFiveTimesCapacity(t *testing.T) {
 	const active, queue = 4, 4
 	// Memory for about four sequences of full length beside what is fixed.
 	s := start(t, build(t), "--max-active", fmt.Sprint(active), "--queue", fmt.Sprint(queue), "--sessions", "4",
-		"--max-body", "1048576", "--body-budget", "2097152", "--ctx", "4096", "--memory", "120MiB")
+		"--max-body", "1048576", "--ctx", "4096", "--memory", "120MiB")
 	limit := int64(120 << 20)
 	require.LessOrEqual(t, s.atMost, limit+limit/1000, "rounding")
 	budget := s.metric(t, `ringmaster_budget_limit{budget="KV caches (bytes)"}`)

@@ -299,7 +299,7 @@ func TestNoJob(t *testing.T) {
 	out, err = mpirun(ctx, 2, program(t), "serve", "--distributed", "--transport", "mpi", "--world-size", "3").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "--world-size is 3 but MPI reports 2; omit the flag")
-	out, err = mpirun(ctx, 2, program(t), "serve", "--distributed", "--transport", "mpi", "--mpi-library", "libother.so").CombinedOutput()
+	out, err = mpirun(ctx, 2, "env", "MLX_MPI_LIBNAME=libother.so", program(t), "serve", "--distributed", "--transport", "mpi").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "libother.so")
 	require.Contains(t, string(out), "Install Open MPI")

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/settings"
+)
+
+// TestRemovedFlags: a flag that was removed is an error that names what takes its place, on
+// the command line, in the environment and in the file, for every command that runs a model.
+func TestRemovedFlags(t *testing.T) {
+	t.Setenv(environmentName(settings.Flag), settings.None)
+	for name, instead := range removedFlags {
+		for _, c := range commandsOf(newRoot()) {
+			require.False(t, runsModel(c) && c.Flags().Lookup(name) != nil, "%s has --%s", c.CommandPath(), name)
+		}
+		for _, args := range [][]string{{"serve", "--" + name}, {"--" + name + "=1"}, {"bench", "--ctx", "64", "--" + name, "1"}} {
+			_, err := command(t, args...)
+			requireRefused(t, err, name, "--"+name+" was removed: ", instead)
+		}
+		t.Run(name, func(t *testing.T) {
+			for table, text := range map[string]string{"before the tables": "", "serve": "[serve]\n", "bench": "[bench]\n"} {
+				path := filepath.Join(t.TempDir(), "ringmaster.toml")
+				require.NoError(t, os.WriteFile(path, []byte(text+name+" = 1\n"), 0o600))
+				_, err := command(t, "serve", "--config", path)
+				requireRefused(t, err, table, path+":", "--"+name+" was removed: ", instead)
+			}
+			t.Setenv(environmentName(name), "1")
+			_, err := command(t, "bench")
+			requireRefused(t, err, name, environmentName(name), "--"+name+" was removed: ", instead)
+		})
+	}
+}
