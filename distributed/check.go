@@ -26,7 +26,7 @@ func checkDType(n int, dt DType) error {
 		return fmt.Errorf("%w: unknown %v", ErrArgument, dt)
 	}
 	if n%size != 0 {
-		return fmt.Errorf("%w: %d bytes are no whole number of %v, %d bytes each", ErrArgument, n, dt, size)
+		return fmt.Errorf("%w: %d bytes are not a whole number of %v elements of %d bytes", ErrArgument, n, dt, size)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func checkGather(size, rank int, dst, src []byte) error {
 		return fmt.Errorf("%w: dst has %d bytes for %d parts of %d", ErrArgument, len(dst), size, n)
 	}
 	if overlap(dst, src) && !same(dst[rank*n:], src) {
-		return fmt.Errorf("%w: src overlaps dst and is not its own place in it", ErrArgument)
+		return fmt.Errorf("%w: src overlaps dst outside this rank's part", ErrArgument)
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func checkScatter(size, rank int, dst, src []byte, sizes []int, dt DType) error 
 			return err
 		}
 		if len(dst) != sizes[rank] {
-			return fmt.Errorf("%w: dst has %d bytes, the part of rank %d %d", ErrArgument, len(dst), rank, sizes[rank])
+			return fmt.Errorf("%w: dst has %d bytes, but the part of rank %d has %d", ErrArgument, len(dst), rank, sizes[rank])
 		}
 	}
 	for _, n := range sizes {
@@ -95,7 +95,7 @@ func checkParts(size int, all []byte, sizes []int) error {
 	total := 0
 	for r, n := range sizes {
 		if n < 0 || n > len(all)-total {
-			return fmt.Errorf("%w: part %d has %d bytes, all %d with %d before it", ErrArgument, r, n, len(all), total)
+			return fmt.Errorf("%w: part %d has %d bytes and starts at byte %[5]d, but the buffer has %[4]d", ErrArgument, r, n, len(all), total)
 		}
 		total += n
 	}
@@ -124,7 +124,7 @@ func checkGatherTo(size, rank int, dst, src []byte, sizes []int, root int) error
 		}
 	}
 	if len(src) != sizes[rank] {
-		return fmt.Errorf("%w: src has %d bytes, the part of rank %d %d", ErrArgument, len(src), rank, sizes[rank])
+		return fmt.Errorf("%w: src has %d bytes, but the part of rank %d has %d", ErrArgument, len(src), rank, sizes[rank])
 	}
 	if rank != root {
 		return nil
@@ -133,7 +133,7 @@ func checkGatherTo(size, rank int, dst, src []byte, sizes []int, root int) error
 		return err
 	}
 	if overlap(dst, src) && !same(dst[before:], src) {
-		return fmt.Errorf("%w: src overlaps dst and is not its own place in it", ErrArgument)
+		return fmt.Errorf("%w: src overlaps dst outside this rank's part", ErrArgument)
 	}
 	return nil
 }

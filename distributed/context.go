@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// contextWatch tells a group when the context of an operation has ended.
-// Callers use one context for many operations, so a context is registered once
-// rather than for each operation. begin is called by the goroutine that uses
+// contextWatch notifies a group when the context of an operation has ended. It
+// registers a context once rather than for each operation, because callers use
+// one context for many operations. begin is called by the goroutine that uses
 // the group.
 type contextWatch struct {
-	// ended is called on a goroutine of its own when a registered context
-	// ends; done is that context's Done channel. ended itself checks
-	// whether an operation with that context is under way.
+	// ended is called on a goroutine of its own when a registered context ends;
+	// done is that context's Done channel. ended itself checks whether the
+	// current operation has that context.
 	ended func(done <-chan struct{}, cause error)
 
 	watched <-chan struct{} // Done of the registered context
@@ -20,7 +20,7 @@ type contextWatch struct {
 	cancel  func() bool
 }
 
-// begin watches the context of an operation that is about to begin.
+// begin watches the context of the operation that is about to begin.
 func (w *contextWatch) begin(ctx context.Context) {
 	done := ctx.Done()
 	if done == nil || done == w.watched {
@@ -37,7 +37,7 @@ func (w *contextWatch) begin(ctx context.Context) {
 	}
 }
 
-// stop ends the watching. Any goroutine may call it.
+// stop stops watching. Any goroutine may call it.
 func (w *contextWatch) stop() {
 	w.mu.Lock()
 	cancel := w.cancel

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Driver moves the bytes of one group. A transport's bring-up returns a Driver;
-// everything that is the same for all transports is in Group. The rules of use:
+// Driver moves the bytes of one group. A transport's bring-up returns a Driver; Group does
+// everything that is the same for all transports. The rules of use:
 //
 //   - Start and Wait are called by one goroutine at a time, and for one operation
 //     at a time: Start, then Wait of the same Op.
@@ -15,10 +15,9 @@ import (
 //     goroutine.
 //   - Child is called between operations, Close once and last.
 //
-// A driver does not check arguments or the order of operations, and has no
-// deadline but the one in the Op: Group takes care of these. What a driver must
-// do is name the peer that keeps an operation from completing, and release the
-// caller's memory when it is told to.
+// A driver does not check arguments or the order of operations, and has no deadline but the one
+// in the Op, because Group takes care of these. A driver must name the peer that keeps an
+// operation from completing, and release the caller's memory after Abort.
 type Driver interface {
 	// Start begins an operation: it posts what can be posted and never
 	// waits for another rank. The driver may use op, Dst and Src until Wait
@@ -31,32 +30,31 @@ type Driver interface {
 	// that second Wait returns when the driver no longer touches the memory
 	// of the operation.
 	Wait(op *Op) (Timing, error)
-	// Abort stops whatever is under way, on this rank and as far as
-	// possible on the other ranks, which are told the cause. It is called
-	// at most once and does not wait for others.
+	// Abort stops the current operation on this rank and, as far as possible, on the other
+	// ranks, which receive the cause. It is called at most once and does not wait for other
+	// ranks.
 	Abort(cause error)
-	// Child forms a group of some of the ranks, by means of Form. All
-	// members call it at about the same time.
+	// Child forms a group of some of the ranks by calling Form. All members call it at about
+	// the same time.
 	Child(ctx context.Context, c ChildSpec) (*Group, error)
 	// Describe returns a description of the driver.
 	Describe() Description
-	// Close frees everything, in bounded time. No goroutine is in Start or
-	// Wait when it is called. Unless Abort was called before, the group
-	// ends in good order: data already sent reaches the other ranks.
+	// Close frees everything, in bounded time. No goroutine is in Start or Wait when it is
+	// called. Unless Abort was called, data already sent still reaches the other ranks.
 	Close() error
 }
 
-// Calibrator is a Driver that measures something, or agrees on something with
-// the other ranks, by operations of its own group before the group is used.
+// Calibrator is a Driver that uses operations of its own group to measure it, or to agree with
+// the other ranks, before the group is used.
 type Calibrator interface {
 	// Calibrate is called by Form on all ranks. Statistics and operation
 	// numbers are reset to zero after it.
 	Calibrate(ctx context.Context, g *Group) error
 }
 
-// Retransmitter is a Driver that knows how often data had to be sent again.
+// Retransmitter is a Driver that knows how often data was retransmitted.
 type Retransmitter interface {
-	// Retransmits is the segments sent again to a rank, -1 if that is unknown.
+	// Retransmits returns the number of segments retransmitted to a rank, -1 if it is unknown.
 	Retransmits(rank int) int64
 }
 
@@ -76,10 +74,9 @@ type Description struct {
 
 // Timing is what a driver measured of an operation.
 type Timing struct {
-	// Heard is when the first bytes of the last rank were received: the
-	// time in Wait before it counts as waiting, the time after it as moving
-	// data. If it is zero, or before the call of Wait, there was no
-	// waiting.
+	// Heard is when the first bytes of the last rank were received. The time in Wait before it
+	// counts as waiting, the time after it as moving data. If it is zero, or before the call of
+	// Wait, no time counts as waiting.
 	Heard time.Time
 }
 

@@ -14,8 +14,8 @@ var (
 	ErrBootstrap   = errors.New("the group could not be formed")
 	ErrTimeout     = errors.New("deadline passed")
 	ErrPeerGone    = errors.New("peer is gone")
-	ErrDesync      = errors.New("ranks do different things")
-	ErrBusy        = errors.New("another operation is under way")
+	ErrDesync      = errors.New("ranks run different operations")
+	ErrBusy        = errors.New("another operation is in progress")
 	ErrClosed      = errors.New("the group is closed")
 	ErrArgument    = errors.New("wrong argument")
 )
@@ -69,14 +69,14 @@ func (e *OpError) WorldPeer() int {
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// Unconnected is what a rank says of another to which it has no connection when
-// Transport.Connect gives up.
+// Unconnected describes a rank to which this rank has no connection when Transport.Connect
+// gives up.
 type Unconnected struct {
 	Rank    int    `json:"rank"`    // the other, in the world
-	Addr    string `json:"addr"`    // that was dialled: of the other, or of this rank
+	Addr    string `json:"addr"`    // the address that was dialled: the other's or this rank's
 	Dialled bool   `json:"dialled"` // this rank dials the other
-	// Unreachable: the network let no connection be made, or dropped what was sent on it. A
-	// rank that was reached and answers may still be on its way.
+	// Unreachable: the network prevented a connection or dropped what was sent on it. It is
+	// false for a rank that was reached, because its answer may still arrive.
 	Unreachable bool   `json:"unreachable"`
 	Cause       string `json:"cause"` // the error with its cure
 }
@@ -84,7 +84,7 @@ type Unconnected struct {
 // UnconnectedError lists the ranks that a rank is not connected to.
 type UnconnectedError struct{ Missing []Unconnected }
 
-// Error has a clause for each rank.
+// Error returns a text with a clause for each rank.
 func (e *UnconnectedError) Error() string {
 	all := make([]string, len(e.Missing))
 	for i, m := range e.Missing {
@@ -101,7 +101,7 @@ type PeerError struct {
 	Cause string // "connection closed", "no heartbeat for 4 s", …
 }
 
-// Error puts the rank first, because that is what the reader has to look at.
+// Error puts the rank first, because the reader has to examine that rank.
 func (e *PeerError) Error() string {
 	switch {
 	case e.Rank < 0:

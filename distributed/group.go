@@ -1,10 +1,13 @@
-// Package distributed combines what each rank has computed. A Group is a set of
-// ranks with collective operations (all-reduce, reduce-scatter, all-gather,
-// gather, broadcast, barrier) and point-to-point messages; one concrete type
-// serves all transports. Below it a Driver moves the bytes: the packages tcp,
-// rdma and mpi bring drivers up, Local is a group of one rank, and package memory
-// is for tests. How ranks find each other, notice that one is gone and form the
-// next group is the task of package cluster.
+// Package distributed combines what each rank has computed. A Group is a set of ranks
+// with collective operations (all-reduce, reduce-scatter, all-gather, gather,
+// broadcast, barrier) and point-to-point messages. It is one concrete type for all
+// transports; below it a Driver moves the bytes. The packages tcp, rdma and mpi make
+// drivers, Local is a group of one rank, and package memory is for tests. Package
+// cluster finds the ranks, notices that one is lost, and forms the next group.
+//
+// Transport.Connect makes this rank's Group from the Link of an epoch. After that
+// every rank calls the same operations, and Close at the end; the example of Group
+// shows two ranks.
 //
 // # Contract
 //
@@ -41,9 +44,9 @@
 // # Failure
 //
 // Every wait ends: by progress, by the failure of the group, by its context or by
-// the operation's deadline. The first failure is final: the operation under way
-// and every later one return the same cause. The output of a failed operation is
-// undefined. Recovery takes a new group, made by the next epoch.
+// the operation's deadline. The first failure is final: the current operation and
+// every later one return the same cause. The output of a failed operation is
+// undefined. Recovery needs a new group, which the next epoch makes.
 package distributed
 
 import (
@@ -74,14 +77,14 @@ type Group struct {
 	idle      *sync.Cond      // signals that inside has become false
 	inside    bool            // a goroutine is in Start or Wait of the driver
 	freed     bool            // the driver is being closed
-	active    bool            // an operation is under way
+	active    bool            // an operation is in progress
 	doing     <-chan struct{} // Done of its context
 	cause     error           // of the failure, nil before
 	failed    chan struct{}   // closed with it
 	suspicion *OpError        // the first one
 	suspectAt time.Time
 	quiet     bool // the group is being formed: suspicions are not reported
-	told      bool // the link's owner was told of a suspicion
+	reported  bool // the link's owner has received a suspicion
 	closed    bool
 	children  map[*Group]struct{}
 	abort     context.CancelCauseFunc // cancels the child being formed, if any
@@ -125,8 +128,8 @@ func (g *Group) AddNote(note string) { g.notes = append(g.notes, note) }
 // Driver returns the driver, for details that only its package knows.
 func (g *Group) Driver() Driver { return g.driver }
 
-// Retransmits is how many segments of data to a rank the network has had to send again
-// since the group was made, as far as the system counts them; -1 if it does not.
+// Retransmits returns how many segments of data to a rank were retransmitted since the
+// group was made; -1 if the system does not count them.
 func (g *Group) Retransmits(rank int) int64 {
 	if d, ok := g.driver.(Retransmitter); ok {
 		return d.Retransmits(rank)
@@ -214,9 +217,8 @@ func (g *Group) gather(dst, src []byte, sizes []int, root int) (Op, error) {
 		checkGatherTo(g.link.Size, g.link.Rank, dst, src, sizes, root)
 }
 
-// Send sends src to one rank, which calls Recv with a buffer of the same
-// length. Two ranks that send to each other use SendRecv, which cannot block
-// both.
+// Send sends src to one rank, which calls Recv with a buffer of the same length. Two
+// ranks that send to each other use SendRecv, because Send on both could block both.
 func (g *Group) Send(ctx context.Context, src []byte, to int) error {
 	return g.run(ctx, &Op{Kind: Send, DType: NoDType, Src: src, To: to, From: -1}, checkPeer(g.link.Size, g.link.Rank, to))
 }
@@ -242,7 +244,7 @@ func (g *Group) Barrier(ctx context.Context) error {
 	return g.run(ctx, &Op{Kind: Barrier, DType: NoDType}, nil)
 }
 
-// Pending is an operation under way.
+// Pending is an operation in progress.
 type Pending struct {
 	g      *Group
 	number uint64

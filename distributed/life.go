@@ -10,10 +10,10 @@ import (
 // The life cycle of a group: forming, suspicions, failure, closing.
 
 // Form makes the group of a link; a transport's Connect and a driver's Child
-// use it. bringUp returns the driver of this rank once it is connected to all
-// others. The link passed to bringUp is l with a Suspect function that the
-// driver may call at any time, from any goroutine, with any error of a peer;
-// the group handles the consequences. A group of one rank is a Local group.
+// use it. bringUp returns the driver of this rank when it is connected to all
+// others. It receives l with a Suspect function that the driver may call at any
+// time, from any goroutine, with any error of a peer; the group handles the
+// consequences. A group of one rank is a Local group.
 func Form(ctx context.Context, l Link, bringUp func(ctx context.Context, l Link) (Driver, error)) (*Group, error) {
 	if err := l.check(); err != nil {
 		return nil, err
@@ -41,8 +41,8 @@ func Form(ctx context.Context, l Link, bringUp func(ctx context.Context, l Link)
 	return g, nil
 }
 
-// open ends the forming: operation numbers and statistics restart at zero, and
-// from here on suspicions are reported to the link's owner.
+// open ends the forming phase: operation numbers and statistics restart at
+// zero, and suspicions are now reported to the link's owner.
 func (g *Group) open() error {
 	g.seq, g.number = 0, 0
 	g.ops.Store(0)
@@ -55,7 +55,7 @@ func (g *Group) open() error {
 	s, cause := g.suspicion, g.cause
 	g.mu.Unlock()
 	if s != nil && !g.isChild() {
-		g.tell(s.Peer, s.Err)
+		g.report(s.Peer, s.Err)
 	}
 	return cause
 }
@@ -68,9 +68,9 @@ const idleOp = "idle"
 
 // suspect records that something is wrong with a peer, -1 for no particular
 // one. Only the first suspicion counts, and none after a failure. A suspicion
-// raised while a child is idle is reported only when an operation runs into it:
-// the members close a child one after the other, so a closed connection is
-// normal then, and the parent notices the death of a rank by itself.
+// raised while a child is idle is reported only when an operation runs into it,
+// because the members close a child one after the other, so a closed connection
+// is normal then, and the parent notices the death of a rank by itself.
 func (g *Group) suspect(peer int, err error) {
 	g.mu.Lock()
 	if g.cause != nil || g.suspicion != nil {
@@ -85,26 +85,26 @@ func (g *Group) suspect(peer int, err error) {
 		s.Addr = g.link.Addrs[peer]
 	}
 	g.suspicion, g.suspectAt = s, time.Now()
-	tell := g.active || !g.isChild()
+	first := g.active || !g.isChild()
 	g.mu.Unlock()
-	if tell {
-		g.tell(peer, err)
+	if first {
+		g.report(peer, err)
 	}
 }
 
-// tell passes a suspicion of this group or of a child on to the owner of the
+// report forwards a suspicion of this group or of a child to the owner of the
 // link, at most once.
-func (g *Group) tell(peer int, err error) {
+func (g *Group) report(peer int, err error) {
 	g.mu.Lock()
-	tell := !g.quiet && !g.told && g.cause == nil
-	g.told = g.told || tell
+	first := !g.quiet && !g.reported && g.cause == nil
+	g.reported = g.reported || first
 	g.mu.Unlock()
-	if tell && g.link.Suspect != nil {
+	if first && g.link.Suspect != nil {
 		g.link.Suspect(peer, err)
 	}
 }
 
-// contextEnded fails the group if an operation with the context is under way.
+// contextEnded fails the group if the current operation has the context.
 func (g *Group) contextEnded(done <-chan struct{}, cause error) {
 	g.mu.Lock()
 	hit := g.active && g.doing == done
@@ -114,8 +114,8 @@ func (g *Group) contextEnded(done <-chan struct{}, cause error) {
 	}
 }
 
-// Fail ends the group with a cause; the operation under way and all later ones
-// return it. Only the first cause counts. Any goroutine may call it.
+// Fail ends the group with a cause, which the current operation and all later
+// ones return. Only the first cause counts. Any goroutine may call it.
 func (g *Group) Fail(cause error) {
 	if cause == nil {
 		cause = ErrClosed
@@ -132,7 +132,7 @@ func (g *Group) Fail(cause error) {
 	g.failChildren(cause)
 }
 
-// Close frees the group, in bounded time. Operations under way and later ones
+// Close frees the group, in bounded time. The current operation and later ones
 // return ErrClosed unless the group has failed before. It may be called more
 // than once.
 func (g *Group) Close() error {
@@ -140,8 +140,8 @@ func (g *Group) Close() error {
 	return g.closeErr
 }
 
-// close closes the children first. If no operation is under way and nothing is
-// wrong, the driver is closed without an Abort, so that data already sent
+// close closes the children first. If no operation is in progress and nothing
+// is wrong, it closes the driver without an Abort, so that data already sent
 // arrives.
 func (g *Group) close() error {
 	g.mu.Lock()

@@ -31,7 +31,7 @@ func (localDriver) Abort(error)              {}
 func (localDriver) Describe() Description    { return Description{Kind: "local", Topology: "one rank"} }
 func (localDriver) Close() error             { return nil }
 
-// Child is never called: Group itself makes children of one rank.
+// Child is never called, because Group itself makes children of one rank.
 func (localDriver) Child(_ context.Context, c ChildSpec) (*Group, error) {
 	return nil, fmt.Errorf("%w: a group of one rank has no child of %d", ErrUnavailable, c.Link.Size)
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Membership of the children of a split, and their names.
+// The members of the children of a split, and their names.
 
 // Undefined is the color of a rank that joins no child in a split.
 const Undefined = -1
@@ -80,9 +80,9 @@ func childToken(parent []byte, id uint64) []byte {
 }
 
 // child returns the link of one member of a child, with a name and a token of
-// its own and the addresses of the members. tell receives the child's
+// its own and the addresses of the members. report receives the child's
 // suspicions, with ranks of l, -1 for no particular one.
-func (l *Link) child(id uint64, rank int, members []int, tell func(peer int, cause error)) Link {
+func (l *Link) child(id uint64, rank int, members []int, report func(peer int, cause error)) Link {
 	c := Link{
 		Rank: rank, Size: len(members), GroupID: fmt.Sprintf("%016x", id), Epoch: l.Epoch,
 		Token: childToken(l.Token, id), Addrs: make([]string, len(members)), World: make([]int, len(members)),
@@ -91,7 +91,7 @@ func (l *Link) child(id uint64, rank int, members []int, tell func(peer int, cau
 			if peer >= 0 {
 				peer = members[peer]
 			}
-			tell(peer, cause)
+			report(peer, cause)
 		},
 	}
 	for i, r := range members {

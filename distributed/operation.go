@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// How an operation begins and ends, whatever the driver.
+// How an operation begins and ends with any driver.
 
 // run performs a blocking operation.
 func (g *Group) run(ctx context.Context, op *Op, args error) error {
@@ -70,7 +70,7 @@ func (g *Group) enter(ctx context.Context, op *Op, args error) error {
 	}
 	g.mu.Unlock()
 	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx) // it ended before contextWatch could see the operation
+		err = context.Cause(ctx) // it ended before contextWatch knew the operation
 	}
 	if err != nil {
 		err = g.wrap(err)
@@ -120,7 +120,7 @@ func (g *Group) release() {
 	}
 }
 
-// finish waits for the end of the operation under way.
+// finish waits for the end of the current operation.
 func (g *Group) finish() error {
 	if g.op.Async && !g.back() {
 		err := g.wrap(g.standing())
@@ -148,8 +148,8 @@ func (g *Group) finish() error {
 	return nil
 }
 
-// broken ends the operation under way with the cause of the group's failure,
-// once the driver has released the operation's memory.
+// broken ends the current operation with the cause of the group's failure,
+// after the driver has released the operation's memory.
 func (g *Group) broken(err error) error {
 	var s *Suspicion
 	if errors.As(err, &s) {
@@ -162,14 +162,15 @@ func (g *Group) broken(err error) error {
 	return err
 }
 
-// verdict waits for the cause of the failure after a suspicion: either Fail
-// with the verdict of the whole group, or the suspicion itself if no verdict
-// arrives in time. An error that blames no peer becomes the cause at once.
+// verdict waits for the cause of the failure after a suspicion. The cause is
+// the verdict of the whole group, which arrives by Fail, or the suspicion
+// itself if no verdict arrives in time. An error that blames no peer becomes
+// the cause at once.
 func (g *Group) verdict(err error) {
 	g.mu.Lock()
 	s, quiet := g.suspicion, g.quiet
-	if !g.told {
-		g.suspectAt = time.Now() // the owner has not been told yet, so the wait starts now
+	if !g.reported {
+		g.suspectAt = time.Now() // the owner does not know the suspicion yet, so the wait starts now
 	}
 	at := g.suspectAt
 	g.mu.Unlock()
@@ -177,7 +178,7 @@ func (g *Group) verdict(err error) {
 		g.Fail(g.wrap(err))
 		return
 	}
-	g.tell(s.Peer, s.Err)
+	g.report(s.Peer, s.Err)
 	if !quiet && g.link.VerdictTimeout > 0 {
 		timer := time.NewTimer(time.Until(at.Add(g.link.VerdictTimeout)))
 		defer timer.Stop()
@@ -186,7 +187,7 @@ func (g *Group) verdict(err error) {
 		case <-timer.C:
 		}
 	}
-	if s.Op == idleOp { // name the operation under way, which is what fails
+	if s.Op == idleOp { // name the current operation, because that is what fails
 		x := *s
 		x.Op, x.Seq, x.Elapsed = g.op.Kind.String(), g.op.Number, time.Since(g.op.Begun)
 		s = &x

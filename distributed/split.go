@@ -10,8 +10,8 @@ import (
 )
 
 // Splitting a group. Every rank takes part in every exchange of a split,
-// whatever child it joins and whatever goes wrong on it; ranks differ only in
-// what they do between exchanges.
+// whichever child it joins and whatever fails on it, because otherwise the
+// others would wait. Ranks differ only in what they do between exchanges.
 
 // Split makes groups of the ranks that pass the same color, 0 to 2^31-1,
 // ordered by key, ties by rank; a key below 0 stands for the rank (see
@@ -38,8 +38,8 @@ func (g *Group) Split(ctx context.Context, color, key int) (*Group, error) {
 	return child, err
 }
 
-// agree is an all-gather of a kind of its own: a rank in any other operation
-// fails as out of step.
+// agree is an all-gather with a kind of its own, so that a rank in any other
+// operation fails as out of step.
 func (g *Group) agree(ctx context.Context, dst, src []byte) error {
 	if err := g.enter(ctx, &Op{Kind: Agree, DType: NoDType, Dst: dst, Src: src}, nil); err != nil {
 		return err
@@ -72,11 +72,11 @@ func (g *Group) split(ctx context.Context, color, key int) (*Group, error) {
 	}
 	offers, err := g.offers(ctx, proposals, offer)
 	if err != nil {
-		g.Fail(err) // even if the exchange has not begun here: the other ranks are in it
+		g.Fail(err) // even if the exchange has not begun here, because the other ranks are in it
 		return nil, err
 	}
 	if wrong >= 0 {
-		return nil, fault(wrong, fmt.Errorf("%w: color %d of rank %d; 0 to %d, or %d for none", ErrArgument,
+		return nil, fault(wrong, fmt.Errorf("%w: rank %[3]d has color %[2]d; expected 0 to %[4]d, or %[5]d for none", ErrArgument,
 			proposals[wrong].color, wrong, math.MaxInt32, Undefined))
 	}
 	child, problem := g.formChild(ctx, id, number, proposals, offers)
@@ -100,8 +100,8 @@ func (g *Group) split(ctx context.Context, color, key int) (*Group, error) {
 	return child, nil
 }
 
-// offers exchanges the ranks' offers, padded to the longest; there is no
-// exchange if no rank has one.
+// offers exchanges the ranks' offers, padded to the longest. If no rank has
+// one, it skips the exchange.
 func (g *Group) offers(ctx context.Context, proposals []proposal, own []byte) ([][]byte, error) {
 	longest := 0
 	for _, p := range proposals {
@@ -147,13 +147,13 @@ func (g *Group) formChild(ctx context.Context, id, number uint64, proposals []pr
 			spec.Offers = append(spec.Offers, offers[r])
 		}
 		spec.Members = part.Members
-		spec.Link = g.link.child(childID(id, number, part.Color), at, part.Members, g.tell)
+		spec.Link = g.link.child(childID(id, number, part.Color), at, part.Members, g.report)
 	}
 	if spec.Link.Size == 1 {
 		return newLocal(spec.Link), nil
 	}
 	limit := g.link.OpTimeout / 2
-	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: a child is to be formed within %v", ErrTimeout, limit))
+	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: the child was not formed within %v", ErrTimeout, limit))
 	defer stop()
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
@@ -171,8 +171,8 @@ func (g *Group) formChild(ctx context.Context, id, number uint64, proposals []pr
 	return child, err
 }
 
-// vote tells all ranks whether every rank has formed its child; peer is the
-// first that has not, or -1, and text is its reason.
+// vote tells all ranks whether every rank has formed its child. peer is the
+// first rank that has not, or -1, and text is its reason.
 func (g *Group) vote(ctx context.Context, problem error) (peer int, text string, err error) {
 	own, all := make([]byte, voteSize), make([]byte, voteSize*g.link.Size)
 	if problem != nil {
@@ -180,7 +180,7 @@ func (g *Group) vote(ctx context.Context, problem error) (peer int, text string,
 		binary.LittleEndian.PutUint16(own[2:], uint16(copy(own[4:], problem.Error())))
 	}
 	if err := g.agree(ctx, all, own); err != nil {
-		g.Fail(err) // even if the vote has not begun here: the other ranks are in it
+		g.Fail(err) // even if the vote has not begun here, because the other ranks are in it
 		return -1, "", err
 	}
 	for r := range g.link.Size {
@@ -223,10 +223,10 @@ func (g *Group) forget(child *Group) {
 	delete(g.children, child)
 }
 
-// inherited wraps the cause of a parent's failure as the cause with which its
-// children fail.
+// inherited wraps the cause of a parent's failure as the cause of its
+// children's failure.
 func inherited(cause error) error {
-	return fmt.Errorf("the group that this one was split from has failed: %w", cause)
+	return fmt.Errorf("the parent of this group has failed: %w", cause)
 }
 
 // failChildren fails the children of a group that has failed and cancels the

@@ -135,7 +135,7 @@ func TestAllRanksTakePart(t *testing.T) {
 		"all is well":    {-1, -1, 1, 2, ""},
 		"with offers":    {-1, 4, 1, 3, ""},
 		"one fails":      {5, -1, 1, 2, "no rail is free"},
-		"one has no say": {-1, 0, -9, 2, "color -9 of rank 3"},
+		"one has no say": {-1, 0, -9, 2, "rank 3 has color -9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			groups, drivers := formShaky(t, len(colors), time.Minute)

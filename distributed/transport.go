@@ -15,9 +15,9 @@ type Transport interface {
 	// without a port) and returns the address that other ranks are to dial.
 	// A listener that an earlier call opened at another host is closed.
 	Listen(host string) (addr string, err error)
-	// Probe finds out whether this rank reaches what Listen returned on another rank,
-	// before a group depends on it; ctx bounds the wait, and the error says why not. A
-	// transport that cannot tell returns nil.
+	// Probe finds out whether this rank reaches the address that Listen returned on
+	// another rank, before a group depends on it. ctx bounds the wait, and the error
+	// says why the rank is not reached. A transport that cannot find out returns nil.
 	Probe(ctx context.Context, addr string) error
 	// Connect joins the group of a link: it returns when this rank is
 	// connected to all others and they to it. All ranks call it at about
@@ -40,32 +40,31 @@ type Link struct {
 	// verdicts and the owner of the group use; nil if they are the ranks of
 	// this group: all ranks of the world are members.
 	World []int
-	// Child: the group is a child of a split; another rank's end is then its
-	// parent's to notice.
+	// Child: the group is a child of a split, so its parent, not the group, notices
+	// the end of a rank.
 	Child bool
 	// OpTimeout bounds each operation.
 	OpTimeout time.Duration
-	// Suspect, if set, is called once when a peer seems lost, with the
-	// reason; it must not block. The operation under way then waits up to
-	// VerdictTimeout for Fail with the verdict of the whole group, because
-	// a closed connection is often only a consequence of another rank's
-	// death. Without a verdict the suspicion becomes the cause. Peer is -1
-	// when no particular rank is suspected.
+	// Suspect, if set, is called once when a peer seems lost, with the reason; it must
+	// not block. The current operation then waits up to VerdictTimeout for Fail with
+	// the verdict of the whole group, because a closed connection is often only a
+	// consequence of another rank's death. Without a verdict the suspicion becomes the
+	// cause. Peer is -1 when no particular rank is suspected.
 	Suspect        func(peer int, cause error)
 	VerdictTimeout time.Duration
 }
 
-// check returns an error for a link of which no group can be made.
+// check returns an error for a link that describes no valid group.
 func (l *Link) check() error {
 	switch {
 	case l.Size < 1 || l.Size > 255 || l.Rank < 0 || l.Rank >= l.Size:
-		return fmt.Errorf("%w: rank %d of %d (1 to 255)", ErrConfig, l.Rank, l.Size)
+		return fmt.Errorf("%w: rank %d in a group of %d ranks; a group has 1 to 255", ErrConfig, l.Rank, l.Size)
 	case l.Size > 1 && len(l.Addrs) != l.Size:
 		return fmt.Errorf("%w: %d addresses for %d ranks", ErrConfig, len(l.Addrs), l.Size)
 	case l.Size > 1 && len(l.Token) != 32:
-		return fmt.Errorf("%w: a token of %d bytes, not 32", ErrConfig, len(l.Token))
+		return fmt.Errorf("%w: the token has %d bytes; expected 32", ErrConfig, len(l.Token))
 	case l.Size > 1 && l.OpTimeout <= 0:
-		return fmt.Errorf("%w: an operation needs a time limit, not %v", ErrConfig, l.OpTimeout)
+		return fmt.Errorf("%w: the time limit of an operation is %v; it must be positive", ErrConfig, l.OpTimeout)
 	}
 	return nil
 }

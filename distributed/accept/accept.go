@@ -1,7 +1,10 @@
-// Package accept takes connections from a listener that strangers can reach:
-// Next survives errors that pass, such as a full table of files, for which Hold
-// keeps a reserve, and Pending bounds the connections that have not proved yet
-// that they belong here.
+// Package accept takes connections from a listener that strangers can reach. Next
+// survives temporary errors, such as a full table of files, for which Hold keeps a
+// reserve. Pending bounds the connections that have not yet proved that they
+// belong here.
+//
+// A server calls Hold once, then loops over Next, passes each connection to
+// Pending.Add, and takes it out with Pending.Remove after its handshake.
 package accept
 
 import (
@@ -11,19 +14,18 @@ import (
 	"time"
 )
 
-// The pause after an error doubles from the first to the second. The longest one
+// The pause after an error doubles from the first to the second. The longest pause
 // also bounds how late Next notices that the listener was closed.
 const (
 	minPause = 5 * time.Millisecond
 	maxPause = 100 * time.Millisecond
 )
 
-// Next waits for the next connection on ln. The only error that it returns is
-// that ln was closed: any other passes sooner or later, and what listens must
-// outlive it. After such an error it calls room if the cause is a lack of files
-// or of memory, which may close connections to free some, and gives up a file of
-// the reserve (Hold); then it pauses and tries again. note gets the first error of
-// each call. Both may be nil.
+// Next waits for the next connection on ln. It returns an error only when ln was
+// closed, because all other errors are temporary and a server must outlive them.
+// If files or memory have run out, it calls room, which may close connections, and
+// gives up a file of the reserve (Hold). Then it pauses and tries again. note
+// receives the first error of each call. room and note may be nil.
 func Next(ln net.Listener, room func(), note func(error)) (net.Conn, error) {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		c, err := ln.Accept()
@@ -43,14 +45,13 @@ func Next(ln net.Listener, room func(), note func(error)) (net.Conn, error) {
 			}
 			spare.give()
 		}
-		// Also after room: a closed connection frees its file only when the
-		// goroutine that reads from it has noticed.
+		// The pause is needed after room, too, because a closed connection frees
+		// its file only when the goroutine that reads from it has noticed.
 		<-time.After(pause)
 	}
 }
 
-// lacking reports whether a connection could not be accepted for lack of files
-// or memory.
+// lacking reports whether accepting failed because files or memory have run out.
 func lacking(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
 		if errors.Is(err, e) {

@@ -4,5 +4,5 @@ package accept
 
 import "math"
 
-// FileLimit is unlimited: this system has no limit for each process.
+// FileLimit returns no limit, because this system has none for a process.
 func FileLimit() int { return math.MaxInt }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// FileLimit is how many files this process may have open at once.
+// FileLimit returns how many files this process may have open at once.
 func FileLimit() int {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {

@@ -6,20 +6,19 @@ import (
 	"sync"
 )
 
-// mostPending is the most connections that wait for their proof at once. Each
-// may hold a frame of 64 KiB (package cluster).
+// mostPending bounds the connections that wait for their proof. Each may hold a frame
+// of 64 KiB (package cluster).
 const mostPending = 64
 
-// DefaultLimit is the limit for a Pending of this process: 64, or an eighth of
-// the files that it may open, so that strangers leave enough of them for the
-// model, the other ranks and the clients.
+// DefaultLimit returns the limit for a Pending of this process. It is at most 64 and at
+// most an eighth of the files that the process may open, so that strangers leave enough
+// of them for the model, the other ranks and the clients.
 func DefaultLimit() int { return max(1, min(mostPending, FileLimit()/8)) }
 
-// Pending is the connections that were accepted and have not proved yet that
-// they belong here. There is room for a limited number. One more ends the oldest
-// one of the address that has the most, so a stranger that opens many
-// connections ends its own and not those of others. Any goroutine may call its
-// methods.
+// Pending holds accepted connections that have not yet proved that they belong here, up
+// to a limit. When it is full, a new connection closes the oldest one of the address
+// that has the most, so that a stranger that opens many connections closes its own and
+// not those of others. Any goroutine may call its methods.
 type Pending struct {
 	limit int
 
@@ -36,8 +35,8 @@ type pending struct {
 // NewPending returns an empty Pending with room for limit connections.
 func NewPending(limit int) *Pending { return &Pending{limit: limit} }
 
-// Add takes in a connection, and closes another if there is no room. After Close
-// it closes the connection.
+// Add adds a connection and closes another one if Pending is full. After Close it
+// closes the connection itself.
 func (p *Pending) Add(c net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,8 +50,8 @@ func (p *Pending) Add(c net.Conn) {
 	p.conns = append(p.conns, pending{c, Origin(c.RemoteAddr())})
 }
 
-// Remove takes out a connection, which it does not close. It reports whether the
-// connection was still pending; otherwise it has been closed to make room.
+// Remove takes out a connection without closing it. It reports whether the connection
+// was still pending; otherwise Add or Evict has closed it.
 func (p *Pending) Remove(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,14 +64,14 @@ func (p *Pending) Remove(c net.Conn) bool {
 	return false
 }
 
-// Evict closes a connection, if there is one, as Add does when there is no room.
+// Evict closes the connection that Add would close to make room, if any is pending.
 func (p *Pending) Evict() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.evict()
 }
 
-// Close closes all pending connections, and those that are added later.
+// Close closes all pending connections and those added later.
 func (p *Pending) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,8 +110,8 @@ func (p *Pending) evict() {
 // take removes the connection at i; mu is held.
 func (p *Pending) take(i int) { p.conns = append(p.conns[:i:i], p.conns[i+1:]...) }
 
-// Origin is what counts as one address in limits: an IPv4 address, or the 64-bit network
-// of an IPv6 address, of which a host may have all addresses.
+// Origin returns what counts as one address in limits: an IPv4 address, or the 64-bit
+// network of an IPv6 address, because one host may use all addresses of such a network.
 func Origin(a net.Addr) string {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil {

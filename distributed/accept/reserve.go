@@ -5,15 +5,16 @@ import (
 	"sync"
 )
 
-// reserved is how many files Hold keeps for connections that come when all others
-// are in use: one for each port of the process that listens (HTTP, control, data,
-// liveness), and as many again for the handshakes on them.
+// reserved is how many files Hold keeps for connections that arrive when all
+// others are in use. The process listens on four ports (HTTP, control, data,
+// liveness); the reserve has one file for each, and as many again for the
+// handshakes on them.
 const reserved = 8
 
-// reserve holds open files, which Next gives up one at a time when none is left
-// for a connection that waits. So a full table refuses connections instead of
-// leaving them unanswered, and a rank that returns still gets in. The table
-// belongs to the process, and so does the reserve.
+// reserve holds open files. Next gives one up when no other is left for a waiting
+// connection, so that a full table refuses connections instead of leaving them
+// unanswered, and a rank that returns can still join. The process has one reserve
+// because it has one table of files.
 type reserve struct {
 	mu    sync.Mutex
 	want  int // files to hold
@@ -22,8 +23,8 @@ type reserve struct {
 
 var spare reserve
 
-// Hold makes Next keep a reserve of files for this process, as far as there are
-// any; it returns a function that gives them back. A server calls it once, before
+// Hold makes Next keep a reserve of files for this process, as far as files are
+// free. It returns a function that releases them. A server calls it once, before
 // strangers can reach it.
 func Hold() (release func()) {
 	spare.set(reserved)
@@ -41,7 +42,7 @@ func (r *reserve) set(n int) {
 	r.fill()
 }
 
-// give closes a file of the reserve, for a connection to take its place.
+// give closes a file of the reserve, so that a connection can use its place.
 func (r *reserve) give() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,7 +51,7 @@ func (r *reserve) give() {
 	}
 }
 
-// refill takes back what was given, as far as files are free again.
+// refill replaces the files that were given up, as far as files are free again.
 func (r *reserve) refill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +63,7 @@ func (r *reserve) fill() {
 	for len(r.files) < r.want {
 		f, err := os.Open(os.DevNull)
 		if err != nil {
-			return // still lacking; the next connection tries again
+			return // no file is free yet; the next connection tries again
 		}
 		r.files = append(r.files, f)
 	}

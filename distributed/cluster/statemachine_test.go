@@ -236,9 +236,9 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		}
 	case "suspect":
 		if number(1) == 0 {
-			m.suspect(0, m.epoch, number(2), rest(3), strings.HasPrefix(rest(3), "ranks do different things"))
+			m.suspect(0, m.epoch, number(2), rest(3), strings.HasPrefix(rest(3), "ranks run different operations"))
 		} else {
-			m.receive(number(1), message{Kind: kindSuspect, Epoch: m.epoch, Peer: number(2), Reason: rest(3), Desync: strings.HasPrefix(rest(3), "ranks do different things")})
+			m.receive(number(1), message{Kind: kindSuspect, Epoch: m.epoch, Peer: number(2), Reason: rest(3), Desync: strings.HasPrefix(rest(3), "ranks run different operations")})
 		}
 	case "drain":
 		m.receive(number(1), message{Kind: kindDrain, Peer: number(2)})

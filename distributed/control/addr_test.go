@@ -163,7 +163,7 @@ func TestReadKey(t *testing.T) {
 		{"empty", "", "0 bytes; at least 16 are needed: make one with: head -c 32 /dev/urandom | base64"},
 		{"short", "0123456789abcde\n", "15 bytes; at least 16 are needed"},
 		{"blank", strings.Repeat(" ", 40), "0 bytes; at least 16 are needed"},
-		{"long", strings.Repeat("k", 4097), "longer than 4096 bytes: is it the right file?"},
+		{"long", strings.Repeat("k", 4097), "longer than 4096 bytes, so it is probably the wrong file"},
 	} {
 		path := file(c.name, c.text, 0o600)
 		_, err := ReadKey(path)

@@ -3,11 +3,13 @@
 // knows nothing of groups, epochs and models; package cluster defines what the
 // frames say. docs/protocol.md describes the bytes.
 //
-// The rank dials, the leader listens. With a key (--cluster-key-file) both must
-// prove that they have it before anything else is read from the peer. Unless both
-// sides encrypt (--cluster-encrypt), frames are neither encrypted nor signed: the
-// key keeps out strangers and ranks of other clusters, it does not protect a
-// network that others can write to.
+// The rank dials, the leader listens. With a key (--cluster-key-file) both must prove that
+// they have it before the other side reads anything else. Unless both sides encrypt
+// (--cluster-encrypt), frames are neither encrypted nor signed: the key keeps out strangers
+// and ranks of other clusters, but it does not protect a network that others can write to.
+//
+// The leader calls Listen and, for each accepted connection, Server; a rank calls Dial. Both
+// then have a Conn with Send and Receive.
 package control
 
 import (
@@ -32,22 +34,22 @@ type Options struct {
 	// Key is the secret of the cluster (see ReadKey); empty means no
 	// authentication. Either both sides have a key or neither.
 	Key []byte
-	// Encrypt has everything after the preambles travel over TLS 1.3 (package
-	// secure). It needs a key. Either both sides encrypt or neither.
+	// Encrypt makes everything after the preambles travel over TLS 1.3 (package secure). It
+	// needs a key. Either both sides encrypt or neither.
 	Encrypt bool
-	// WriteTimeout bounds each Send: the connection ends if the peer does not
-	// read, or the link does not carry the frame, for so long. Default 2 s.
+	// WriteTimeout bounds each Send: the connection ends if for that time the peer does not
+	// read or the link does not carry the frame. Default 2 s.
 	WriteTimeout time.Duration
 
-	// Set by tests only.
+	// Only tests set these.
 	handshakeTimeout time.Duration
 	nonce            func([]byte) // fills its argument with bytes that are never reused
 }
 
-// defaultHandshakeTimeout is far above what a handshake takes, so that only a
-// peer that is no rank or is suspended, or a path that drops large packets, runs into it.
-// connectTimeout leaves time to send the first packet of a connection three times (after 0, 1
-// and 3 s). A person who waits for either must read within 6 s what is wrong.
+// defaultHandshakeTimeout is far more than a handshake takes, so that only a peer that is no
+// rank or is suspended, or a path that drops large packets, reaches it. connectTimeout leaves
+// time to send the first packet of a connection three times (after 0, 1 and 3 s). Both are
+// short because a person who waits must read within 6 s what is wrong.
 const (
 	defaultHandshakeTimeout = 4 * time.Second
 	connectTimeout          = 4 * time.Second
@@ -66,8 +68,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// RefusedError is the error of a side whose peer has rejected it in the
-// handshake.
+// RefusedError says that the peer rejected this side in the handshake.
 type RefusedError struct {
 	Reason string // in the words of the peer, printable, at most 512 bytes
 }
@@ -75,11 +76,10 @@ type RefusedError struct {
 // Error returns the reason.
 func (e *RefusedError) Error() string { return "rejected: " + e.Reason }
 
-// Dial connects to the leader at addr (HOST:PORT, the host a name, an IPv4
-// address or an IPv6 address in brackets; a name is tried in both families) and
-// does the handshake, each within 4 s. There is no retry. Errors
-// name the address and, where it is known, the cure; if the leader has rejected
-// the rank, the error wraps a *RefusedError.
+// Dial connects to the leader at addr (HOST:PORT, the host a name, an IPv4 address or an IPv6
+// address in brackets; a name is tried in both families) and does the handshake, each within
+// 4 s. It does not retry. Errors name the address and, where it is known, the cure; if the
+// leader has rejected the rank, the error wraps a *RefusedError.
 func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 	o = o.withDefaults()
 	host, port, err := splitAddr(addr)
@@ -104,14 +104,12 @@ func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 	return Client(ctx, nc, o)
 }
 
-// Client does the handshake, within 4 s, as the side that dialled nc. nc is
-// closed on error.
+// Client does the handshake, within 4 s, as the side that dialled nc. It closes nc on error.
 func Client(ctx context.Context, nc net.Conn, o Options) (*Conn, error) {
 	return handshake(ctx, nc, o, (*handshaker).client)
 }
 
-// Server does the handshake, within 4 s, as the side that accepted nc. nc is
-// closed on error.
+// Server does the handshake, within 4 s, as the side that accepted nc. It closes nc on error.
 func Server(ctx context.Context, nc net.Conn, o Options) (*Conn, error) {
 	return handshake(ctx, nc, o, (*handshaker).server)
 }

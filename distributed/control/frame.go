@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// MaxFrame is the most bytes in the payload of a frame.
+// MaxFrame is the maximum number of bytes in the payload of a frame.
 const MaxFrame = 1 << 20
 
 const (
@@ -28,7 +28,7 @@ type Frame struct {
 	Payload []byte // at most MaxFrame bytes
 }
 
-// appendFrame appends the wire format of f, and checks nothing.
+// appendFrame appends the wire format of f without checking it.
 func appendFrame(b []byte, f Frame) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.Payload)))
 	b = binary.LittleEndian.AppendUint16(b, f.Type)
@@ -37,8 +37,8 @@ func appendFrame(b []byte, f Frame) []byte {
 	return append(b, f.Payload...)
 }
 
-// parseHeader reads the header of a frame and checks the length of its payload,
-// size, in bytes, which may be most.
+// parseHeader reads the header of a frame. It returns the size of the payload in bytes, and an error if that is more
+// than most.
 func parseHeader(b *[frameHeader]byte, most int) (f Frame, size int, err error) {
 	f.Type = binary.LittleEndian.Uint16(b[4:])
 	f.Flags = binary.LittleEndian.Uint16(b[6:])
@@ -64,20 +64,18 @@ type Conn struct {
 	most    int    // bytes of a payload that Receive accepts
 
 	mu      sync.Mutex
-	sendErr error // why nothing can be sent any more; what has arrived can still be received
-	err     error // the first one; the connection is closed by then
+	sendErr error // why sending has ended; what has arrived can still be received
+	err     error // the first error; the connection is then closed
 }
 
 func newConn(nc net.Conn, writeTimeout time.Duration) *Conn {
 	return &Conn{nc: nc, raw: below(nc), writeTimeout: writeTimeout, in: bufio.NewReaderSize(nc, 4096), most: MaxFrame}
 }
 
-// Send writes a frame, in one write. Any goroutine may call it; frames are
-// written whole, one after the other, each within Options.WriteTimeout. A payload
-// that is too long is an error that changes nothing. Any other error ends the
-// connection, because part of the frame may have been sent: every later Send
-// returns it as well, and so does Receive when it has returned what had arrived,
-// within sendDrain.
+// Send writes a frame, in one write. Any goroutine may call it; frames are written whole, one after the other, each
+// within Options.WriteTimeout. A payload that is too long is an error and leaves the connection usable. Any other error
+// ends the connection, because part of the frame may have been sent. Every later Send returns the same error, and so
+// does Receive after it has returned what had arrived, within sendDrain.
 func (c *Conn) Send(f Frame) error {
 	if len(f.Payload) > MaxFrame {
 		return fmt.Errorf("control connection with %s: frame of type %d, number %d, has %d bytes; at most %d are allowed",
@@ -133,9 +131,8 @@ func (c *Conn) Receive() (Frame, error) {
 	return f, nil
 }
 
-// LimitReceive has Receive refuse payloads of more than most bytes, at most
-// MaxFrame, before it takes memory for them: a peer of which little is expected can
-// claim little. It must not be called during Receive.
+// LimitReceive makes Receive refuse payloads of more than most bytes, at most MaxFrame, before it allocates memory for
+// them, so that a peer that should send little cannot claim much. It must not be called during Receive.
 func (c *Conn) LimitReceive(most int) { c.most = min(most, MaxFrame) }
 
 // broken closes the connection after a read that got n of size bytes, and
@@ -150,7 +147,7 @@ func (c *Conn) broken(n, size int, what string, err error) error {
 	return c.fail(fmt.Errorf("control connection with %s: got %d of %d bytes of the %s: %w", c.RemoteAddr(), n, size, what, bare(err)))
 }
 
-// bare removes the addresses from an error of package net: ours name them.
+// bare removes the addresses from an error of package net, because our errors name them already.
 func bare(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
@@ -158,15 +155,14 @@ func bare(err error) error {
 	return err
 }
 
-// sendDrain is how long Receive goes on after a Send that failed: a peer that
-// has closed the connection said why before, and that may not have been read.
+// sendDrain is how long Receive continues after a failed Send, because a peer that closed the connection said why
+// before, and this side may not have read that yet.
 const sendDrain = time.Second
 
-// Finish ends sending: the peer receives what was sent, then io.EOF. Receive goes
-// on until the peer has ended its side too, for at most drain, and must be called
-// until it returns an error: a connection that is closed with data unread is
-// reset, and a reset may overtake the last messages sent. A Send in progress is
-// awaited; later ones fail.
+// Finish ends sending: the peer receives what was sent, then io.EOF. Receive continues until the peer has ended its
+// side too, for at most drain. The caller must call it until it returns an error, because a connection that is closed
+// with unread data is reset, and a reset may overtake the last messages sent. Finish waits for a Send in progress;
+// later ones fail.
 func (c *Conn) Finish(drain time.Duration) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
@@ -175,13 +171,12 @@ func (c *Conn) Finish(drain time.Duration) {
 		return
 	}
 	if over, ok := c.nc.(*tls.Conn); ok && c.mute() == nil {
-		_ = over.CloseWrite() // says that this is the end; without that the peer knows by the end of the connection below
+		_ = over.CloseWrite() // announces the end; if that fails, the end of the connection below shows it
 	}
 	_ = c.stopSending(drain, fmt.Errorf("control connection with %s: %w", c.raw.RemoteAddr(), net.ErrClosed))
 }
 
-// halfCloser is a connection whose two directions end separately, as those of
-// TCP do.
+// halfCloser is a connection that, like TCP, can end its two directions separately.
 type halfCloser interface{ CloseWrite() error }
 
 // stopSending ends sending because of err, once, and gives Receive a deadline.
@@ -197,7 +192,7 @@ func (c *Conn) stopSending(drain time.Duration, err error) error {
 	}
 	c.sendErr = err
 	if half, ok := c.raw.(halfCloser); ok {
-		_ = half.CloseWrite() // where that fails the peer is gone
+		_ = half.CloseWrite() // an error means that the peer is gone
 	}
 	if c.raw.SetReadDeadline(time.Now().Add(drain)) != nil {
 		c.err = err
@@ -227,7 +222,7 @@ func (c *Conn) failed() error {
 	return c.err
 }
 
-// mute returns why nothing can be sent any more, nil if something can.
+// mute returns why sending has ended, nil if it has not.
 func (c *Conn) mute() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,11 +232,10 @@ func (c *Conn) mute() error {
 	return c.sendErr
 }
 
-// Close closes the connection: what has been sent is delivered, then the peer
-// reads io.EOF. It does not wait for that. (If frames have arrived here that
-// nobody received, the kernel resets the connection instead, and the peer reads
-// that error, perhaps in place of what was sent; see Finish.) A Send or Receive in progress returns an error that wraps
-// net.ErrClosed. Any goroutine may call Close, more than once.
+// Close closes the connection: what has been sent is delivered, then the peer reads io.EOF. It does not wait for that.
+// (If unread frames have arrived here, the kernel resets the connection instead, and the peer reads that error, perhaps
+// in place of what was sent; see Finish.) A Send or Receive in progress returns an error that wraps net.ErrClosed. Any
+// goroutine may call Close, more than once.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

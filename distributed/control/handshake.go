@@ -44,14 +44,14 @@ const (
 	maxReason    = 512 // bytes
 )
 
-// A proof is computed over one of these labels first, so that neither side can
-// send back the proof that it received.
+// A proof starts with one of these labels, so that neither side can send back the
+// proof that it received.
 const (
 	clientProof = "ringmaster control: proof of the dialling rank\n"
 	serverProof = "ringmaster control: proof of the leader\n"
 )
 
-// bindPurpose separates the proofs over TLS from those without and from those of
+// bindPurpose separates the proofs over TLS from those without TLS and from those of
 // other protocols.
 const bindPurpose = "ringmaster control: proofs over TLS"
 
@@ -75,24 +75,24 @@ func (p *preamble) byteOrder() string {
 	}
 }
 
-// mismatch says why the two sides cannot talk to each other, "" if they can. Both
-// sides compute the same text, so that both logs say the same.
+// mismatch says why the two sides cannot communicate, "" if they can. Both sides
+// compute the same text, so that both logs agree.
 func mismatch(client, server *preamble) string {
 	switch {
 	case client.version() != server.version():
-		return fmt.Sprintf("the dialling rank speaks version %d of the control protocol, the leader version %d: run the same build on every rank",
+		return fmt.Sprintf("the dialling rank uses version %d of the control protocol and the leader version %d: run the same build on every rank",
 			client.version(), server.version())
 	case client.byteOrder() != server.byteOrder():
-		return fmt.Sprintf("the dialling rank's host is %s, the leader's is %s: all hosts of a group need the same byte order",
+		return fmt.Sprintf("the dialling rank's host is %s and the leader's is %s: all hosts of a group need the same byte order",
 			client.byteOrder(), server.byteOrder())
 	case client.has(flagKey) && !server.has(flagKey):
-		return "the dialling rank has a cluster key, the leader has none: give the same --cluster-key-file to every rank, or to none"
+		return "the dialling rank has a cluster key and the leader has none: give the same --cluster-key-file to every rank, or to none"
 	case !client.has(flagKey) && server.has(flagKey):
-		return "the dialling rank has no cluster key, the leader has one: give the same --cluster-key-file to every rank, or to none"
+		return "the dialling rank has no cluster key and the leader has one: give the same --cluster-key-file to every rank, or to none"
 	case client.has(flagEncrypt) && !server.has(flagEncrypt):
-		return "the dialling rank encrypts, the leader does not: give --cluster-encrypt to every rank, or to none"
+		return "the dialling rank encrypts and the leader does not: give --cluster-encrypt to every rank, or to none"
 	case !client.has(flagEncrypt) && server.has(flagEncrypt):
-		return "the dialling rank does not encrypt, the leader does: give --cluster-encrypt to every rank, or to none"
+		return "the dialling rank does not encrypt and the leader does: give --cluster-encrypt to every rank, or to none"
 	}
 	return ""
 }
@@ -105,7 +105,7 @@ type handshaker struct {
 	key     []byte   // of the proofs
 	encrypt bool
 	nonce   func([]byte)
-	large   bool // what is left are large messages, and the end
+	large   bool // only the large messages and the end remain
 }
 
 // handshake runs one side within the timeout. Its error names the peer.
@@ -124,19 +124,20 @@ func handshake(ctx context.Context, nc net.Conn, o Options, side func(*handshake
 		err = side(h)
 	}
 	if !stop() && err == nil {
-		err = os.ErrDeadlineExceeded // the deadline is set, or is about to be
+		err = os.ErrDeadlineExceeded // the connection's deadline is the same moment
 	}
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return newConn(h.nc, o.WriteTimeout), nil
 	case cause == nil && h.large && (network.Large(err) == network.ErrLarge || time.Since(begun) > o.handshakeTimeout/2):
-		// The end that gives up first closes the connection.
+		// This case includes a closed connection, because the side that gives up
+		// first closes it.
 		err = fmt.Errorf("handshake not completed within %v: %w: %w", o.handshakeTimeout, network.ErrLarge, err)
-	case !errors.Is(err, os.ErrDeadlineExceeded): // says what happened
+	case !errors.Is(err, os.ErrDeadlineExceeded): // the error itself says what happened
 	case cause != nil:
 		err = cause
 	default:
-		err = fmt.Errorf("handshake not completed within %v (is the peer a Ringmaster rank, and is it running? if it is, a firewall drops what follows the beginning of a connection): %w", o.handshakeTimeout, err)
+		err = fmt.Errorf("handshake not completed within %v (check that the peer is a Ringmaster rank and is running; if so, a firewall drops packets after the connection is made): %w", o.handshakeTimeout, err)
 	}
 	nc.Close()
 	return nil, fmt.Errorf("control connection with %s: handshake: %w", remote, err)
@@ -149,7 +150,7 @@ func (h *handshaker) client() error {
 	}
 	theirs, err := h.readPreamble()
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
-		return fmt.Errorf("%w (it closes the connection at once: is this the --coordinator's port, or another program's?)", err)
+		return fmt.Errorf("%w (it closed the connection at once; check that this is the port of --coordinator and not of another program)", err)
 	}
 	if err != nil {
 		return err
@@ -157,7 +158,8 @@ func (h *handshaker) client() error {
 	if _, err := h.readReply(0); err != nil {
 		return err
 	}
-	// The leader has compared already; one that has not is rejected here.
+	// The leader should have compared already; a leader that has not is rejected
+	// here.
 	if why := mismatch(&mine, &theirs); why != "" {
 		return h.refuse(nil, why)
 	}
@@ -190,7 +192,8 @@ func (h *handshaker) client() error {
 var largeMessage = reply(replyAccept, make([]byte, network.LargeMessage))
 
 func (h *handshaker) server() error {
-	// The client sends first: a stranger learns nothing, not even who we are.
+	// The client sends first, so that a stranger learns nothing, not even what
+	// program this is.
 	theirs, err := h.readPreamble()
 	if err != nil {
 		return err
@@ -228,9 +231,9 @@ func (h *handshaker) server() error {
 	return err
 }
 
-// secure continues over TLS, if this side encrypts: the peer does too, the
-// preambles say, and the proofs vouch for them. The proofs that follow are those of
-// this session.
+// secure continues over TLS if this side encrypts. The peer then encrypts too,
+// because the preambles say so and the proofs cover them. The proofs that follow are
+// bound to this session.
 func (h *handshaker) secure(begin func(net.Conn) *tls.Conn) error {
 	if !h.encrypt {
 		return nil
@@ -263,8 +266,8 @@ func (h *handshaker) preamble() (p preamble) {
 	return p
 }
 
-// proof is HMAC-SHA256(key, label, both preambles); the nonces in them make it
-// valid for this connection only. Over TLS the key is of this session (secure.Bind).
+// proof is HMAC-SHA256(key, label, both preambles); the nonces in them make it valid
+// for this connection only. Over TLS the key belongs to this session (secure.Bind).
 func (h *handshaker) proof(label string, client, server *preamble) []byte {
 	m := hmac.New(sha256.New, h.key)
 	m.Write([]byte(label))
@@ -309,14 +312,14 @@ func (h *handshaker) read(b []byte, what string) error {
 	return nil
 }
 
-// readPreamble reads the magic first, so that a stranger is recognised by its
-// first eight bytes.
+// readPreamble reads the magic first, so that it recognises a stranger by its first
+// eight bytes.
 func (h *handshaker) readPreamble() (p preamble, err error) {
 	if err := h.read(p[:len(magic)], "greeting"); err != nil {
 		return p, err
 	}
 	if string(p[:len(magic)]) != magic {
-		return p, fmt.Errorf("the peer is not a Ringmaster rank: it sent %q (is this the --coordinator's port?)", p[:len(magic)])
+		return p, fmt.Errorf("the peer is not a Ringmaster rank, because it sent %q; check that this is the port of --coordinator", p[:len(magic)])
 	}
 	return p, h.read(p[len(magic):], "preamble")
 }

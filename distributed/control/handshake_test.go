@@ -140,19 +140,19 @@ func TestMismatch(t *testing.T) {
 		want           string
 	}{
 		{"key on the rank only", testKey, nil, nil,
-			"the dialling rank has a cluster key, the leader has none: give the same --cluster-key-file to every rank, or to none"},
+			"the dialling rank has a cluster key and the leader has none: give the same --cluster-key-file to every rank, or to none"},
 		{"key on the leader only", nil, testKey, nil,
-			"the dialling rank has no cluster key, the leader has one: give the same --cluster-key-file to every rank, or to none"},
+			"the dialling rank has no cluster key and the leader has one: give the same --cluster-key-file to every rank, or to none"},
 		{"keys differ", other, testKey, nil,
 			"the cluster keys of the dialling rank and of the leader differ: give every rank the same --cluster-key-file"},
 		{"newer rank", nil, nil, func(p []byte) { p[atVersion] = 7 },
-			"the dialling rank speaks version 7 of the control protocol, the leader version 2: run the same build on every rank"},
+			"the dialling rank uses version 7 of the control protocol and the leader version 2: run the same build on every rank"},
 		{"newer rank with a key", testKey, testKey, func(p []byte) { p[atVersion] = 7 },
-			"the dialling rank speaks version 7 of the control protocol, the leader version 2: run the same build on every rank"},
+			"the dialling rank uses version 7 of the control protocol and the leader version 2: run the same build on every rank"},
 		{"other byte order", nil, nil, func(p []byte) { binary.BigEndian.PutUint32(p[atByteOrder:], byteOrderMark) },
-			"the dialling rank's host is big-endian, the leader's is little-endian: all hosts of a group need the same byte order"},
+			"the dialling rank's host is big-endian and the leader's is little-endian: all hosts of a group need the same byte order"},
 		{"no byte order", nil, nil, func(p []byte) { binary.BigEndian.PutUint32(p[atByteOrder:], 0xdeadbeef) },
-			"the dialling rank's host is of unknown byte order deadbeef, the leader's is little-endian: all hosts of a group need the same byte order"},
+			"the dialling rank's host is of unknown byte order deadbeef and the leader's is little-endian: all hosts of a group need the same byte order"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := net.Pipe()
@@ -261,7 +261,7 @@ func TestCarelessLeader(t *testing.T) {
 	peer, result := start(t, Client, clientOptions(testKey))
 	peer.read(preambleSize)
 	peer.write(greeting(serverOptions(nil))).write(reply(replyAccept, nil))
-	const want = "the dialling rank has a cluster key, the leader has none"
+	const want = "the dialling rank has a cluster key and the leader has none"
 	require.Contains(t, string(peer.read(replyHeader + len(want))[replyHeader:]), want)
 	go io.Copy(io.Discard, peer.nc) // the rest of the reason
 	require.ErrorContains(t, result(), want)
@@ -285,7 +285,7 @@ func TestBadReplies(t *testing.T) {
 // TestStrangers: whatever else connects to the port is recognised at once.
 func TestStrangers(t *testing.T) {
 	for _, c := range []struct{ name, send, want string }{
-		{"HTTP", "GET /healthz HTTP/1.1\r\nHost: leader\r\n\r\n", `not a Ringmaster rank: it sent "GET /hea"`},
+		{"HTTP", "GET /healthz HTTP/1.1\r\nHost: leader\r\n\r\n", `not a Ringmaster rank, because it sent "GET /hea"`},
 		{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", `it sent "\x16\x03\x01\x02\x00\x01\x00\x01"`},
 		{"one byte off", "RINGMSTS" + strings.Repeat("\x00", 56), `it sent "RINGMSTS"`},
 		{"nothing", "", "closed the connection after 0 of the 8 bytes of its greeting"},
@@ -307,7 +307,7 @@ func TestStrangers(t *testing.T) {
 				}
 				require.ErrorContains(t, err, c.want)
 				if c.name == "nothing" && i == 1 {
-					require.ErrorContains(t, err, "is this the --coordinator's port, or another program's?")
+					require.ErrorContains(t, err, "check that this is the port of --coordinator and not of another program")
 				}
 			}
 		})
@@ -492,8 +492,8 @@ func TestEncryptedHandshake(t *testing.T) {
 // TestOnlyOneEncrypts: both sides get an error with the same words.
 func TestOnlyOneEncrypts(t *testing.T) {
 	for want, client := range map[string]bool{
-		"the dialling rank encrypts, the leader does not: give --cluster-encrypt to every rank, or to none":     true,
-		"the dialling rank does not encrypt, the leader does: give --cluster-encrypt to every rank, or to none": false,
+		"the dialling rank encrypts and the leader does not: give --cluster-encrypt to every rank, or to none":     true,
+		"the dialling rank does not encrypt and the leader does: give --cluster-encrypt to every rank, or to none": false,
 	} {
 		co, so := clientOptions(testKey), serverOptions(testKey)
 		co.Encrypt, so.Encrypt = client, !client

@@ -14,13 +14,13 @@ const (
 	maxKeyFile = 4096 // bytes
 )
 
-// ReadKey reads the secret of the cluster from a file: its content without
-// white space at the end, at least 16 bytes. The file may have at most 4 KiB. It must
-// belong to the user of this process alone, or to root and a group that may read it: so
-// service managers and Kubernetes hand secrets to a program that is not root. Errors name
-// the file and the command that helps.
+// ReadKey reads the secret of the cluster from a file: its content without white space at
+// the end, at least 16 bytes. The file may have at most 4 KiB. It must belong to the user
+// of this process alone, or to root and a group that may read it, because service
+// managers and Kubernetes pass secrets that way to a program that is not root. Errors
+// name the file and the command that helps.
 func ReadKey(path string) ([]byte, error) {
-	// Checked before opening: opening a pipe would wait for a writer.
+	// The check comes before opening, because opening a pipe would wait for a writer.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("cluster key: %w", err)
@@ -47,14 +47,14 @@ func ReadKey(path string) ([]byte, error) {
 	const howTo = "make one with: head -c 32 /dev/urandom | base64"
 	switch {
 	case len(text) > maxKeyFile:
-		return nil, fmt.Errorf("cluster key %s: longer than %d bytes: is it the right file? %s", path, maxKeyFile, howTo)
+		return nil, fmt.Errorf("cluster key %s: longer than %d bytes, so it is probably the wrong file; %s", path, maxKeyFile, howTo)
 	case len(key) < minKey:
 		return nil, fmt.Errorf("cluster key %s: %d bytes; at least %d are needed: %s", path, len(key), minKey, howTo)
 	}
 	return key, nil
 }
 
-// shared are the rights that nobody may have on a file with a secret.
+// shared returns the permissions that a file with a secret must not have but has.
 func shared(info fs.FileInfo) fs.FileMode {
 	switch {
 	case runtime.GOOS == "windows":
@@ -65,7 +65,7 @@ func shared(info fs.FileInfo) fs.FileMode {
 	return 0o077
 }
 
-// advised is the mode for a file with a secret.
+// advised returns the mode for a file with a secret.
 func advised(info fs.FileInfo) string {
 	if handed(info) {
 		return "640"
@@ -73,9 +73,9 @@ func advised(info fs.FileInfo) string {
 	return "600"
 }
 
-// handed reports whether a file is root's and this process another user's, so that it can
-// only read it by its group, or by an access list, whose rights the mode shows as the
-// group's.
+// handed reports whether a file belongs to root and this process to another user. The
+// process can then read it only through its group or through an access list, and the mode
+// shows the rights of both as the group's.
 func handed(info fs.FileInfo) bool {
 	owner, known := ownerOf(info)
 	return known && owner == 0 && os.Geteuid() != 0

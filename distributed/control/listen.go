@@ -41,7 +41,7 @@ func splitAddr(addr string) (host string, port uint16, err error) {
 
 // allInterfaces is the error of listening on all interfaces without a key.
 func allInterfaces(addr string) error {
-	return fmt.Errorf("address %q means all interfaces, and without a key anyone on those networks could join: give --cluster-key-file to every rank, or use one address of this host (%s)",
+	return fmt.Errorf("address %q means all interfaces, so without a key anyone on those networks could join: give --cluster-key-file to every rank, or use one address of this host (%s)",
 		addr, network.Own())
 }
 
@@ -81,9 +81,9 @@ func Listen(ctx context.Context, addr string, key []byte) (net.Listener, error) 
 	return checkBound(ln, addr, key)
 }
 
-// listenOwn listens on the first address of a name that this host has. The system tries
-// one only, and a name may mean several, some of them of another host or of an interface
-// that is down. failed is the error for that one.
+// listenOwn listens on the first address of a name that this host has. It tries all of
+// them, because the system tries only one, and some may belong to another host or to an
+// interface that is down. failed is the error for that one.
 func listenOwn(ctx context.Context, addr string, failed error) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -102,9 +102,8 @@ func listenOwn(ctx context.Context, addr string, failed error) (net.Listener, er
 	return nil, failed
 }
 
-// checkBound applies the rule of checkListen to the address that was bound: a
-// name can mean all interfaces, too ("0" does on some systems). It closes ln on
-// error.
+// checkBound applies the rule of checkListen to the bound address, because a name can
+// mean all interfaces, too ("0" does on some systems). It closes ln on error.
 func checkBound(ln net.Listener, addr string, key []byte) (net.Listener, error) {
 	if a, ok := ln.Addr().(*net.TCPAddr); ok && a.IP.IsUnspecified() && len(key) == 0 {
 		return nil, errors.Join(allInterfaces(addr), ln.Close())

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// ownerOf is the user to whom a file belongs.
+// ownerOf returns the user who owns a file.
 func ownerOf(info fs.FileInfo) (uid uint32, known bool) {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -4,6 +4,6 @@ package control
 
 import "net"
 
-// setUserTimeout does nothing: this system has no such option. Deadlines of
-// Send and heartbeats end the connection here.
+// setUserTimeout does nothing, because this system has no such option.
+// Deadlines of Send and heartbeats end the connection here.
 func setUserTimeout(*net.TCPConn) error { return nil }

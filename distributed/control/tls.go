@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// goodbyeTimeout bounds how long ending a connection over TLS may wait for room for
-// the last record, which says that this is the end. There is room unless the peer
-// has stopped reading.
+// goodbyeTimeout bounds how long ending a connection over TLS may wait until the
+// last record, which announces the end, can be sent. It can be short because only a
+// peer that has stopped reading causes a wait.
 const goodbyeTimeout = 50 * time.Millisecond
 
-// bounded is a connection below TLS. Its only write deadline comes from a tls.Conn
-// that ends, which sets 5 s for its last record: longer than anything here may
-// take. Conn sets its deadlines on the connection itself.
+// bounded is a connection below TLS. It shortens the write deadline of 5 s that an
+// ending tls.Conn sets for its last record, because nothing here may take that
+// long. Conn sets its own deadlines on the connection below.
 type bounded struct{ net.Conn }
 
 // SetWriteDeadline sets an earlier deadline.
@@ -36,8 +36,8 @@ func below(nc net.Conn) net.Conn {
 	return over.NetConn()
 }
 
-// shut closes the connection, over TLS with a record that says so unless sending
-// has ended or a Send is in progress. mu is held.
+// shut closes the connection. Over TLS it first sends a record that announces the
+// end, unless sending has ended or a Send is in progress. mu is held.
 func (c *Conn) shut() error {
 	if over, ok := c.nc.(*tls.Conn); ok && c.sendErr == nil {
 		_ = over.Close() // says only whether that record was sent

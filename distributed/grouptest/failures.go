@@ -90,7 +90,7 @@ func failures(t *testing.T, connect Connect) {
 			require.NotEmpty(t, op.Addr)
 			later(t, all[0], err)
 		})
-		t.Run("peer has died in idle time: "+w.name, func(t *testing.T) {
+		t.Run("peer died while idle: "+w.name, func(t *testing.T) {
 			all := groups(t, 2)
 			each(t, all, func(g Group) error { return g.Barrier(ctx) })
 			require.NoError(t, all[1].Close())
@@ -125,7 +125,7 @@ func failures(t *testing.T, connect Connect) {
 	desyncs(t, groups)
 }
 
-// desyncs checks that ranks in different operations get an error, both of them.
+// desyncs checks that two ranks in different operations both get an error.
 func desyncs(t *testing.T, groups func(t *testing.T, n int) []Group) {
 	ctx := context.Background()
 	b := func(n int) []byte { return make([]byte, n) }
@@ -161,7 +161,7 @@ func desyncs(t *testing.T, groups func(t *testing.T, n int) []Group) {
 				defer g.Fail(fmt.Errorf("rank %d gave up", g.Rank()))
 				return c.do[g.Rank()](g)
 			})
-			// One of them may first see the other close its connection.
+			// One rank may first see the other close its connection.
 			told := false
 			for r, err := range errs {
 				require.Error(t, err, "rank %d", r)

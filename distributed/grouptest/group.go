@@ -36,7 +36,7 @@ type Group interface {
 	Close() error
 }
 
-// Pending is an operation under way.
+// Pending is an operation in progress.
 type Pending interface{ Wait() error }
 
 // Here turns a function that makes groups in this process into a Connect.

@@ -21,13 +21,13 @@ type Setup struct {
 	Size      int
 	OpTimeout time.Duration
 	// Scatter makes the transport always use its algorithm for large
-	// reductions, Whole never; with neither it chooses.
+	// reductions, Whole never; otherwise the transport chooses.
 	Scatter, Whole bool
 }
 
 // Connect makes a group and returns it as each rank sees it. The groups are
 // closed when the test ends. A transport under test should split large messages
-// into chunks of Chunk bytes.
+// into chunks of Chunk bytes, so that the sizes of the suite reach all cases.
 type Connect func(t *testing.T, s Setup) []Group
 
 // Chunk is the length in bytes around which the suite chooses sizes.
@@ -62,7 +62,7 @@ func Local(t *testing.T, local func(t *testing.T) *distributed.Group) {
 	results(t, func(t *testing.T, _ Setup) []Group { return []Group{here{local(t)}} }, 1)
 }
 
-// each runs f on all ranks at once and requires that there is no error.
+// each runs f on all ranks at once and requires that none fails.
 func each(t *testing.T, groups []Group, f func(g Group) error) {
 	t.Helper()
 	for r, err := range errorsOf(groups, f) {
@@ -128,7 +128,7 @@ func reductions(t *testing.T, groups []Group) {
 		for _, count := range elements(dt) {
 			for _, k := range []kind{sum, maximum, minimum} {
 				if k != sum && count > 129 && dt != distributed.Float16 {
-					continue // the sizes need not be repeated for every kind
+					continue // every kind need not repeat the sizes
 				}
 				in := blocks(n, count*dt.Size(), int(dt), count)
 				want := reduced(k, dt, in)
@@ -409,28 +409,28 @@ func arguments(t *testing.T, groups []Group) {
 	for _, g := range groups {
 		r := g.Rank()
 		for name, err := range map[string]error{
-			"unknown dtype":        g.AllSum(ctx, b, b, 14),
-			"no whole elements":    g.AllSum(ctx, b[:3], b[:3], distributed.Float16),
-			"lengths":              g.AllMax(ctx, b[:4], b[:8], distributed.Float16),
-			"overlap":              g.AllMin(ctx, b[:8], b[4:12], distributed.Float16),
-			"gather length":        g.AllGather(ctx, b[:n*4+1], make([]byte, 4)),
-			"scatter length":       g.ReduceScatter(ctx, make([]byte, 4), b[:4*n+4], nil, distributed.Float32),
-			"scatter overlap":      g.ReduceScatter(ctx, b[:4], b[:4*n], nil, distributed.Float32),
-			"scatter sizes":        g.ReduceScatter(ctx, make([]byte, 4), b[:4*n], make([]int, n), distributed.Float32),
-			"scatter own part":     g.StartReduceScatter(ctx, make([]byte, 8), b[:4*n], equal(n, 4), distributed.Float32).Wait(),
-			"scatter elements":     g.ReduceScatter(ctx, make([]byte, 3), b[:3*n], equal(n, 3), distributed.Float16),
-			"gather own part":      g.Gather(ctx, b[:4*n], make([]byte, 5), equal(n, 4), r),
-			"gather to nobody":     g.Gather(ctx, b[:4*n], make([]byte, 4), equal(n, 4), n),
-			"gather at the root":   g.StartGather(ctx, b[:4*n+1], make([]byte, 4), equal(n, 4), r).Wait(),
-			"gather overlap":       g.Gather(ctx, b[:4*n], b[4*r+1:4*r+5], equal(n, 4), r),
-			"to itself":            g.Send(ctx, b, r),
-			"to nobody":            g.Send(ctx, b, n),
-			"from nobody":          g.Recv(ctx, b, -1),
-			"send_recv to itself":  g.SendRecv(ctx, make([]byte, 4), r, b, r),
-			"root":                 g.Broadcast(ctx, b, n),
-			"start, unknown dtype": g.StartAllSum(ctx, b, b, 200).Wait(),
-			"sizes":                g.StartAllGatherV(ctx, b, make([]int, n)).Wait(),
-			"number of sizes":      g.StartAllGatherV(ctx, b, make([]int, n+1)).Wait(),
+			"unknown dtype":            g.AllSum(ctx, b, b, 14),
+			"partial elements":         g.AllSum(ctx, b[:3], b[:3], distributed.Float16),
+			"lengths":                  g.AllMax(ctx, b[:4], b[:8], distributed.Float16),
+			"overlap":                  g.AllMin(ctx, b[:8], b[4:12], distributed.Float16),
+			"gather length":            g.AllGather(ctx, b[:n*4+1], make([]byte, 4)),
+			"scatter length":           g.ReduceScatter(ctx, make([]byte, 4), b[:4*n+4], nil, distributed.Float32),
+			"scatter overlap":          g.ReduceScatter(ctx, b[:4], b[:4*n], nil, distributed.Float32),
+			"scatter sizes":            g.ReduceScatter(ctx, make([]byte, 4), b[:4*n], make([]int, n), distributed.Float32),
+			"scatter own part":         g.StartReduceScatter(ctx, make([]byte, 8), b[:4*n], equal(n, 4), distributed.Float32).Wait(),
+			"scatter elements":         g.ReduceScatter(ctx, make([]byte, 3), b[:3*n], equal(n, 3), distributed.Float16),
+			"gather own part":          g.Gather(ctx, b[:4*n], make([]byte, 5), equal(n, 4), r),
+			"gather to a missing rank": g.Gather(ctx, b[:4*n], make([]byte, 4), equal(n, 4), n),
+			"gather at the root":       g.StartGather(ctx, b[:4*n+1], make([]byte, 4), equal(n, 4), r).Wait(),
+			"gather overlap":           g.Gather(ctx, b[:4*n], b[4*r+1:4*r+5], equal(n, 4), r),
+			"to itself":                g.Send(ctx, b, r),
+			"to a missing rank":        g.Send(ctx, b, n),
+			"from a missing rank":      g.Recv(ctx, b, -1),
+			"send_recv to itself":      g.SendRecv(ctx, make([]byte, 4), r, b, r),
+			"root":                     g.Broadcast(ctx, b, n),
+			"start, unknown dtype":     g.StartAllSum(ctx, b, b, 200).Wait(),
+			"sizes":                    g.StartAllGatherV(ctx, b, make([]int, n)).Wait(),
+			"number of sizes":          g.StartAllGatherV(ctx, b, make([]int, n+1)).Wait(),
 		} {
 			require.ErrorIs(t, err, distributed.ErrArgument, name)
 			var op *distributed.OpError
@@ -460,7 +460,7 @@ func order(t *testing.T, groups []Group) {
 	want := reduced(sum, distributed.Float16, in)
 	started := make([]Pending, n)
 	dst := make([][]byte, n)
-	for r, g := range groups { // Start does not wait for other ranks
+	for r, g := range groups { // Start must not wait for other ranks
 		dst[r] = make([]byte, size)
 		started[r] = g.StartAllSum(ctx, dst[r], in[r], distributed.Float16)
 		require.ErrorIs(t, g.Barrier(ctx), distributed.ErrBusy)

@@ -10,8 +10,9 @@ import (
 	"ringmaster/distributed"
 )
 
-// The reference: one element at a time, in rank order, by the rules of package
-// distributed. It shares no code with the transports.
+// The reference computes one element at a time, in rank order, by the rules of
+// package distributed. It shares no code with the transports, so that it cannot
+// share their faults.
 
 type kind int
 
@@ -23,7 +24,7 @@ const (
 
 func (k kind) String() string { return [...]string{"sum", "max", "min"}[k] }
 
-// reduced returns the reduction of the blocks of all ranks; of one block, a
+// reduced returns the reduction of the blocks of all ranks; for one block, a
 // copy.
 func reduced(k kind, dt distributed.DType, blocks [][]byte) []byte {
 	if len(blocks) == 1 {

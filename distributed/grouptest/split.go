@@ -44,8 +44,8 @@ func Splits(t *testing.T, connect Connect) {
 	splitFailures(t, connect)
 }
 
-// OnChildren returns a Connect that gives children of a split instead of
-// connected groups; the last rank of the parent is in no child.
+// OnChildren returns a Connect that makes children of a split instead of
+// connected groups. The last rank of the parent is in no child.
 func OnChildren(connect Connect) Connect {
 	return func(t *testing.T, s Setup) []Group {
 		n := s.Size
@@ -128,8 +128,8 @@ func membersOf(t *testing.T, parents, children []Group) [][]int {
 	return out
 }
 
-// wanted computes the result of a split straight from the definition: a
-// member's rank is the number of members before it.
+// wanted computes the result of a split from the definition: a member's rank is
+// the number of members before it.
 func wanted(colors, keys []int) [][]int {
 	out := make([][]int, len(colors))
 	for r, c := range colors {
@@ -190,8 +190,8 @@ func nested(t *testing.T, r *rand.Rand, groups []Group, depth int) {
 	}
 }
 
-// wantedIn is wanted for a list that holds the ranks of several groups side by
-// side; each group is split by itself.
+// wantedIn is wanted for a list with the ranks of several groups. Each group is
+// split by itself.
 func wantedIn(t *testing.T, groups []Group, colors, keys []int) [][]int {
 	t.Helper()
 	out := make([][]int, len(groups))
@@ -210,8 +210,8 @@ func wantedIn(t *testing.T, groups []Group, colors, keys []int) [][]int {
 	return out
 }
 
-// exercise compares every operation on all groups of a list with the reference.
-// Groups that are side by side do so at the same time.
+// exercise compares every operation on all groups of a list with the reference,
+// in all groups at the same time.
 func exercise(t *testing.T, groups []Group, seed int) {
 	t.Helper()
 	for i, err := range on(groups, func(_ int, g Group) error { return everything(t.Context(), g, seed) }) {

@@ -91,17 +91,17 @@ func splitFailures(t *testing.T, connect Connect) {
 		require.ErrorIs(t, err, distributed.ErrTimeout)
 		require.ErrorContains(t, err, "rank 0 (world rank 3)")
 	})
-	t.Run("no such color", func(t *testing.T) {
+	t.Run("invalid color", func(t *testing.T) {
 		parents := connect(t, Setup{Size: 3, OpTimeout: time.Minute})
 		for i, err := range on(parents, func(i int, g Group) error {
 			c, err := g.Split(ctx, []int{0, -2, 0}[i], 0)
 			if c != nil {
-				return errors.New("there is a child")
+				return errors.New("the split made a child")
 			}
 			return err
 		}) {
 			require.ErrorIs(t, err, distributed.ErrArgument, "rank %d", i)
-			require.ErrorContains(t, err, "color -2 of rank 1")
+			require.ErrorContains(t, err, "rank 1 has color -2")
 			var op *distributed.OpError
 			require.ErrorAs(t, err, &op)
 			require.Equal(t, i, op.Rank)
@@ -132,7 +132,7 @@ func splitFailures(t *testing.T, connect Connect) {
 		require.EqualValues(t, 1, parents[0].Stats().Sub(before).Ops)
 		require.Zero(t, children[0].Stats().Ops)
 	})
-	t.Run("a split that not all come to", func(t *testing.T) {
+	t.Run("a split without one rank", func(t *testing.T) {
 		parents := connect(t, Setup{Size: 3, OpTimeout: 300 * time.Millisecond})
 		_, err := parents[0].Split(ctx, 0, 0)
 		require.ErrorIs(t, err, distributed.ErrTimeout)

@@ -20,7 +20,7 @@ type hub struct {
 	mu    sync.Mutex
 	here  []bool  // [size] which ranks have joined
 	calls []*call // [size] what each rank waits for, nil for nothing
-	gone  []error // [size] why each rank has left, nil while it has not
+	gone  []error // [size] why each rank left, nil if it has not
 }
 
 // call is what one rank waits for.
@@ -40,7 +40,7 @@ func (h *hub) join(ctx context.Context, l *distributed.Link) error {
 	h.mu.Lock()
 	if h.size != l.Size || h.here[l.Rank] {
 		h.mu.Unlock()
-		return fmt.Errorf("%w: rank %d of %d joins a group of %d twice or as another", distributed.ErrBootstrap, l.Rank, l.Size, h.size)
+		return fmt.Errorf("%w: rank %d of %d joins a group of %d ranks twice or with another size", distributed.ErrBootstrap, l.Rank, l.Size, h.size)
 	}
 	h.here[l.Rank] = true
 	if !slices.Contains(h.here, false) {
@@ -96,7 +96,7 @@ func (h *hub) late(rank int, c *call, timeout time.Duration) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.calls[rank] != c {
-		return <-c.ended // it has ended in the meantime
+		return <-c.ended // it ended meanwhile
 	}
 	h.calls[rank] = nil
 	var who []string
@@ -134,8 +134,9 @@ func (h *hub) settle() {
 			}
 			other := h.calls[p]
 			if other != nil && h.needs(r, c, p) && (!other.op.Kind.Message() || h.needs(p, other, r)) && !fits(c.op, other.op) {
-				// Both ranks get the error; being first does not make a rank the culprit.
-				err := fmt.Errorf("%w: rank %d does %s, rank %d %s", distributed.ErrDesync, r, describe(c.op), p, describe(other.op))
+				// Both ranks get the error, because arriving first does not make a rank
+				// the culprit.
+				err := fmt.Errorf("%w: rank %d runs %s, rank %d runs %s", distributed.ErrDesync, r, describe(c.op), p, describe(other.op))
 				h.end(r, &distributed.Suspicion{Peer: p, Err: err})
 				h.end(p, &distributed.Suspicion{Peer: r, Err: err})
 				break

@@ -1,8 +1,9 @@
 // Package memory is a transport between goroutines of one process, for tests of
 // code that computes over a group. It is as lazy as the contract allows: an
-// operation takes place when the last rank waits for it, and until then its
-// destination is filled with poison, so that a rank that reads its result too
-// early, or changes its input too early, computes a wrong result.
+// operation takes place when the last rank waits for it, and until then poison
+// fills its destination, so that a rank that reads its result too early, or
+// changes its input too early, computes a wrong result. Groups makes a complete
+// group for a test.
 package memory
 
 import (
@@ -16,7 +17,7 @@ import (
 )
 
 // Network connects ranks: those that connect with the same group id, epoch and
-// token form a group. It serves as the distributed.Transport of all of them.
+// token form a group. It is the distributed.Transport of all of them.
 type Network struct {
 	mu   sync.Mutex
 	hubs map[name]*hub
@@ -38,7 +39,7 @@ func (*Network) Name() string { return "memory" }
 // Listen returns an address for any host; nothing listens there.
 func (*Network) Listen(host string) (string, error) { return host + ":0", nil }
 
-// Probe returns nil: whoever has the network reaches all.
+// Probe returns nil, because every rank of a network reaches all others.
 func (*Network) Probe(context.Context, string) error { return nil }
 
 // Close does nothing.
@@ -50,7 +51,7 @@ func (n *Network) Connect(ctx context.Context, l distributed.Link) (*distributed
 }
 
 // Open is the bring-up: it returns a rank's driver once all ranks have called
-// Open. Tests wrap drivers of their own around it.
+// Open. Tests can wrap their own drivers around it.
 func (n *Network) Open(ctx context.Context, l distributed.Link) (distributed.Driver, error) {
 	n.mu.Lock()
 	k := name{l.GroupID, string(l.Token), l.Epoch}
@@ -66,8 +67,8 @@ func (n *Network) Open(ctx context.Context, l distributed.Link) (distributed.Dri
 	return &driver{network: n, hub: h, rank: l.Rank, timeout: l.OpTimeout}, nil
 }
 
-// opTimeout is the OpTimeout of Groups: long enough for a busy machine, short
-// enough for a test that hangs.
+// opTimeout is the OpTimeout of Groups. It is long enough for a busy machine
+// and short enough to end a test that hangs.
 const opTimeout = time.Minute
 
 // Groups makes a group of n ranks on a network of its own and returns every
@@ -82,7 +83,7 @@ func Groups(n int) []*distributed.Group {
 				Rank: r, Size: n, GroupID: "test", Token: bytes.Repeat([]byte{1}, 32), Addrs: make([]string, n), OpTimeout: opTimeout,
 			})
 			if err != nil {
-				panic(fmt.Sprintf("memory: %v", err)) // nothing here can fail
+				panic(fmt.Sprintf("memory: %v", err)) // nothing in this package can fail here
 			}
 			groups[r] = g
 		})
@@ -148,7 +149,7 @@ func (d *driver) Wait(op *distributed.Op) (distributed.Timing, error) {
 	return distributed.Timing{Heard: c.heard}, err
 }
 
-// Abort leaves the group; ranks that need this one are told.
+// Abort leaves the group; ranks that need this one get the cause.
 func (d *driver) Abort(cause error) { d.hub.leave(d.rank, cause) }
 
 // Close leaves the group like Abort, but in good order.

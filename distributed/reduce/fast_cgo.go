@@ -22,11 +22,11 @@ import (
 // than plain Go. Tests lower it.
 var level = int(C.rm_reduce_level())
 
-// minBytes is the length from which a call to C pays.
+// minBytes is the length from which a call to C saves time.
 const minBytes = 256
 
-// fastSum adds in C and reports whether it could. It takes up to eight blocks,
-// whose addresses are passed as arguments, because Go memory passed to C must not
+// fastSum adds in C and reports whether it could. It takes up to eight blocks and
+// passes their addresses as arguments, because Go memory passed to C must not
 // contain pointers.
 func fastSum(dt distributed.DType, dst []byte, blocks [][]byte) bool {
 	if level == 0 || len(blocks) > C.RM_REDUCE_BLOCKS || len(dst) < minBytes {

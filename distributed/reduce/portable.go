@@ -9,9 +9,9 @@ import (
 	"ringmaster/distributed"
 )
 
-// tile is how many elements are reduced at a time: they are copied into aligned
-// arrays that stay in the L1 cache, and dst is written only after the tile has
-// been read from all blocks, so dst may be one of them.
+// tile is how many elements are reduced at a time. They are copied into aligned
+// arrays that stay in the L1 cache. dst is written only after the tile has been
+// read from all blocks, so that dst may be one of them.
 const tile = 512
 
 // The bits of the canonical NaNs.

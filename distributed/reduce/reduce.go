@@ -1,6 +1,6 @@
-// Package reduce computes the sum, maximum or minimum of blocks of elements.
-// Every transport uses it, so a reduction has the same bits whichever way the
-// blocks arrived.
+// Package reduce computes the sum, maximum or minimum of blocks of elements. Every
+// transport uses it, so that a reduction has the same bits however the blocks
+// arrived.
 //
 // # Rules
 //
@@ -11,10 +11,10 @@
 // real, then the imaginary part. Of equal values (also -0 and 0) Max and Min
 // keep the first.
 //
-// A result that is not a number is the one canonical quiet NaN of its type:
-// processors differ in sign and payload, and all ranks must have the same bits.
-// A Complex64 with one NaN part counts as NaN in Max and Min, and both parts of
-// the result are NaN.
+// A result that is not a number is the one canonical quiet NaN of its type, because
+// processors differ in sign and payload and all ranks must have the same bits. A
+// Complex64 with one NaN part counts as NaN in Max and Min, and both parts of the
+// result are NaN.
 //
 // Elements are little-endian, and so is every host this runs on. Blocks need no
 // alignment.
@@ -49,10 +49,10 @@ func (o Op) String() string {
 	return fmt.Sprintf("reduction %d", uint8(o))
 }
 
-// Reduce leaves in dst the reduction of blocks, element by element, in the
-// order given. All have the length of dst, a multiple of dt.Size(); dst may be
-// one of the blocks and must not overlap them otherwise. A single block is
-// copied. It panics on wrong lengths, no blocks and an unknown dtype: callers have
+// Reduce leaves in dst the reduction of blocks, element by element, in the order
+// given. All have the length of dst, a multiple of dt.Size(); dst may be one of the
+// blocks and must not overlap them otherwise. A single block is copied. It panics
+// on wrong lengths, no blocks and an unknown dtype, because callers must have
 // checked what they received.
 func Reduce(op Op, dt distributed.DType, dst []byte, blocks ...[]byte) {
 	size := dt.Size()

@@ -72,7 +72,7 @@ func TestSplitFailsOnAll(t *testing.T) {
 	for r, err := range m.each(func(g *distributed.Group) error {
 		c, err := g.Split(t.Context(), colors[g.Rank()], 0)
 		if c != nil {
-			return errors.New("there is a child")
+			return errors.New("the split made a child")
 		}
 		return err
 	}) {

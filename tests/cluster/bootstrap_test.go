@@ -212,7 +212,7 @@ func TestOtherWeights(t *testing.T) {
 	})
 	for _, c := range []struct{ reduce, where string }{
 		{"sum", `layer \d+`},
-		{"exact", `ranks do different things`}, // here already the lengths of the exchange differ
+		{"exact", `ranks run different operations`}, // here already the lengths of the exchange differ
 	} {
 		t.Run("not verified, "+c.reduce, func(t *testing.T) {
 			if c.reduce == "sum" {

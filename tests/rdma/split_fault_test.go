@@ -78,7 +78,7 @@ func TestSplitBesideOther(t *testing.T) {
 					}
 					c, err := g.Split(t.Context(), 0, 0)
 					if c != nil {
-						return errors.New("there is a child")
+						return errors.New("the split made a child")
 					}
 					return err
 				}) {

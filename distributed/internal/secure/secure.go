@@ -2,17 +2,17 @@
 // their proof of a shared secret to it. It knows nothing of what the connection
 // carries; packages control, tcp and rdma/internal/liveness use it (--cluster-encrypt).
 //
-// Ranks have a secret in common and no certificates. So TLS gives a fresh secret
-// channel with somebody (ephemeral keys: forward secrecy), and the proof by which
-// a rank shows that it has the secret, which these protocols have anyway, is
-// keyed by the secret and the session together (Bind). Somebody in the middle has
-// two sessions, with different keys, and cannot compute the proof of either. The
-// certificate that TLS demands of the side that accepts is drawn at random by each
-// process and means nothing. This is the binding "tls-exporter" of RFC 9266.
+// Ranks share a secret and have no certificates. TLS alone gives a secret channel with
+// an unknown peer (ephemeral keys: forward secrecy). These protocols already prove that
+// a rank has the secret; Bind keys that proof with the secret and the session together.
+// An attacker in the middle has two sessions with different keys, so it cannot compute
+// the proof of either. TLS demands a certificate of the accepting side; each process
+// makes a random one, which means nothing. This is the binding "tls-exporter" of RFC
+// 9266.
 //
-// Certificates derived from the secret would do without a proof, but show whoever
-// connects a public key to try guesses of the secret on; so would the binder of a
-// pre-shared key to whoever listens, and crypto/tls has none.
+// Certificates derived from the secret would need no proof, but would show every client
+// a public key on which it can try guesses of the secret. The binder of a pre-shared
+// key would show the same to a listener, and crypto/tls has no pre-shared keys.
 package secure
 
 import (
@@ -42,7 +42,8 @@ const (
 func Client(nc net.Conn) *tls.Conn {
 	return tls.Client(nc, &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		// The peer is authenticated by its proof, which Bind binds to the session.
+		// The check is not needed because the peer's proof, which Bind binds to the
+		// session, authenticates it.
 		InsecureSkipVerify:          true,
 		DynamicRecordSizingDisabled: true,
 	})
@@ -56,19 +57,19 @@ var server = sync.OnceValue(func() *tls.Config {
 	return &tls.Config{
 		MinVersion:                  tls.VersionTLS13,
 		Certificates:                []tls.Certificate{certificate()},
-		SessionTicketsDisabled:      true, // nothing arrives that is no data
+		SessionTicketsDisabled:      true, // so that only data arrives
 		DynamicRecordSizingDisabled: true,
 	}
 })
 
-// certificate returns a certificate that says nothing, of a new key. It cannot
-// fail: its arguments are constant, and crypto/rand ends the program instead.
+// certificate returns a meaningless certificate for a new key. It cannot fail, because
+// its arguments are constant and crypto/rand ends the program on an error.
 func certificate() tls.Certificate {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		panic(fmt.Sprintf("secure: %v", err))
 	}
-	// Nobody looks at the times, so no clock matters.
+	// The times are constant, because no side checks them.
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<32, 0)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
 	if err != nil {
@@ -77,10 +78,10 @@ func certificate() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}
 }
 
-// Bind returns the key [32] with which the two sides of c, whose handshake is
-// done, prove to each other that they have the secret: HKDF-SHA256 of the secret,
-// salted with what identifies the session, for a purpose. It is the same on both
-// sides of one session, and different in every other.
+// Bind returns the key [32] with which the two sides of c prove to each other that they
+// have the secret. It is HKDF-SHA256 of the secret, salted with the identity of the
+// session, for a purpose. Both sides of one session get the same key, and every other
+// session gets a different one. The handshake of c must be complete.
 func Bind(c *tls.Conn, secret []byte, purpose string) ([]byte, error) {
 	s := c.ConnectionState()
 	if !s.HandshakeComplete || s.Version != tls.VersionTLS13 {
@@ -93,9 +94,9 @@ func Bind(c *tls.Conn, secret []byte, purpose string) ([]byte, error) {
 	return hkdf.Key(sha256.New, secret, session, purpose, sha256.Size)
 }
 
-// Handshake runs the handshake of TLS on c. Its error says which of the two sides
-// does not encrypt, if that is why: own is how an unencrypted connection of this
-// protocol begins.
+// Handshake runs the handshake of TLS on c. If only one side encrypts, the error says
+// which one; to detect that, own is how an unencrypted connection of this protocol
+// begins.
 func Handshake(c *tls.Conn, own []byte) error {
 	err := c.Handshake()
 	if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && bytes.HasPrefix(plain.RecordHeader[:], own[:min(len(own), len(plain.RecordHeader))]) {
@@ -104,12 +105,11 @@ func Handshake(c *tls.Conn, own []byte) error {
 	return err
 }
 
-// The errors of two ranks of which only one encrypts.
+// The errors when only one of two ranks encrypts.
 var (
-	ErrPeerPlain     = errors.New("this rank encrypts, the peer does not: give --cluster-encrypt to every rank, or to none")
-	ErrPeerEncrypted = errors.New("the peer encrypts, this rank does not: give --cluster-encrypt to every rank, or to none")
+	ErrPeerPlain     = errors.New("this rank encrypts and the peer does not: give --cluster-encrypt to every rank, or to none")
+	ErrPeerEncrypted = errors.New("the peer encrypts and this rank does not: give --cluster-encrypt to every rank, or to none")
 )
 
-// Begins reports whether b, the first bytes of a connection, at least 2, begin
-// TLS.
+// Begins reports whether b, the first bytes of a connection (at least 2), begin TLS.
 func Begins(b []byte) bool { return len(b) >= 2 && b[0] == 22 && b[1] == 3 } // a record of a handshake

@@ -113,7 +113,7 @@ func (r Request) check(n int) error {
 	case r.Op.reduces() && r.DType.Size() == 0:
 		return bad("unknown %v", r.DType)
 	case r.Op.reduces() && r.Bytes%int64(r.DType.Size()) != 0:
-		return bad("%d bytes are no whole number of %v, %d bytes each", r.Bytes, r.DType, r.DType.Size())
+		return bad("%d bytes are not a whole number of %v elements of %d bytes", r.Bytes, r.DType, r.DType.Size())
 	case (r.Op == AllGatherV || r.Op == Gather || r.Op == ReduceScatter && r.Sizes != nil) && len(r.Sizes) != n:
 		return bad("%d sizes for %d ranks", len(r.Sizes), n)
 	case (r.Op == Broadcast || r.Op == Gather) && (r.Root < 0 || r.Root >= n):
@@ -126,7 +126,7 @@ func (r Request) check(n int) error {
 			return bad("size %d of rank %d", s, i)
 		}
 		if r.Op.reduces() && s%int64(r.DType.Size()) != 0 {
-			return bad("the %d bytes of rank %d are no whole number of %v, %d bytes each", s, i, r.DType, r.DType.Size())
+			return bad("the %d bytes of rank %d are not a whole number of %v elements of %d bytes", s, i, r.DType, r.DType.Size())
 		}
 	}
 	return nil

@@ -31,7 +31,7 @@ type Reason int
 const (
 	GaveUp   Reason = 0 // something has gone wrong
 	Goodbye  Reason = 1 // the group was closed; what was sent before has left
-	Desynced Reason = 2 // ranks do different things
+	Desynced Reason = 2 // ranks run different operations
 )
 
 // Notice is what a rank says at its end. Without a notice the connection was
