@@ -17,18 +17,18 @@ import (
 	"ringmaster/internal/network"
 )
 
-// The number of addresses of rank 0 that are tried, and the time limit for one.
+// The number of rank 0's addresses to try, and the time limit for one.
 const (
 	mostCandidates = 16
 	probeLimit     = 2 * time.Second
 )
 
 // Coordinator agrees on the address where rank 0 listens for control
-// connections: the one that was configured on any rank (mine, "" for none;
-// ranks that have one must agree), else an address of rank 0's host that every
-// rank has just reached, with a free port. Loopback is tried first; it is
-// reachable when all ranks are on one host. All ranks of the world call
-// Coordinator once.
+// connections. If any rank was configured with one (mine, "" for none), it is
+// that address, and all configured ranks must agree. Otherwise it is an address
+// of rank 0's host that every rank has just reached, with a free port. Loopback
+// is tried first, because it works when all ranks are on one host. All ranks of
+// the world call Coordinator once.
 func (w *World) Coordinator(ctx context.Context, mine string) (string, error) {
 	address, err := w.coordinator(ctx, mine)
 	if err != nil {
@@ -51,7 +51,7 @@ func (w *World) coordinator(ctx context.Context, mine string) (string, error) {
 		case mine == "":
 			mine = l.Coordinator
 		default:
-			err := fmt.Errorf("rank %d at %s was told %s, others %s; give all the same --coordinator, or none", r, l.Host, l.Coordinator, mine)
+			err := fmt.Errorf("rank %d at %s has --coordinator %s and other ranks have %s; give all ranks the same --coordinator, or none", r, l.Host, l.Coordinator, mine)
 			_ = w.tellAll(ctx, controlMessage{Kind: kindNo, Why: err.Error()})
 			return "", err
 		}
@@ -84,10 +84,10 @@ func (w *World) gather(ctx context.Context, kind string) ([]controlMessage, erro
 		var missing []string
 		for p := 1; p < w.size; p++ {
 			if out[p].Kind == "" {
-				missing = append(missing, fmt.Sprint(p))
+				missing = append(missing, fmt.Sprintf("rank %d", p))
 			}
 		}
-		return nil, fmt.Errorf("nothing came from rank %s: %w; start all processes of the job with --transport mpi", strings.Join(missing, ", "), err)
+		return nil, fmt.Errorf("no message from %s: %w; start all processes of the job with --transport mpi", strings.Join(missing, ", "), err)
 	}
 	return out, nil
 }
@@ -130,7 +130,7 @@ func (w *World) askCoordinator(ctx context.Context, mine string) (string, error)
 	case answer.Kind == kindNo:
 		return "", fmt.Errorf("rank 0: %s", answer.Why)
 	case answer.Kind != kindCoordinator:
-		return "", fmt.Errorf("rank 0 says %q, not where it listens", answer.Kind)
+		return "", fmt.Errorf("rank 0 sent %q instead of its address", answer.Kind)
 	}
 	return answer.Coordinator, nil
 }
@@ -179,16 +179,16 @@ func (w *World) findAddress(ctx context.Context, told []controlMessage) (string,
 		if missed < 0 {
 			return a, nil
 		}
-		why = append(why, fmt.Sprintf("%s not by rank %d at %s", a, missed, told[missed].Host))
+		why = append(why, fmt.Sprintf("rank %[2]d at %[3]s does not reach %[1]s", a, missed, told[missed].Host))
 	}
-	err = fmt.Errorf("no address of rank 0 at %s is reached by all ranks (%s); give --coordinator HOST:PORT", w.host, strings.Join(why, "; "))
+	err = fmt.Errorf("no address of rank 0 at %s can be reached by all ranks (%s); give --coordinator HOST:PORT", w.host, strings.Join(why, "; "))
 	_ = w.tellAll(ctx, controlMessage{Kind: kindNo, Why: err.Error()})
 	return "", err
 }
 
 // answer sends the nonce to every client that connects, one after the other,
-// until the listener is closed. Nobody can hold it up: the nonce fits the send
-// buffer of a new connection.
+// until the listener is closed. No client can block it, because the nonce fits
+// the send buffer of a new connection.
 func answer(ln net.Listener, nonce []byte) {
 	for {
 		c, err := accept.Next(ln, nil, nil)
@@ -224,8 +224,9 @@ func probe(ctx context.Context, addresses []string, nonce []byte) []bool {
 }
 
 // candidates returns the addresses of this host that other ranks might reach:
-// loopback, then those of the interfaces that are up, IPv4 first. Link-local
-// addresses and point-to-point links are unsuitable for a coordinator.
+// loopback, then those of the interfaces that are up, IPv4 first. It leaves out
+// link-local addresses and point-to-point links, because they are unsuitable
+// for a coordinator.
 func candidates() []string {
 	out := []string{"127.0.0.1"}
 	interfaces, err := net.Interfaces()

@@ -32,9 +32,9 @@ func (t *Transport) Name() string { return "mpi" }
 // scheme is the prefix of this transport's addresses.
 const scheme = "mpi:"
 
-// Listen implements distributed.Transport. MPI does its own addressing, so host
-// is ignored, and the address, such as "mpi:node7/3", serves only to identify
-// the rank in messages.
+// Listen implements distributed.Transport. It ignores host, because MPI does
+// its own addressing. The address, such as "mpi:node7/3", only identifies the
+// rank in messages.
 func (t *Transport) Listen(string) (string, error) {
 	return fmt.Sprintf("%s%s/%d", scheme, t.world.host, t.world.rank), nil
 }
@@ -43,7 +43,7 @@ func (t *Transport) Listen(string) (string, error) {
 func (t *Transport) Close() error { return t.world.Close() }
 
 // restart tells the user how to recover from the loss of a process.
-const restart = "if its process has died, restart the job: MPI takes no new process into a running one"
+const restart = "if its process has died, restart the job, because MPI cannot add a process to a running one"
 
 // check verifies that a link fits the world.
 func (t *Transport) check(l *distributed.Link) error {
@@ -59,7 +59,8 @@ func (t *Transport) check(l *distributed.Link) error {
 	return nil
 }
 
-// Probe implements distributed.Transport: who reaches whom is MPI's affair.
+// Probe implements distributed.Transport. It returns nil, because MPI makes its
+// own connections.
 func (t *Transport) Probe(context.Context, string) error { return nil }
 
 // Connect implements distributed.Transport. It works as long as all processes
@@ -161,9 +162,9 @@ func trouble(l *distributed.Link, peer int, err error) error {
 }
 
 // agree makes the communicator of an epoch once all ranks want it; the owner
-// calls it. Rank 0 waits for all other ranks and then sends them a go. Making a
-// communicator is a collective operation, so every rank begins one for every
-// go, even one for an epoch that it has since given up.
+// calls it. Rank 0 waits for all other ranks and then sends them a go. Every
+// rank begins a communicator for every go, even for an epoch that it has since
+// given up, because making one is a collective operation.
 func (w *World) agree(l *distributed.Link, o *Options, stop flag) (comm unsafe.Pointer, err error) {
 	mine := wanted(l, o)
 	if w.rank == 0 {
@@ -179,7 +180,7 @@ func (w *World) agree(l *distributed.Link, o *Options, stop flag) (comm unsafe.P
 		return nil, err
 	}
 	if err := w.finishCopy(c, stop, time.Hour); err != nil {
-		w.copies = append(w.copies, c) // it may still complete later; nothing uses it
+		w.copies = append(w.copies, c) // it may still complete later, but is not used
 		return nil, err
 	}
 	return c.comm(), nil
@@ -208,8 +209,8 @@ func (w *World) hearAll(l *distributed.Link, mine controlMessage, stop flag) err
 	answer := mine
 	answer.Kind = kindGo
 	for p := 1; p < w.size; p++ {
-		// Once one rank has been told, all are told, so that the ranks
-		// told so far go on together.
+		// Once one rank has the go, all ranks get it, so that those that have
+		// it continue together.
 		if err := w.say(p, answer, newFlag()); err != nil {
 			return trouble(l, p, err)
 		}
@@ -232,7 +233,7 @@ func silent(l *distributed.Link, there []bool, cause error) error {
 	if errors.Is(cause, errStopped) {
 		cause = distributed.ErrTimeout
 	}
-	return trouble(l, first, fmt.Errorf("%w; MPI brought nothing from %s: %s", cause, strings.Join(who, ", "), restart))
+	return trouble(l, first, fmt.Errorf("%w; MPI delivered no message from %s: %s", cause, strings.Join(who, ", "), restart))
 }
 
 // askLeader is the side of agree on every rank but 0.
@@ -243,13 +244,13 @@ func (w *World) askLeader(l *distributed.Link, mine controlMessage, stop flag) e
 	for {
 		_, said, err := w.hello.next(stop)
 		if errors.Is(err, errStopped) {
-			err = fmt.Errorf("%w; rank 0 has not heard from all ranks over MPI: %s", distributed.ErrTimeout, restart)
+			err = fmt.Errorf("%w; rank 0 has not received a message from every rank over MPI: %s", distributed.ErrTimeout, restart)
 		}
 		switch {
 		case err != nil:
 			return trouble(l, 0, err)
 		case said.Kind == kindNo && said.Epoch == l.Epoch:
-			return trouble(l, 0, fmt.Errorf("rank 0 turned this rank away: %s", said.Why))
+			return trouble(l, 0, fmt.Errorf("rank 0 rejected this rank: %s", said.Why))
 		case said.Kind != kindGo:
 		case said.Epoch == l.Epoch && said.Group == mine.Group:
 			return nil

@@ -52,8 +52,8 @@ const (
 	tagDown = 2 // from rank 0
 )
 
-// controlSize is the maximum length of a control message: short enough for
-// every network to send it eagerly.
+// controlSize is the maximum length of a control message: short enough that
+// every network sends it eagerly.
 const controlSize = 3 << 10
 
 // sayLimit is the time limit for sending a control message.
@@ -86,13 +86,13 @@ func (w *World) say(peer int, l controlMessage, stop flag) error {
 	case progressStopped: // the message may be in flight, so its memory is not freed
 		return errStopped
 	case progressLate:
-		return fmt.Errorf("%w: rank %d takes no control message", distributed.ErrTimeout, peer)
+		return fmt.Errorf("%w: rank %d did not receive a control message", distributed.ErrTimeout, peer)
 	}
 	return lastError()
 }
 
-// inbox receives control messages: rank 0 has one receive posted for each other
-// rank, the others have one for rank 0. The owner uses it.
+// inbox receives control messages. Rank 0 has one receive posted for each other
+// rank; the others have one for rank 0. The owner uses it.
 type inbox struct {
 	w    *World
 	msgs []message
@@ -140,8 +140,7 @@ func (in *inbox) next(stop flag) (from int, l controlMessage, err error) {
 	}
 }
 
-// do has the owner run f, and raises the flag that is passed to f when ctx
-// ends.
+// do makes the owner run f, and raises the flag that f receives when ctx ends.
 func (w *World) do(ctx context.Context, f func(stop flag) error) error {
 	stop := newFlag()
 	release := context.AfterFunc(ctx, stop.raise)

@@ -29,7 +29,7 @@ type driver struct {
 	comm    unsafe.Pointer
 	sets    [2]round   // the current round and the next
 	goodbye []message  // [1] the receive for a peer's goodbye
-	gone    []*parting // [Size] peers that have said goodbye
+	gone    []*parting // [Size] goodbyes received from peers
 	left    bool       // this rank has said its own goodbye
 
 	// Used by the goroutine that uses the group.
@@ -98,10 +98,10 @@ func (d *driver) Calibrate(ctx context.Context, g *distributed.Group) error {
 	return nil
 }
 
-// Start implements distributed.Driver. A single exchange of a single round is
-// begun here and ended by the caller's Wait, which saves waking a thread twice;
-// anything larger is handed to the owner and proceeds while the caller
-// computes.
+// Start implements distributed.Driver. It begins a single exchange of a single
+// round itself and lets the caller's Wait end it, because that saves waking a
+// thread twice. It hands anything larger to the owner, so that it proceeds
+// while the caller computes.
 func (d *driver) Start(op *distributed.Op) error {
 	d.op, d.busy, d.heard = op, true, time.Time{}
 	xs := d.plan(op)
@@ -158,8 +158,8 @@ func (d *driver) rest(x *exchange) error {
 	return err
 }
 
-// Wait implements distributed.Driver. MPI may still write only to memory of the
-// driver, so the caller's memory is free when the first Wait has returned.
+// Wait implements distributed.Driver. The caller's memory is free when the
+// first Wait has returned, because MPI writes only to memory of the driver.
 func (d *driver) Wait(*distributed.Op) (distributed.Timing, error) {
 	if !d.busy {
 		return distributed.Timing{}, errStopped
@@ -212,12 +212,12 @@ func (d *driver) Close() error {
 		d.world.mu.Unlock()
 		return nil
 	case <-limit.C:
-		return fmt.Errorf("%w: MPI has not let go of the group of epoch %d for %v", distributed.ErrTimeout, d.link.Epoch, departLimit)
+		return fmt.Errorf("%w: MPI did not release the group of epoch %d within %v", distributed.ErrTimeout, d.link.Epoch, departLimit)
 	}
 }
 
-// suspect tells the group at once when a peer is to blame: the caller may
-// compute for a long time before it waits.
+// suspect informs the group at once when a peer is to blame, because the caller
+// may compute for a long time before it waits.
 func (d *driver) suspect(err error) {
 	var s *distributed.Suspicion
 	if errors.As(err, &s) {
@@ -244,23 +244,23 @@ func (d *driver) late(set *round) error {
 	}
 	var what []string
 	if len(silent) > 0 {
-		what = append(what, "nothing was received from "+strings.Join(silent, ", "))
+		what = append(what, "no data from "+strings.Join(silent, ", "))
 	}
 	if len(deaf) > 0 {
-		what = append(what, "not taken by "+strings.Join(deaf, ", "))
+		what = append(what, "not received by "+strings.Join(deaf, ", "))
 	}
 	return &distributed.Suspicion{Peer: first,
-		Err: fmt.Errorf("%w: not done within %v: %s", distributed.ErrTimeout, d.link.OpTimeout, strings.Join(what, "; "))}
+		Err: fmt.Errorf("%w: not completed within %v: %s", distributed.ErrTimeout, d.link.OpTimeout, strings.Join(what, "; "))}
 }
 
-// A child uses the communicator of its parent, with two tags of its own.
-// MPI_Comm_split and MPI_Comm_create_group wait without a time limit, and
-// MPI_Comm_idup needs all ranks of the communicator, including those outside a
-// child that is being split; besides, the memory of a communicator that has
-// failed is leaked.
+// A child uses the communicator of its parent, with two tags of its own. A
+// communicator of its own would be worse, because MPI_Comm_split and
+// MPI_Comm_create_group wait without a time limit, MPI_Comm_idup needs all
+// ranks of the communicator, including those outside a child that is being
+// split, and a failed communicator leaks its memory.
 //
-// The members of a child take the greatest of the first free tags that they
-// offer, so no two ranks ever share a tag in two groups.
+// The members of a child use the greatest of the first free tags that they
+// offer, so that no two ranks ever share a tag in two groups.
 
 // tags allocates the tags of a communicator on this rank.
 type tags struct {
@@ -301,7 +301,7 @@ func (d *driver) Child(ctx context.Context, c distributed.ChildSpec) (*distribut
 			tag = max(tag, binary.LittleEndian.Uint32(c.Offers[i]))
 		}
 		if tag+tagGoodbye-tagData > mostTag {
-			return nil, fmt.Errorf("%w: %d groups were split off in this epoch, MPI has tags for no more", distributed.ErrUnavailable, tag/2)
+			return nil, fmt.Errorf("%w: %d groups were split off in this epoch, and MPI has no tags for more", distributed.ErrUnavailable, tag/2)
 		}
 		d.tags.mu.Lock()
 		d.tags.next = max(d.tags.next, int32(tag)+2)

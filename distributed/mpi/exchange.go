@@ -18,15 +18,15 @@ const (
 )
 
 // partingGrace is how long after a peer's goodbye its last bytes may still be
-// in flight: over several networks MPI preserves only the order in which
-// messages begin.
+// in flight. It is needed because over several networks MPI preserves only the
+// order in which messages begin.
 const partingGrace = 50 * time.Millisecond
 
 // exchange is what one operation, or one phase of it, sends and receives.
 // Received parts are either copied or reduced.
 type exchange struct {
 	header header
-	shared []byte   // sent to all peers that are sent to; nil: see out
+	shared []byte   // sent to every receiving peer; nil: see out
 	out    [][]byte // [Size] nil for nothing
 	in     []int    // [Size] bytes to receive, 0 for nothing
 	always bool     // every rank sends every other a message, even for a part of no bytes
@@ -51,8 +51,8 @@ func (x *exchange) part(peer int) []byte {
 
 // round is a set of messages that are in flight together, one from and one to
 // each peer, and the memory behind them. Memory that MPI may still write to is
-// never freed or reused: a group that failed in the middle of a transfer keeps
-// it.
+// never freed or reused, so a group that failed in the middle of a transfer
+// keeps it.
 type round struct {
 	msgs   []message // [2*Size] receives, then sends, by peer
 	shared box
@@ -75,8 +75,8 @@ func (r *round) waitsFor(peer int) (in, out bool) {
 	return r.msgs[peer].state == msgPosted, r.msgs[n+peer].state == msgPosted
 }
 
-// room makes b hold at least n bytes, replacing it if necessary; nothing may be
-// using it.
+// room makes b hold at least n bytes and replaces it if necessary; b must not
+// be in use.
 func room(b *box, n int) {
 	if b.n < n {
 		if b.p != nil {
@@ -94,8 +94,8 @@ func (r *round) receive(peer, n int) {
 
 // send adds a send of n bytes of a box to the round. A first message, which has
 // a header, may be buffered by MPI until the peer looks at it. Further pieces
-// complete only once the peer receives them; otherwise they would pile up in
-// MPI at a peer that does not.
+// complete only once the peer receives them, because otherwise they would pile
+// up in MPI at a peer that does not.
 func (r *round) send(peer int, b box, n int, first bool) {
 	how := int32(msgSendMatched)
 	if first {
@@ -297,8 +297,8 @@ func (d *driver) patience(set *round) (limit time.Duration, parted int) {
 	return limit, parted
 }
 
-// broken returns the error after a failure of MPI; it blames the peer whose
-// message ended with the failure, if there is one.
+// broken returns the error after a failure of MPI. It blames the peer of the
+// message that failed, if one did.
 func (d *driver) broken(set *round) error {
 	err := fmt.Errorf("%w: %w", distributed.ErrPeerGone, lastError())
 	for i := range set.msgs {
@@ -362,12 +362,12 @@ func (d *driver) expectGoodbye() {
 	d.goodbye[0] = message{data: d.goodbye[0].data, count: goodbyeSize, peer: -1, tag: d.tag + tagGoodbye - tagData, state: msgPost}
 }
 
-// goodbyeLimit bounds the sending of goodbyes. They are short enough for a
-// network to send eagerly.
+// goodbyeLimit bounds the sending of goodbyes. The limit can be short because a
+// network sends such short messages eagerly.
 const goodbyeLimit = 200 * time.Millisecond
 
-// depart is the owner's last job for the group: it tells the other ranks,
-// cancels the receives that are still posted, and frees the memory that MPI has
+// depart is the owner's last job for the group: it sends the goodbyes, cancels
+// the receives that are still posted, and frees the memory that MPI has
 // released.
 func (d *driver) depart() {
 	defer close(d.parted)
@@ -397,7 +397,7 @@ func (d *driver) depart() {
 	for _, msgs := range all {
 		for i := range msgs {
 			if m := &msgs[i]; m.state == msgPosted && m.send == msgReceive {
-				_ = libCancel(m) // a receive that has been matched since completes by itself or never
+				_ = libCancel(m) // a receive that was matched meanwhile completes by itself or never
 			}
 		}
 	}

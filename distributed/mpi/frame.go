@@ -8,9 +8,10 @@ import (
 )
 
 // What an operation sends to a peer begins with a message that holds a header
-// and the first bytes; the rest follows in pieces without a header. So every
-// receive can be posted with room for the longest first message, and the peer's
-// operation is known before any further data is received from it.
+// and the first bytes; the rest follows in pieces without a header. The header
+// comes first so that every receive can be posted with room for the longest
+// first message, and the peer's operation is known before more of its data is
+// received.
 
 // wireKind returns the kind that headers carry. All messages between two ranks
 // share one, because one side's Send meets the other's Recv.
@@ -53,7 +54,7 @@ func (h *header) put(b []byte) {
 func parseHeader(b []byte, peer int) (header, error) {
 	le := binary.LittleEndian
 	if len(b) < headerSize || le.Uint32(b) != magic {
-		return header{}, fmt.Errorf("%w: rank %d sent %d bytes that are no message of this program", distributed.ErrDesync, peer, len(b))
+		return header{}, fmt.Errorf("%w: rank %d sent %d bytes that are not a message of this program", distributed.ErrDesync, peer, len(b))
 	}
 	return header{
 		kind: distributed.Kind(b[4]), dtype: distributed.DType(b[5]), root: b[6], phase: b[7],
@@ -83,10 +84,10 @@ func (h *header) String() string {
 // of the message after the header, first the maximum of that length.
 func (h *header) check(want *header, peer, got, first int) error {
 	if *h != *want {
-		return fmt.Errorf("%w: this rank does %v, rank %d does %v", distributed.ErrDesync, want, peer, h)
+		return fmt.Errorf("%w: this rank runs %v, rank %d runs %v", distributed.ErrDesync, want, peer, h)
 	}
 	if most := min(want.total, uint64(first)); uint64(got) != most {
-		return fmt.Errorf("%w: rank %d sent %d bytes of %v, not %d", distributed.ErrDesync, peer, got, h, most)
+		return fmt.Errorf("%w: rank %d sent %d bytes of %v; expected %d", distributed.ErrDesync, peer, got, h, most)
 	}
 	return nil
 }

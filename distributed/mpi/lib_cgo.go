@@ -42,7 +42,7 @@ func fromCode(code C.int) error {
 	return nil
 }
 
-// loadLibrary loads a library; found reports whether there is one of this name.
+// loadLibrary loads a library; found reports whether one of this name exists.
 func loadLibrary(name string) (version string, found bool, err error) {
 	n := C.CString(name)
 	defer C.free(unsafe.Pointer(n))
@@ -94,7 +94,8 @@ func libProgress(comm unsafe.Pointer, m []message, watch *message, stop *int32, 
 		(*C.struct_rm_msg)(unsafe.Pointer(watch)), (*C.int32_t)(unsafe.Pointer(stop)), one, C.int64_t(spin), C.int64_t(limit)))
 }
 
-// allocate returns zeroed memory outside Go's heap; it panics if there is none.
+// allocate returns zeroed memory outside Go's heap; it panics if memory has run
+// out.
 func allocate(n int) unsafe.Pointer {
 	p := C.calloc(1, C.size_t(max(n, 1)))
 	if p == nil {

@@ -52,9 +52,9 @@ func freeMessages(m []message) { free(unsafe.Pointer(unsafe.SliceData(m))) }
 // LibraryVariable is the environment variable that names the library, as for MLX.
 const LibraryVariable = "MLX_MPI_LIBNAME"
 
-// libraryNames returns the names that are tried if Options.Library is empty.
-// The name with a version number is used by Open MPI only; the other may belong
-// to any MPI library.
+// libraryNames returns the names to try if Options.Library is empty. Only Open
+// MPI uses the name with a version number; the other name may belong to any MPI
+// library.
 func libraryNames() []string {
 	if runtime.GOOS == "darwin" {
 		return []string{"libmpi.40.dylib", "libmpi.dylib", "/opt/homebrew/lib/libmpi.dylib"}
@@ -81,7 +81,7 @@ func load(name string) (string, error) {
 		names = []string{name}
 	}
 	if !built {
-		return "", fmt.Errorf("%w: MPI: this program was built without cgo and can load no library", distributed.ErrUnavailable)
+		return "", fmt.Errorf("%w: MPI: this program was built without cgo, so it cannot load a library", distributed.ErrUnavailable)
 	}
 	var found, missing []string
 	for _, n := range names {
@@ -98,10 +98,10 @@ func load(name string) (string, error) {
 	}
 	why := strings.Join(missing, "; ")
 	if len(found) > 0 {
-		why = strings.Join(found, "; ") + "; only Open MPI (version 3 or later) can be used"
+		why = strings.Join(found, "; ") + "; only Open MPI (version 3 or later) is supported"
 	}
 	return "", fmt.Errorf("%w: MPI: %s. Install Open MPI (Debian: libopenmpi3, openmpi-bin) or name its library in the environment variable %s",
 		distributed.ErrUnavailable, why, LibraryVariable)
 }
 
-var errAgain = errors.New("MPI was started before in this process, and can be started only once")
+var errAgain = errors.New("this process has already started MPI, which can be started only once")

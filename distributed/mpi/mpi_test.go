@@ -88,12 +88,12 @@ func TestHeader(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, h)
 	require.NoError(t, h.check(&want, 1, 64, 64))
-	require.ErrorContains(t, h.check(&want, 1, 63, 64), "sent 63 bytes of broadcast #9 of 100 bytes at root 3, not 64")
+	require.ErrorContains(t, h.check(&want, 1, 63, 64), "sent 63 bytes of broadcast #9 of 100 bytes at root 3; expected 64")
 	other := want
 	other.kind, other.dtype, other.phase = distributed.AllSum, distributed.Float16, 1
 	err = h.check(&other, 1, 64, 64)
 	require.ErrorIs(t, err, distributed.ErrDesync)
-	require.ErrorContains(t, err, "this rank does all_sum #9 of 100 bytes of float16, gathering, rank 1 does broadcast #9")
+	require.ErrorContains(t, err, "this rank runs all_sum #9 of 100 bytes of float16, gathering, rank 1 runs broadcast #9")
 	for _, bad := range [][]byte{nil, b[:headerSize-1], make([]byte, headerSize)} {
 		_, err = parseHeader(bad, 2)
 		require.ErrorIs(t, err, distributed.ErrDesync)

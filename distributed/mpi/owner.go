@@ -9,8 +9,8 @@ import (
 )
 
 // owner is the thread that starts and ends MPI. Other goroutines give it jobs,
-// which it runs one after the other. Between jobs it calls MPI now and then,
-// because an MPI library moves data only while it is being called.
+// which it runs one after the other. Between jobs it calls MPI from time to
+// time, because an MPI library moves data only during calls.
 type owner struct {
 	calls sync.Mutex // held by the goroutine that calls MPI
 	idle  func()     // lets MPI make progress
@@ -55,8 +55,8 @@ func (o *owner) put(job func(), last bool) bool {
 	return true
 }
 
-// take returns the next job, nil if there is none; more is false when there
-// will never be another one.
+// take returns the next job, nil if none is queued; more is false when no other
+// job can follow.
 func (o *owner) take() (job func(), more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,8 +73,8 @@ func (o *owner) take() (job func(), more bool) {
 }
 
 func (o *owner) run() {
-	// Never unlocked: so the thread on which MPI was started ends with this
-	// goroutine, and no other goroutine runs on it.
+	// The thread is never unlocked, so that the thread on which MPI was started
+	// ends with this goroutine and no other goroutine runs on it.
 	runtime.LockOSThread()
 	timer := time.NewTimer(lastPause)
 	defer timer.Stop()
@@ -105,8 +105,8 @@ func (o *owner) run() {
 	}
 }
 
-// flag is a word that C polls while it waits: 0 until it is raised. It has an
-// allocation of its own without pointers, as cgo requires.
+// flag is a word that C polls while it waits: 0 until it is raised. It has its
+// own allocation without pointers, because cgo requires that.
 type flag struct{ word *int32 }
 
 func newFlag() flag            { return flag{new(int32)} }

@@ -1,34 +1,37 @@
 // Package mpi is the data plane over the system's own MPI library, for clusters
 // with a launcher, a scheduler and a network that MPI supports best. The library
-// is loaded at run time; the same program also runs where there is none.
+// is loaded at run time, so that the same program also runs on hosts without one.
+//
+// Open starts MPI and returns the World of the job; New makes its Transport.
+// World.Coordinator agrees on the address of the control connections, so that
+// users need not give one.
 //
 // # Threads
 //
 // One thread at a time calls MPI (MPI_THREAD_SERIALIZED): the one that holds
-// owner.calls. The owner, a thread of its own, starts and ends MPI, makes groups,
-// and runs large operations, so that they proceed while their caller computes:
-// MPI moves data only while it is being called. A small operation is begun by its
-// caller and ended by the caller's Wait, because waking another thread takes
-// longer than the exchange.
+// owner.calls. The owner, a thread of its own, starts and ends MPI and makes
+// groups. It also runs large operations, because MPI moves data only during calls
+// and the caller computes meanwhile. The caller itself begins a small operation,
+// and its Wait ends it, because waking another thread takes longer than the
+// exchange.
 //
 // # What is not left to MPI
 //
-// MPI does not compute the sums: it chooses the order of the additions itself,
-// depending on sizes. Blocks are exchanged and then reduced by package reduce, in
-// rank order. Nor are MPI's collective operations used after startup, because
-// they wait without a time limit. Messages are started, tested, and abandoned
-// when they take too long.
+// MPI does not compute the sums, because its order of additions depends on sizes.
+// The ranks exchange blocks, and package reduce reduces them in rank order. MPI's
+// collective operations are not used after startup either, because they wait
+// without a time limit. Messages are started, tested, and abandoned when they
+// take too long.
 //
 // Data passes through memory of the group outside Go's heap, because a transfer
-// that was begun cannot be taken back: if a group fails in the middle of one, MPI
+// that has begun cannot be cancelled: if a group fails in the middle of one, MPI
 // may write there later.
 //
 // # Epochs
 //
-// Each group has a communicator of its own, made when rank 0 has heard from every
-// rank that it wants the same epoch. After a failure it is not used again. A
-// world cannot take in new processes: when one has died, the job must be
-// restarted.
+// Each group has its own communicator, which is made when rank 0 knows that every
+// rank wants the same epoch. After a failure it is not used again. A world cannot
+// add processes, so the job must be restarted when one has died.
 package mpi
 
 import (
@@ -56,13 +59,13 @@ type Options struct {
 	// in int, so neither may reach 2^31.
 	First, Piece int
 	// Spin is how long MPI is polled without pause before the processor is
-	// yielded. Default 50 µs; < 0 naps at once, for more ranks than
-	// processors.
+	// yielded. Default 50 µs; < 0 naps at once, which helps when there are more
+	// ranks than processors.
 	Spin time.Duration
 }
 
-// mostBytes is the maximum length of a message, since MPI's counts are of type
-// int.
+// mostBytes is the maximum length of a message. It exists because MPI's counts
+// are of type int.
 const mostBytes = 1 << 30
 
 func (o Options) withDefaults() Options {
@@ -98,11 +101,11 @@ type World struct {
 	// Guarded by owner.calls.
 	control unsafe.Pointer // communicator of the control messages
 	hello   *inbox         // control messages received; see inbox
-	copies  []*copying     // communicators being made for which nothing waits any more
+	copies  []*copying     // communicators still being made although their epochs were given up
 
 	mu     sync.Mutex
-	groups map[*driver]*distributed.Group // the groups that are open
-	joins  bool                           // a Connect is under way
+	groups map[*driver]*distributed.Group // open groups
+	joins  bool                           // a Connect is in progress
 	closed bool
 }
 
@@ -205,7 +208,7 @@ func (w *World) Close() error {
 	case err := <-ended:
 		return err
 	case <-limit.C:
-		return fmt.Errorf("%w: MPI_Finalize has not returned for %v: other processes of the job go on, or were lost", distributed.ErrTimeout, finalizeLimit)
+		return fmt.Errorf("%w: MPI_Finalize did not return within %v, because other processes of the job are still running or were lost", distributed.ErrTimeout, finalizeLimit)
 	}
 }
 

@@ -8,14 +8,14 @@ import (
 	"ringmaster/distributed/reduce"
 )
 
-// Large operations: every lane has a sender and a receiver, and one goroutine
+// Large operations. Every lane has a sender and a receiver, and one goroutine
 // of the group reduces the blocks received from all peers.
 //
 // In a scattered reduction (two phases) chunk r of the vector goes to rank r in
 // phase 0 and is reduced there in rank order; in phase 1 the result goes to all
 // ranks, each part as soon as it is reduced. In place, the result cannot
-// overwrite data that is still to be sent: a part of the result exists only
-// once its owner has received that data.
+// overwrite unsent data, because a part of the result exists only once its
+// owner has received that data.
 
 // startBulk hands the planned operation to the goroutines.
 func (d *driver) startBulk() {
@@ -132,9 +132,8 @@ func (l *lane) send() error {
 	return nil
 }
 
-// await waits until ready, called with driver.mu held, returns true. The wait
-// is bounded by the deadlines of the receivers, on whose progress ready
-// depends.
+// await waits until ready, called with driver.mu held, returns true. ready
+// depends on the progress of the receivers, so their deadlines bound the wait.
 func (l *lane) await(ready func() bool) error {
 	d := l.d
 	d.mu.Lock()
@@ -227,7 +226,7 @@ func (l *lane) readPart(phase uint8, part []byte) error {
 		if first && phase == 0 {
 			d.mu.Lock()
 			l.showed = true
-			d.op.timing.Heard = time.Now() // the last peer's time remains
+			d.op.timing.Heard = time.Now() // the value of the last peer remains
 			l.wake.Signal()
 			d.mu.Unlock()
 		}

@@ -13,8 +13,8 @@ import (
 	"ringmaster/distributed/reduce"
 )
 
-// Calibration holds what was measured when the group was connected, and the
-// choices that follow from it. All ranks have rank 0's figures.
+// Calibration holds the measurements made when the group was connected, and the
+// choices that follow from them. All ranks use rank 0's figures.
 type Calibration struct {
 	Latency   time.Duration // of an all-reduce of 4 KiB in one phase
 	Scattered time.Duration // of the same all-reduce in two phases
@@ -49,8 +49,8 @@ const (
 )
 
 // Calibrate verifies that all ranks are connected to all others, measures, and
-// takes over what rank 0 has decided. A child keeps its parent's figures,
-// because its ranks are among the parent's.
+// adopts what rank 0 has decided. A child keeps its parent's figures, because
+// its ranks are among the parent's.
 func (d *driver) Calibrate(ctx context.Context, g *distributed.Group) error {
 	if err := d.agreeCredit(ctx, g); err != nil {
 		return err
@@ -93,8 +93,8 @@ func (d *driver) Calibrate(ctx context.Context, g *distributed.Group) error {
 	return nil
 }
 
-// agreeCredit takes the smallest credit that any rank can give. It is the first
-// operation, so it also shows that all connections work.
+// agreeCredit uses the smallest credit that any rank can give. It also shows
+// that all connections work, because it is the first operation.
 func (d *driver) agreeCredit(ctx context.Context, g *distributed.Group) error {
 	own := uint64(d.transport.opts.Credit)
 	if own == 0 {
@@ -165,8 +165,8 @@ func (d *driver) measure(ctx context.Context, g *distributed.Group, cal *Calibra
 	return nil
 }
 
-// median returns the median time of n all-reduces of size bytes, after one that
-// is not counted.
+// median returns the median time of n all-reduces of size bytes, after one
+// uncounted warm-up.
 func median(ctx context.Context, g *distributed.Group, size, n int) (time.Duration, error) {
 	src, dst := make([]byte, size), make([]byte, size)
 	times := make([]time.Duration, n+1)
@@ -210,7 +210,8 @@ func threshold(n int, c Calibration) int {
 	return int(min(max(s, leastScattered), mostWhole)) &^ 4095
 }
 
-// Bounds of the computed threshold, however disturbed the measurement was.
+// Bounds of the computed threshold, needed because a measurement may be
+// disturbed.
 const (
 	leastScattered = 32 << 10
 	mostWhole      = 4 << 20

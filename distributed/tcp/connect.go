@@ -15,9 +15,8 @@ import (
 	"ringmaster/internal/network"
 )
 
-// sessionKey identifies a group that is being connected: the groups of one
-// transport, split off one another or not, are connected side by side over one
-// listener.
+// sessionKey identifies a group that is being connected. It is needed because several
+// groups of one transport, children or not, connect at the same time over one listener.
 type sessionKey struct {
 	epoch uint32
 	group [32]byte // SHA-256 of the group id
@@ -30,10 +29,11 @@ type session struct {
 	group    [32]byte      // SHA-256 of the group id
 	conns    []*socket     // [Size], nil for this rank and for ranks not yet connected
 	problems []error       // [Size], why the last attempt to dial each rank failed
-	reached  []bool        // [Size], a connection to the rank was made, whatever followed
+	reached  []bool        // [Size], a connection to the rank was made, even if it failed later
 	arrived  chan struct{} // [Size] one element for each accepted connection
-	// giveUp is when a rank that was never reached counts as unreachable; undecided are
-	// the ranks for which that is open, and unreachable gets an element for each.
+	// giveUp is when a rank that was never reached counts as unreachable. undecided
+	// counts the ranks that may still be reached before then; unreachable receives an
+	// element for each that was not.
 	giveUp      time.Time
 	undecided   sync.WaitGroup
 	unreachable chan struct{} // [Size]
@@ -50,8 +50,8 @@ const (
 	lastBackoff  = 500 * time.Millisecond
 )
 
-// Connect implements distributed.Transport. A rank dials the ranks below it and
-// is dialled by those above.
+// Connect implements distributed.Transport. A rank dials the ranks below it and accepts
+// connections from those above.
 func (t *Transport) Connect(ctx context.Context, l distributed.Link) (*distributed.Group, error) {
 	return t.connect(ctx, l, nil)
 }
@@ -105,7 +105,7 @@ func (t *Transport) join(ctx context.Context, l distributed.Link) ([]*socket, er
 		select {
 		case <-s.arrived:
 		case <-s.unreachable:
-			s.undecided.Wait() // not beyond giveUp: so all of them are named
+			s.undecided.Wait() // until giveUp at most, so that the error names all of them
 			err = errUnreachable
 		case <-ctx.Done():
 			err = context.Cause(ctx)
@@ -113,7 +113,7 @@ func (t *Transport) join(ctx context.Context, l distributed.Link) ([]*socket, er
 	}
 	stop()
 	t.mu.Lock()
-	delete(t.sessions, key) // from here on no connection is committed to the session
+	delete(t.sessions, key) // from now on commit adds no connection to the session
 	t.mu.Unlock()
 	dials.Wait()
 	if err != nil {
@@ -124,16 +124,17 @@ func (t *Transport) join(ctx context.Context, l distributed.Link) ([]*socket, er
 	return s.conns, nil
 }
 
-// dial connects to rank p, retrying until it succeeds, p is unreachable or ctx ends.
+// dial connects to rank p. It retries until it succeeds, p is unreachable or ctx ends.
 func (t *Transport) dial(ctx context.Context, s *session, p int) {
 	decided := sync.OnceFunc(s.undecided.Done)
 	defer decided()
-	lost := false // the last attempt was lost on the way
+	lost := false // the last attempt lost a message
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for wait := firstBackoff; ; wait = min(2*wait, lastBackoff) {
 		c, reached, err := t.try(ctx, s, p, lost)
-		// One message may be late where a host is busy, two in a row are lost.
+		// A single message may be late because a host is busy, so only two in a row
+		// count as lost.
 		unreachable := lost && network.Lost(err)
 		lost = network.Lost(err)
 		t.mu.Lock()
@@ -172,7 +173,7 @@ func (t *Transport) dial(ctx context.Context, s *session, p int) {
 	}
 }
 
-// try dials rank p once and authenticates both sides; reached tells that the network made
+// try dials rank p once and authenticates both sides; reached says that the network made
 // a connection. The last attempt ends when the session gives up.
 func (t *Transport) try(ctx context.Context, s *session, p int, last bool) (c *socket, reached bool, err error) {
 	h := hello{version: helloVersion, size: uint16(s.link.Size), epoch: s.link.Epoch, from: uint32(s.link.Rank), to: uint32(p), group: s.group}
@@ -244,7 +245,7 @@ func (t *Transport) welcome(c net.Conn) (*socket, hello, error) {
 		return nil, hello{}, err
 	}
 	if err := over.shake(); err != nil {
-		if errors.Is(err, secure.ErrPeerPlain) { // tell it
+		if errors.Is(err, secure.ErrPeerPlain) { // so that it can report this
 			_, _ = c.Write(answer(statusEncrypts, make([]byte, 32), nil, nil))
 		}
 		return nil, hello{}, fmt.Errorf("TLS: %w", err)
@@ -263,8 +264,8 @@ func (t *Transport) welcome(c net.Conn) (*socket, hello, error) {
 	return &socket{c.(*net.TCPConn), over}, h, err
 }
 
-// missing returns the error that says which ranks are not connected and what
-// was seen of them.
+// missing returns the error that names the unconnected ranks and what is known about
+// each.
 func (s *session) missing(cause error, elapsed time.Duration) error {
 	var all distributed.UnconnectedError
 	first := -1
@@ -282,8 +283,8 @@ func (s *session) missing(cause error, elapsed time.Duration) error {
 		switch problem := s.problems[p]; {
 		case !m.Dialled:
 			m.Addr = s.link.Addrs[s.link.Rank]
-			_, port, _ := net.SplitHostPort(m.Addr) // what this rank listens on has a port
-			m.Cause = fmt.Sprintf("rank %d at %s has not connected to %s of this rank (if it cannot, let this host's firewall allow TCP to port %s)", m.Rank, s.link.Addrs[p], m.Addr, port)
+			_, port, _ := net.SplitHostPort(m.Addr) // this rank's own address always has a port
+			m.Cause = fmt.Sprintf("rank %d at %s has not connected to this rank at %s (make sure that this host's firewall allows TCP to port %s)", m.Rank, s.link.Addrs[p], m.Addr, port)
 		case problem != nil:
 			m.Unreachable = !s.reached[p] || network.Lost(problem)
 			m.Cause = fmt.Sprintf("rank %d at %s: %v%s", m.Rank, m.Addr, problem, network.Target{Addr: m.Addr, Who: fmt.Sprintf("rank %d", m.Rank)}.Cure(problem))

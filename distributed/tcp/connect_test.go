@@ -175,7 +175,7 @@ func TestTurnedAway(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { // until Connect has begun
 		err := greetWith(token, func(h *hello) { h.epoch = 6 })
-		return err != nil && err.Error() == "turned away: "+statusEpoch.String()
+		return err != nil && err.Error() == "rejected: "+statusEpoch.String()
 	}, time.Minute, time.Millisecond)
 	require.ErrorContains(t, greetWith(token, func(h *hello) { h.group[1]++ }), statusGroup.String())
 	require.ErrorContains(t, greetWith(token, func(h *hello) { h.version++ }), statusVersion.String())
@@ -205,7 +205,7 @@ func TestDuplicate(t *testing.T) {
 	require.Eventually(t, func() bool { return knock() == nil }, time.Minute, time.Millisecond)
 	require.Eventually(t, func() bool { // the first connection is committed a moment after its greeting
 		err := knock()
-		return err != nil && err.Error() == "turned away: "+statusTaken.String()
+		return err != nil && err.Error() == "rejected: "+statusTaken.String()
 	}, time.Minute, time.Millisecond)
 	cancel()
 	err := <-done

@@ -7,13 +7,13 @@ import (
 	"ringmaster/distributed/reduce"
 )
 
-// Small operations: the caller's goroutine writes every part as one frame and
-// reads every part as one frame.
+// Small operations: the caller's goroutine writes and reads every part as one
+// frame.
 
-// spinner is how long to poll for data before sleeping. Waking up takes longer
-// than a small exchange; polling in vain takes processor time from others. So
-// the time is halved after each vain poll and doubled whenever data arrived
-// within it.
+// spinner is how long to poll for data before sleeping. Polling helps because
+// waking up takes longer than a small exchange, but a poll without result takes
+// processor time from others. So the time is halved after each poll without
+// result and doubled whenever data arrived within it.
 type spinner struct{ now, least, most time.Duration }
 
 func newSpinner(most time.Duration) spinner {
@@ -58,8 +58,8 @@ func (d *driver) startDirect() {
 // one.
 func (d *driver) peerAt(i int) int { return (d.rank + i) % d.size }
 
-// take reads what has been received of the lane's frame. It reports whether
-// there was anything.
+// take reads what has been received of the lane's frame. It reports whether it
+// read anything.
 func (l *lane) take(block bool) (bool, error) {
 	at := payloadAt - headerSize
 	n, err := l.read(l.buf[at+l.got:at+l.want], block)
@@ -86,7 +86,7 @@ func (l *lane) take(block bool) (bool, error) {
 }
 
 // waitDirect reads all parts and puts them where they belong. It reports
-// whether that succeeded; if not, there is a suspicion or the group has failed.
+// whether that succeeded; otherwise a suspicion exists or the group has failed.
 func (d *driver) waitDirect() bool {
 	if d.troubled() {
 		return false
@@ -166,7 +166,7 @@ func (d *driver) sleepDirect(silent *int) bool {
 			if _, err := l.take(true); err != nil {
 				for _, other := range d.lanes {
 					if other != nil && other != l && other.receives && other.got < other.want {
-						_, _ = other.take(false) // so that only peers that have sent nothing are blamed
+						_, _ = other.take(false) // so that only peers without data are blamed
 					}
 				}
 				d.trouble(l, err)

@@ -45,8 +45,7 @@ var (
 	_ distributed.Retransmitter = (*driver)(nil)
 )
 
-// operation is the operation under way; the lanes hold what is sent and
-// received.
+// operation is the current operation; the lanes hold what is sent and received.
 type operation struct {
 	*distributed.Op
 	bulk    bool
@@ -113,7 +112,7 @@ func (d *driver) Start(op *distributed.Op) error {
 }
 
 // Wait implements distributed.Driver. After an Abort the connections are
-// closed, so the goroutines release an operation at once.
+// closed, so that the goroutines release an operation at once.
 func (d *driver) Wait(*distributed.Op) (distributed.Timing, error) {
 	ok := false
 	if d.op.bulk {
@@ -143,8 +142,8 @@ func (d *driver) Wait(*distributed.Op) (distributed.Timing, error) {
 // errAborted ends the work of a goroutine when the group has failed.
 var errAborted = errors.New("the group has failed")
 
-// Abort implements distributed.Driver. Closing the connections wakes every
-// waiter, on this rank and on the others.
+// Abort implements distributed.Driver. It closes the connections, because that
+// wakes every waiter, on this rank and on the others.
 func (d *driver) Abort(error) {
 	d.mu.Lock()
 	d.aborted = true
@@ -164,16 +163,16 @@ func (d *driver) Abort(error) {
 	}
 }
 
-// Close implements distributed.Driver. Data already sent is in the kernel,
-// which delivers it after the connection is closed.
+// Close implements distributed.Driver. Data already sent still arrives, because
+// the kernel delivers it after the connection is closed.
 func (d *driver) Close() error {
 	d.Abort(nil)
 	d.running.Wait()
 	return nil
 }
 
-// Child implements distributed.Driver: the members connect to the listeners
-// that they already have, with the child's id and token. One transport thus
+// Child implements distributed.Driver. The members connect to the listeners
+// that they already have, with the child's id and token, so that one transport
 // carries any number of groups at once.
 func (d *driver) Child(ctx context.Context, c distributed.ChildSpec) (*distributed.Group, error) {
 	return d.transport.connect(ctx, c.Link, &d.measured)
@@ -210,8 +209,8 @@ func (d *driver) troubled() bool {
 	return d.aborted || d.suspicion != nil
 }
 
-// trouble turns an error of a lane's connection into a suspicion: of its peer
-// or, at a deadline, of the peer that has not delivered.
+// trouble turns an error of a lane's connection into a suspicion. It suspects
+// the lane's peer or, at a deadline, the peer that has not delivered.
 func (d *driver) trouble(l *lane, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		peer, who := d.undelivered(l.peer)

@@ -34,8 +34,8 @@ type header struct {
 	total  uint64
 }
 
-// wireKind returns the kind that frames carry. All messages share one, because
-// a Send on one side is a Recv on the other.
+// wireKind returns the kind that frames carry. All messages share one, because a
+// Send on one side is a Recv on the other.
 func wireKind(k distributed.Kind) distributed.Kind {
 	if k.Message() {
 		return distributed.Send
@@ -56,8 +56,8 @@ func (h *header) put(b []byte) {
 	le.PutUint64(b[32:], h.total)
 }
 
-// parseHeader reads a header from b [headerSize]. It rejects what no header can
-// contain; check compares the header with the operation.
+// parseHeader reads a header from b [headerSize]. It rejects impossible values;
+// check compares the header with the operation.
 func parseHeader(b []byte) (header, error) {
 	le := binary.LittleEndian
 	_ = b[headerSize-1]
@@ -68,11 +68,11 @@ func parseHeader(b []byte) (header, error) {
 	}
 	switch {
 	case le.Uint32(b) != frameMagic:
-		return h, fmt.Errorf("%w: %x is no beginning of a frame", distributed.ErrDesync, b[:4])
+		return h, fmt.Errorf("%w: %x does not begin a frame", distributed.ErrDesync, b[:4])
 	case !h.op.Known() || h.phase > 1:
 		return h, fmt.Errorf("%w: %v, phase %d", distributed.ErrDesync, h.op, h.phase)
 	case h.offset > h.total || uint64(h.length) > h.total-h.offset:
-		return h, fmt.Errorf("%w: a frame with bytes %d to %d of %d", distributed.ErrDesync, h.offset, h.offset+uint64(h.length), h.total)
+		return h, fmt.Errorf("%w: a frame claims bytes %d to %d of %d", distributed.ErrDesync, h.offset, h.offset+uint64(h.length), h.total)
 	}
 	return h, nil
 }
@@ -102,12 +102,12 @@ func (h *header) check(want *header, peer int) error {
 		return fmt.Errorf("%w: rank %d is at byte %d of phase %d of %v, this rank at byte %d of phase %d",
 			distributed.ErrDesync, peer, h.offset, h.phase, *h, want.offset, want.phase)
 	case h.length == 0 && h.total != h.offset && h.offset != 0:
-		return fmt.Errorf("%w: rank %d sends nothing of %v", distributed.ErrDesync, peer, *h)
+		return fmt.Errorf("%w: rank %d sends an empty frame of %v", distributed.ErrDesync, peer, *h)
 	}
 	return nil
 }
 
 // desync returns the error for two operations that do not match.
 func desync(got, want header, peer int) error {
-	return fmt.Errorf("%w: rank %d does %v, this rank %v", distributed.ErrDesync, peer, got, want)
+	return fmt.Errorf("%w: rank %d runs %v, this rank runs %v", distributed.ErrDesync, peer, got, want)
 }

@@ -88,7 +88,7 @@ func TestHeaderCheck(t *testing.T) {
 		"epoch 4": func(h *header) { h.epoch = 4 }, "#8": func(h *header) { h.seq = 8 }, "barrier": func(h *header) { h.op = distributed.Barrier },
 		"float32": func(h *header) { h.dtype = distributed.Float32 }, "4098 bytes": func(h *header) { h.total = 4098 },
 		"byte 64": func(h *header) { h.offset = 64 }, "phase 1": func(h *header) { h.phase = 1 },
-		"does": func(h *header) { h.root = 2 },
+		"this rank runs": func(h *header) { h.root = 2 },
 	} {
 		got := base
 		change(&got)

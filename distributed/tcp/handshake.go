@@ -13,22 +13,23 @@ import (
 	"ringmaster/internal/network"
 )
 
-// A connection begins with three messages of fixed length. The dialler says who
-// it is and whom it wants; the acceptor answers; the dialler confirms. Each
-// message carries an HMAC-SHA256, keyed with the epoch token, over everything
-// sent so far. Both sides contribute a nonce, so each side is authenticated for
-// this connection and no other.
+// A connection begins with three messages of fixed length. The dialler names itself
+// and the rank that it wants; the acceptor answers; the dialler confirms. Each
+// message carries an HMAC-SHA256, keyed with the epoch token, over everything sent so
+// far. Both sides contribute a nonce, so that each side is authenticated for this
+// connection and no other.
 //
 //	hello    magic u32, version u16, size u16, epoch u32, from u32, to u32,
 //	         SHA-256 of the group id [32], nonce [32], mac [32]
 //	answer   magic u32, status u32, nonce [32], mac [32] over hello and answer
 //	confirm  mac [32] over hello, answer and one byte
 //
-// Then each side sends network.LargeMessage zeros, first the dialler, which answers the
-// acceptor's by one byte: so both know that the path carries large packets.
+// Then each side sends network.LargeMessage zeros, so that both know that the path
+// carries large packets. The dialler sends first and answers the acceptor's message
+// with one byte.
 //
-// An answer that rejects the dialler is not authenticated: it is only a hint for
-// the error message.
+// An answer that rejects the dialler is not authenticated, because it is only a hint
+// for the error message.
 const (
 	helloMagic   = 0x31684d52 // "RMh1"
 	helloVersion = 3
@@ -57,7 +58,7 @@ func (s status) String() string {
 	case statusOK:
 		return "welcome"
 	case statusNotReady:
-		return "it is not connecting now"
+		return "it is not connecting a group now"
 	case statusEpoch:
 		return "it is in another epoch"
 	case statusGroup:
@@ -71,7 +72,7 @@ func (s status) String() string {
 	case statusToken:
 		return "it has another token"
 	case statusEncrypts:
-		return "it encrypts, this rank does not: give --cluster-encrypt to every rank, or to none"
+		return "it encrypts and this rank does not: give --cluster-encrypt to every rank, or to none"
 	}
 	return fmt.Sprintf("status %d", uint32(s))
 }
@@ -151,10 +152,10 @@ func greet(c io.ReadWriter, h hello, token []byte) error {
 		return errNotOurs
 	}
 	if s := status(binary.LittleEndian.Uint32(b[4:])); s != statusOK {
-		return fmt.Errorf("turned away: %v", s)
+		return fmt.Errorf("rejected: %v", s)
 	}
 	if !sealed(token, b[answerSize-sha256.Size:], first, b[:answerSize-sha256.Size]) {
-		return errors.New("its answer is not proved: it has another token")
+		return errors.New("its answer has a wrong proof, because it has another token")
 	}
 	if _, err := c.Write(seal(token, first, b, []byte{1})); err != nil {
 		return err
@@ -162,7 +163,7 @@ func greet(c io.ReadWriter, h hello, token []byte) error {
 	return stretch(c)
 }
 
-// stretch shows the dialler that large messages pass in both directions.
+// stretch shows the dialler that the path carries large messages in both directions.
 func stretch(c io.ReadWriter) error {
 	if _, err := c.Write(make([]byte, network.LargeMessage)); err != nil {
 		return network.Large(err)
@@ -180,19 +181,19 @@ func readLarge(c io.Reader) error {
 	return network.Large(err)
 }
 
-// welcome runs the acceptor's side. admit looks at a hello and returns the
-// token with which it must authenticate, or the status that rejects it.
+// welcome runs the acceptor's side. admit examines a hello and returns the token with
+// which it must authenticate, or the status that rejects it.
 func welcome(c io.ReadWriter, random io.Reader, admit func(h hello) (token []byte, s status)) (hello, error) {
 	first := make([]byte, helloSize)
 	if _, err := io.ReadFull(c, first[:4]); err != nil {
 		return hello{}, err
 	}
 	if secure.Begins(first) {
-		_, _ = c.Write(answer(statusVersion, make([]byte, 32), nil, nil)) // no TLS: it sees that this rank does not encrypt
+		_, _ = c.Write(answer(statusVersion, make([]byte, 32), nil, nil)) // without TLS, so that the peer sees that this rank does not encrypt
 		return hello{}, secure.ErrPeerEncrypted
 	}
 	if binary.LittleEndian.Uint32(first) != helloMagic {
-		return hello{}, errNotOurs // at once, however little it sends
+		return hello{}, errNotOurs // at once, even if it sends less than a hello
 	}
 	if _, err := io.ReadFull(c, first[4:]); err != nil {
 		return hello{}, err
@@ -218,14 +219,14 @@ func welcome(c io.ReadWriter, random io.Reader, admit func(h hello) (token []byt
 		return h, err
 	}
 	if s != statusOK {
-		return h, fmt.Errorf("turned away: %v", s)
+		return h, fmt.Errorf("rejected: %v", s)
 	}
 	third := make([]byte, confirmSize)
 	if _, err := io.ReadFull(c, third); err != nil {
 		return h, err
 	}
 	if !sealed(token, third, first, second, []byte{1}) {
-		return h, errors.New("the confirmation is not proved")
+		return h, errors.New("the confirmation has a wrong proof")
 	}
 	if err := readLarge(c); err != nil {
 		return h, err

@@ -5,8 +5,9 @@ import (
 	"unsafe"
 )
 
-// The descriptors are non-blocking, so these calls return in microseconds and
-// bypass the Go scheduler: notifying it costs as much as the call itself.
+// These calls bypass the Go scheduler, because notifying it costs as much as
+// the call itself. They may, because the descriptors are non-blocking and the
+// calls return in microseconds.
 
 // vector holds the buffers of one write.
 type vector [2]syscall.Iovec

@@ -18,7 +18,7 @@ type lane struct {
 	conn socket
 	raw  syscall.RawConn
 
-	owes, owed    int              // bytes sent, received since the other side last showed that it had reached this operation
+	owes, owed    int              // bytes sent and received since the other side last showed that it had reached this operation
 	msgOut, msgIn uint64           // messages sent and received
 	header        [headerSize]byte // of the frame being sent
 	inHeader      [headerSize]byte
@@ -26,7 +26,7 @@ type lane struct {
 	bufs          net.Buffers
 	buf           []byte // received frame or part, its payload from payloadAt
 
-	// The operation under way.
+	// The current operation.
 	out, out2   []byte // part to send in phase 0 and 1
 	in          []byte // where the part received in phase 0 goes, nil for buf
 	in2         []byte // the same for phase 1
@@ -35,7 +35,7 @@ type lane struct {
 	receives    bool   // frames are received in phase 0
 	needsReady  bool   // out is longer than the credit
 	needsReady2 bool   // the peer's part is longer than the credit
-	tells, told bool   // a message goes to the peer, is expected from it
+	tells, told bool   // an empty frame goes to the peer, is expected from it
 
 	// Small operations (direct.go).
 	got     int // frame bytes received so far
@@ -177,9 +177,10 @@ func (l *lane) plan(out, in []byte, inLen int, always bool) {
 	l.showed, l.arrived, l.departed = false, 0, 0
 }
 
-// settle updates the credit after an operation that completed, from what both
-// sides know of it. A peer in a large operation receives as data arrives; one
-// in a small operation receives only once it waits.
+// settle updates the credit after an operation that completed. It uses only
+// what both sides know, so that they agree. A peer in a large operation
+// receives as data arrives; one in a small operation receives only once it
+// waits.
 func (l *lane) settle(scatter bool) {
 	count := func(credit, n int, heard, large bool) int {
 		switch {
@@ -222,8 +223,9 @@ func (l *lane) expect(phase uint8, total, offset int) header {
 }
 
 // undelivered lists the peers that an operation is still waiting for and
-// returns the first of them, or peer if there is none. A peer that has not sent
-// its own part is blamed before peers that may be waiting for it themselves.
+// returns the first of them, or peer if the list is empty. A peer that has not
+// sent its own part comes first, because the others may be waiting for it
+// themselves.
 func (d *driver) undelivered(peer int) (int, string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -234,13 +236,13 @@ func (d *driver) undelivered(peer int) (int, string) {
 				n = max(0, l.got-headerSize)
 			}
 			missing := n < l.inLen || !d.op.bulk && l.got < l.want || d.op.bulk && l.recving && !l.showed
-			return fmt.Sprintf("rank %d (%d of %d bytes came)", l.peer, n, l.inLen), l.receives && missing
+			return fmt.Sprintf("rank %d (received %d of %d bytes)", l.peer, n, l.inLen), l.receives && missing
 		},
 		func(l *lane) (string, bool) {
-			return fmt.Sprintf("rank %d (it took %d of %d bytes)", l.peer, l.departed, len(l.out)), l.sending
+			return fmt.Sprintf("rank %d (sent %d of %d bytes)", l.peer, l.departed, len(l.out)), l.sending
 		},
 		func(l *lane) (string, bool) {
-			return fmt.Sprintf("rank %d (its result did not come)", l.peer), l.recving
+			return fmt.Sprintf("rank %d (its result did not arrive)", l.peer), l.recving
 		},
 	} {
 		var who []string
@@ -266,8 +268,8 @@ func (d *driver) undelivered(peer int) (int, string) {
 // deadline is the operation's deadline, for waits in the kernel.
 func (l *lane) deadline() time.Time { return l.d.op.Deadline }
 
-// peek finds out whether a peer that this rank only sends to is still alive:
-// the kernel accepts data even for a peer that is gone.
+// peek finds out whether a peer that this rank only sends to is still alive. It
+// is needed because the kernel accepts data even for a peer that is gone.
 func (d *driver) peek() {
 	for _, l := range d.lanes {
 		if l == nil || !l.sends || l.receives {

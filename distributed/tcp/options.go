@@ -25,11 +25,10 @@ type Options struct {
 	// Direct is the longest part that the caller's own goroutine writes and
 	// reads; default 128 KiB, at most Chunk.
 	Direct int
-	// Credit is how many bytes a rank may send to a peer that has not yet
-	// reached the operation. It must fit the receive buffer of the kernel,
-	// or a peer that computes for a long time looks like a cut link.
-	// Default: an eighth of the smallest receive buffer in the group, at
-	// least 64 KiB.
+	// Credit is how many bytes a rank may send to a peer that has not yet reached the
+	// operation. It must fit the receive buffer of the kernel, because otherwise a
+	// peer that computes for a long time looks like a cut link. Default: an eighth of
+	// the smallest receive buffer in the group, at least 64 KiB.
 	Credit int
 	// Spin is how long a small operation polls for data before it sleeps;
 	// below that the time adapts. Default 200 µs, which is longer than a
@@ -41,22 +40,21 @@ type Options struct {
 	// UserTimeout is how long sent data may stay unacknowledged before the
 	// connection counts as cut; default 4 s.
 	UserTimeout time.Duration
-	// ReachTimeout is how long the network may keep a rank from being reached
-	// before Connect gives up. The kernel of its host answers, however busy the
-	// processes are, and the first packet of a connection is sent three times,
-	// after 0, 1 and 3 s. Default 4 s.
+	// ReachTimeout is how long Connect tries to reach a rank before it gives up. It
+	// can be short because the kernel of a host answers even if its processes are
+	// busy, and because the first packet of a connection is sent three times, after
+	// 0, 1 and 3 s. Default 4 s.
 	ReachTimeout time.Duration
-	// HandshakeTimeout bounds the handshake of one connection;
-	// MaxHandshakes is how many may be under way, and one more ends the
-	// oldest of the address that has the most. Defaults 3 s, and 32 or as many
-	// as accept.DefaultLimit leaves to strangers.
+	// HandshakeTimeout bounds the handshake of one connection; MaxHandshakes bounds
+	// those in progress; one more ends the oldest of the address that has the most.
+	// Defaults: 3 s, and 32 or what accept.DefaultLimit leaves to strangers.
 	HandshakeTimeout time.Duration
 	MaxHandshakes    int
-	// Ports are those to listen on: the first that is free; the zero value leaves the
-	// choice to the system.
+	// Ports are the ports to listen on; the first free one is used. With the zero
+	// value the system chooses.
 	Ports network.Ports
-	// Encrypt has everything travel over TLS 1.3 (package secure): to all
-	// ranks, or to none. The token must then be as secret as the data.
+	// Encrypt makes all data travel over TLS 1.3 (package secure). All ranks encrypt,
+	// or none. The token must then be as secret as the data.
 	Encrypt bool
 	// Rand is the source of nonces; default crypto/rand. Several goroutines
 	// use it.

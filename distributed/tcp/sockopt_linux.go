@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setBuffers sets the sizes of the socket buffers. An explicit size stops Linux
-// from growing the buffer by itself, so it is set only if the system allows all
-// of it.
+// setBuffers sets the sizes of the socket buffers. It sets a size only if the
+// system allows all of it, because an explicit size stops Linux from growing
+// the buffer by itself.
 func setBuffers(fd, size int) {
 	if kernelMax("/proc/sys/net/core/rmem_max") >= size {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, size)

@@ -148,7 +148,7 @@ func TestChildIsProved(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { // wait until the child is being connected
 		err := knock(m.links[0].Token)
-		return err != nil && err.Error() == "turned away: "+statusToken.String()
+		return err != nil && err.Error() == "rejected: "+statusToken.String()
 	}, time.Minute, time.Millisecond)
 	cancel()
 	err := <-done

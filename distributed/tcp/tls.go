@@ -10,9 +10,9 @@ import (
 )
 
 // Data over TLS (Options.Encrypt). Small operations poll and large ones stream as
-// without: crypto/tls runs over a connection of ours, which reads without waiting
-// while a small operation polls, and collects what is encrypted, so that it is
-// written in one call, as much as the socket takes, and the rest by the sender.
+// they do without TLS, because crypto/tls runs over belowTLS. That connection reads
+// without waiting while a small operation polls. It collects encrypted bytes, so
+// that one call writes as much as the socket takes, and the sender writes the rest.
 
 // bindPurpose separates the proofs of a data connection over TLS from others.
 const bindPurpose = "ringmaster data plane: proofs over TLS"
@@ -47,8 +47,9 @@ type belowTLS struct {
 	errno syscall.Errno
 }
 
-// nothingYet is the error of a read that does not wait. crypto/tls keeps what it
-// has of a record after an error that is temporary, and goes on with the next read.
+// nothingYet is the error of a read that does not wait. It is temporary, because
+// after a temporary error crypto/tls keeps what it has of a record and continues
+// with the next read.
 type nothingYet struct{}
 
 var errNothingYet net.Error = nothingYet{}
@@ -86,7 +87,7 @@ func (b *belowTLS) Read(p []byte) (int, error) {
 	case b.errno == syscall.EAGAIN:
 		return 0, errNothingYet
 	case b.errno != 0 || b.n <= 0:
-		return b.TCPConn.Read(p) // the end, or the error in full
+		return b.TCPConn.Read(p) // returns the end, or the full error
 	}
 	return b.n, nil
 }
@@ -105,7 +106,7 @@ func (b *belowTLS) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush writes what is collected, within the deadline of the connection.
+// flush writes the collected bytes within the deadline of the connection.
 func (b *belowTLS) flush() error {
 	_, err := b.TCPConn.Write(b.out)
 	b.out = b.out[:0]
@@ -120,8 +121,8 @@ func (s *channel) shake() error {
 // bind returns the token with which both sides prove themselves in this session.
 func (s *channel) bind(token []byte) ([]byte, error) { return secure.Bind(s.tls, token, bindPurpose) }
 
-// read takes what has been received, at most len(b) bytes, of one record; 0 means
-// nothing yet. With block it waits for the first byte.
+// read returns received bytes of one record, at most len(b); 0 means none yet. With
+// block it waits for the first byte.
 func (s *channel) read(b []byte, block bool) (int, error) {
 	s.below.poll = !block
 	n, err := s.tls.Read(b)

@@ -185,7 +185,7 @@ func TestProofIsOfTheSession(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { // until Connect has begun
 		err := knock(false)
-		return err != nil && err.Error() == "turned away: "+statusToken.String()
+		return err != nil && err.Error() == "rejected: "+statusToken.String()
 	}, time.Minute, time.Millisecond)
 	require.NoError(t, knock(true))
 	old := tls.Client(dialTo(t, m.links[0].Addrs[0]), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12})

@@ -1,5 +1,7 @@
 // Package tcp is the data plane over TCP: a connection between every two ranks,
-// made for each group and authenticated with the epoch token.
+// made for each group and authenticated with the epoch token. New returns the
+// transport; Transport.Listen makes the rank reachable, and Transport.Connect
+// joins a group.
 //
 // Small operations are written and read by the caller's own goroutine, header and
 // payload in one write, without waking another goroutine. Large ones run on a
@@ -9,10 +11,10 @@
 //
 // # Credit
 //
-// A kernel gives up a connection whose peer keeps its receive window closed for
-// some time (TCP_USER_TIMEOUT counts that too). So a rank never sends more than
-// the credit to a peer that has not shown, by a frame of its own, that it has
-// reached the operation. If the receiver has nothing to send in the operation, it
+// A kernel gives up a connection if its peer keeps the receive window closed for
+// some time, because TCP_USER_TIMEOUT counts that too. So a rank never sends more
+// than the credit to a peer that has not shown, by a frame of its own, that it
+// has reached the operation. A receiver without data to send in the operation
 // sends an empty frame whenever the sizes, which both know, say that the sender
 // needs one.
 package tcp
@@ -55,8 +57,8 @@ func New(o Options) distributed.Transport {
 // Name returns "tcp".
 func (t *Transport) Name() string { return "tcp" }
 
-// control sets the options that must be set before a connection is made: the
-// size of the receive buffer determines the window scale.
+// control sets the socket buffers before a connection is made, because the size
+// of the receive buffer determines the window scale.
 func (t *Transport) control(_, _ string, c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) {
 		setBuffers(int(fd), t.opts.Buffer)
@@ -64,14 +66,14 @@ func (t *Transport) control(_, _ string, c syscall.RawConn) error {
 	})
 }
 
-// keepAlive notices a cut link while nothing is sent.
+// keepAlive notices a cut link while no data is sent.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3}
 
 // Listen implements distributed.Transport. The system chooses the port, unless
 // Options.Ports does.
 func (t *Transport) Listen(host string) (string, error) {
 	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
-		return "", fmt.Errorf("%w: the data plane must listen on one address of this machine, not on %q: others dial it", distributed.ErrConfig, host)
+		return "", fmt.Errorf("%w: the data plane must listen on one address of this host, because other ranks dial it; %q is not one", distributed.ErrConfig, host)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,7 +147,7 @@ func (t *Transport) shake(c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(t.opts.HandshakeTimeout))
 	accepted, h, err := t.welcome(c)
 	if !t.strangers.Remove(c) && err == nil {
-		err = net.ErrClosed // to make room
+		err = net.ErrClosed // accept.Pending closed it to make room
 	}
 	if err == nil {
 		err = c.SetDeadline(time.Time{})
