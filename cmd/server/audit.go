@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"ringmaster/internal/trust"
 	"ringmaster/internal/usage"
 )
 
@@ -25,7 +26,7 @@ func openAudit(path string) (*auditLog, error) {
 	if err != nil {
 		return nil, usage.Errorf("--audit-log: %w", err)
 	}
-	warnIfOthersMay(path, 0o007, "audit log")
+	trust.WarnIfOthersMay(path, 0o007, "audit log")
 	return &auditLog{file: f}, nil
 }
 

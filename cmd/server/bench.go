@@ -56,7 +56,7 @@ which is slightly slower.`,
 			if o.cluster.mpiFollower() {
 				return o.follow(cmd.Context())
 			}
-			if err := checkOut("state", b.state); err != nil {
+			if err := flags.CheckOut("state", b.state); err != nil {
 				return err
 			}
 			if b.state != "" && (o.cluster.on || b.sequences > 1) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ringmaster/internal/chatclient"
+	chat "ringmaster/internal/chatclient"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
@@ -80,7 +80,7 @@ func (o *chatOptions) run(ctx context.Context, std chatStreams, question string)
 			return usage.Errorf("--load: %w", err)
 		}
 	}
-	if err := checkOut("save", o.save); err != nil {
+	if err := flags.CheckOut("save", o.save); err != nil {
 		return err
 	}
 	fields := map[string]any{}

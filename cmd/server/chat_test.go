@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"ringmaster/internal/cli"
 	"ringmaster/internal/testenv"
 )
 
@@ -170,7 +171,7 @@ func TestChatOnAPipe(t *testing.T) {
 		}()
 		cmd := newChat(chatStreams{in, out})
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		allUsage(cmd)
+		cli.AllUsage(cmd)
 		cmd.SetArgs(append([]string{"--url", url}, args...))
 		err = cmd.ExecuteContext(t.Context())
 		text, rerr := os.ReadFile(out.Name())

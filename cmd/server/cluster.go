@@ -97,6 +97,7 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	flags.OneOf(f, &o.transport, "transport", "auto", []string{"auto", "tcp", "rdma", "mpi"}, "transport of the exchanges between ranks: tcp, rdma, mpi (for a job started by mpirun or srun), or auto: rdma if there is a device matrix and all ranks can use it, else tcp")
 	flags.File(f, &o.devices, "rdma-devices", "JSON `file` with the RDMA devices that connect each pair of ranks, in the format of JACCL and MLX")
 	f.VarPF(&o.inProcess, "rdma-in-process", "", "make the calls of the verbs library in the server itself (=true) or in a helper process for each RDMA device (=false), which keeps the server alive when the library crashes, as Apple's does when a cable is pulled; without it a helper on macOS, the server itself elsewhere").NoOptDefVal = "true"
+	flags.Under(f, headingCluster)
 }
 
 // check validates the flags of a group.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/cli"
 	"ringmaster/internal/settings"
 )
 
@@ -25,13 +26,13 @@ func configFile(t *testing.T, text string, mode os.FileMode) string {
 }
 
 // effective are the settings that config prints as JSON.
-func effective(t *testing.T, args ...string) map[string]setting {
+func effective(t *testing.T, args ...string) map[string]cli.Setting {
 	t.Helper()
 	out, err := command(t, append([]string{"config", "--json"}, args...)...)
 	require.NoError(t, err)
-	var report struct{ Settings []setting }
+	var report struct{ Settings []cli.Setting }
 	require.NoError(t, json.Unmarshal([]byte(out), &report))
-	by := map[string]setting{}
+	by := map[string]cli.Setting{}
 	for _, s := range report.Settings {
 		by[s.Name] = s
 	}
@@ -45,7 +46,7 @@ func TestConfigShowsOrigins(t *testing.T) {
 	t.Setenv("RINGMASTER_MAX_BATCH", "6")
 	t.Setenv("RINGMASTER_CONFIG", path)
 	serve := effective(t, "serve", "--sessions", "4")
-	for name, want := range map[string]setting{
+	for name, want := range map[string]cli.Setting{
 		"ctx":        {Value: 11., Source: "file", Where: path + ":1", File: path, Line: 1},
 		"threads":    {Value: 2., Source: "file", Where: path + ":6", File: path, Line: 6},
 		"max-batch":  {Value: 6., Source: "environment", Where: "environment RINGMASTER_MAX_BATCH"},
@@ -71,7 +72,7 @@ func TestConfigShowsOrigins(t *testing.T) {
 // TestConfigOutputIsAFile: what config prints for any command, read as a file, gives the
 // same values.
 func TestConfigOutputIsAFile(t *testing.T) {
-	commands, _ := settingsOf(newRoot())
+	commands, _ := cli.Settings(newRoot())
 	require.Contains(t, commands, "key new")
 	require.NotContains(t, commands, "rails")
 	for name := range commands {
@@ -138,7 +139,7 @@ func TestFileBelowLaunchers(t *testing.T) {
 	t.Setenv("MLX_RANK", "2")
 	t.Setenv("MLX_WORLD_SIZE", "4")
 	got := effective(t, "--config", path)
-	require.Equal(t, setting{Name: "rank", Value: 2., Source: "environment", Where: "environment MLX_RANK"}, got["rank"])
+	require.Equal(t, cli.Setting{Name: "rank", Value: 2., Source: "environment", Where: "environment MLX_RANK"}, got["rank"])
 	require.Equal(t, 4., got["world-size"].Value)
 	require.Equal(t, "10.0.0.1:1", got["coordinator"].Value)
 	t.Setenv("RINGMASTER_RANK", "1")
@@ -184,7 +185,7 @@ func TestFileIsLogged(t *testing.T) {
 func TestSecretsAreMarked(t *testing.T) {
 	word := regexp.MustCompile(`key|token|secret|password`)
 	text := regexp.MustCompile(`^string`)
-	commands, _ := settingsOf(newRoot())
+	commands, _ := cli.Settings(newRoot())
 	marked := 0
 	for name, flags := range commands {
 		flags.VisitAll(func(f *pflag.Flag) {
@@ -202,9 +203,9 @@ func TestSecretsAreMarked(t *testing.T) {
 func TestPackagedSettings(t *testing.T) {
 	text, err := os.ReadFile("../../packaging/ringmaster.toml")
 	require.NoError(t, err)
-	commands, shared := settingsOf(newRoot())
+	commands, shared := cli.Settings(newRoot())
 	for _, text := range [][]byte{text, regexp.MustCompile(`(?m)^#([a-z-]+ = )`).ReplaceAll(text, []byte("$1"))} {
-		_, err := settings.Parse("ringmaster.toml", text, commands, shared, removedFlag)
+		_, err := settings.Parse("ringmaster.toml", text, commands, shared, cli.RemovedFlag)
 		require.NoError(t, err)
 	}
 }

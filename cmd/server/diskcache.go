@@ -15,6 +15,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/program"
+	"ringmaster/internal/trust"
 	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
 	"ringmaster/replica"
@@ -54,7 +55,7 @@ func (o *diskOptions) open() (*diskcache.Store, error) {
 	if err != nil {
 		return nil, usage.Errorf("--cache-dir: %w", err)
 	}
-	warnIfOthersMay(o.dir, 0o005, "list of kept conversations, with sizes and times")
+	trust.WarnIfOthersMay(o.dir, 0o005, "list of kept conversations, with sizes and times")
 	return s, nil
 }
 

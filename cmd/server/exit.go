@@ -55,7 +55,7 @@ func exitCode(err error) int {
 // flagsOnly is the preparation of a command that uses no group and no model: its
 // flags are read from the environment and the file, and nothing else is validated.
 func flagsOnly(cmd *cobra.Command, _ []string) error {
-	_, err := prepare(cmd)
+	_, err := tree().Prepare(cmd)
 	return err
 }
 

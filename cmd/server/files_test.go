@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/cli"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/settings"
 	"ringmaster/kernels/cpu"
@@ -80,7 +81,7 @@ func flagsOf(kind flags.Kind, visit func(c *cobra.Command, f *pflag.Flag)) {
 // command that takes one with one line that names it, and exit code 2, before the command
 // asks anybody or loads anything. A flag for a file that is not in the table fails the test.
 func TestEveryFileIsRefused(t *testing.T) {
-	t.Setenv(environmentName(settings.Flag), settings.None)
+	t.Setenv(cli.Variable(settings.Flag), settings.None)
 	bad, names := badFiles(t)
 	covered, parent := map[string]bool{}, map[string]string{"below a file": "ids"}
 	for _, kind := range []struct {
@@ -121,7 +122,7 @@ func TestEveryFileIsRefused(t *testing.T) {
 // TestArgumentsAreRefused: arguments that are missing, too many or no names end every command
 // with one line and exit code 2; what may have been meant is proposed.
 func TestArgumentsAreRefused(t *testing.T) {
-	t.Setenv(environmentName(settings.Flag), settings.None)
+	t.Setenv(cli.Variable(settings.Flag), settings.None)
 	bad, _ := badFiles(t)
 	for _, c := range []struct{ args, want string }{
 		{"srve", `did you mean "serve"?`}, {"bnech --model x", `did you mean "bench"?`}, {"key nwe x", `did you mean "new"?`}, {"rails pln", `did you mean "plan"?`},

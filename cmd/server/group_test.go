@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/internal/cli"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/testenv"
 	"ringmaster/model/builtin"
@@ -244,7 +245,7 @@ func TestJACCLEnvironment(t *testing.T) {
 		o.register(f)
 		require.NoError(t, f.Parse(args))
 		origins := settings.Origins{}
-		require.NoError(t, settings.FromEnvironment(f, environmentPrefix, lookup(env), origins))
+		require.NoError(t, settings.FromEnvironment(f, cli.Prefix, lookup(env), origins))
 		return o, o.fromJACCL(f, lookup(env), origins)
 	}
 	o, err := parse(map[string]string{"MLX_RANK": "1", "JACCL_COORDINATOR": "10.0.0.1:32323", "JACCL_IBV_DEVICES": matrix}, "--distributed")

@@ -7,6 +7,7 @@ import (
 
 	"ringmaster/api"
 	"ringmaster/api/keys"
+	"ringmaster/internal/trust"
 	"ringmaster/internal/usage"
 )
 
@@ -31,7 +32,7 @@ func (o *serveOptions) ring() (*keys.Ring, error) {
 		return nil, usage.Errorf("--api-keys: %w", err)
 	}
 	if o.keyFile != "" {
-		warnIfOthersMay(o.keyFile, 0o002, "file of API keys")
+		trust.WarnIfOthersMay(o.keyFile, 0o002, "file of API keys")
 	}
 	return r, nil
 }

@@ -50,7 +50,7 @@ func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch i
 	if err != nil {
 		return usage.Errorf("--tokens: %w", err)
 	}
-	if err := checkOut("out", out); err != nil {
+	if err := flags.CheckOut("out", out); err != nil {
 		return err
 	}
 	o.batch = max(o.batch, batch)

@@ -172,11 +172,11 @@ func TestEmptyPaths(t *testing.T) {
 // TestUnknownVariables: a variable that looks like a flag and is none is a warning with
 // the nearest name and without the value; what others set is not.
 func TestUnknownVariables(t *testing.T) {
-	require.Empty(t, unknownVariables([]string{"RINGMASTER_MODEL=x", "RINGMASTER_API_KEY=k", "RINGMASTER_CONFIG=none", "RINGMASTER_LOG_LEVEL=info",
+	require.Empty(t, tree().Unknown([]string{"RINGMASTER_MODEL=x", "RINGMASTER_API_KEY=k", "RINGMASTER_CONFIG=none", "RINGMASTER_LOG_LEVEL=info",
 		"RINGMASTER_URL=u", "RINGMASTER_VERBS_LIBRARY=l", "RINGMASTER_FULL=1", "RINGMASTER_MKMODEL_SEED=9", "HOME=/", "RINGMASTERS=1",
 		"RINGMASTER_SERVICE_HOST=10.0.0.1", "RINGMASTER_SERVICE_PORT=80", "RINGMASTER_SERVICE_PORT_HTTP=80", "RINGMASTER_PORT=tcp://10.0.0.1:80",
 		"RINGMASTER_GROUP_0_PORT_8080_TCP=tcp://10.0.0.1:8080", "RINGMASTER_PORT_8080_TCP_ADDR=10.0.0.1"}))
-	got := unknownVariables([]string{"RINGMASTER_MODLE=secret", "RINGMASTER_PORT=8080", "RINGMASTER_APIKEY=secret", "RINGMASTER_=x", "RINGMASTER_QQQQQQQQQQQQQ=1"})
+	got := tree().Unknown([]string{"RINGMASTER_MODLE=secret", "RINGMASTER_PORT=8080", "RINGMASTER_APIKEY=secret", "RINGMASTER_=x", "RINGMASTER_QQQQQQQQQQQQQ=1"})
 	require.Len(t, got, 5)
 	all := strings.Join(got, "\n")
 	require.Contains(t, all, `"RINGMASTER_MODLE" is no setting and is ignored; did you mean RINGMASTER_MODEL?`)
@@ -185,7 +185,7 @@ func TestUnknownVariables(t *testing.T) {
 	require.Equal(t, []string{ // names of variables are case-sensitive
 		`environment variable "RINGMASTER_listen" is no setting and is ignored; did you mean RINGMASTER_LISTEN?`,
 		`environment variable "ringmaster_model" is no setting and is ignored; did you mean RINGMASTER_MODEL?`,
-	}, unknownVariables([]string{"RINGMASTER_listen=x", "ringmaster_model=x"}))
+	}, tree().Unknown([]string{"RINGMASTER_listen=x", "ringmaster_model=x"}))
 	require.NotContains(t, all, "secret")
 	require.NotContains(t, all, "8080")
 }

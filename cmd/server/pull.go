@@ -46,7 +46,7 @@ command may work later.`,
 		PersistentPreRunE: flagsOnly,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Token, o.Endpoint = os.Getenv("HF_TOKEN"), os.Getenv("HF_ENDPOINT")
-			if err := checkDir("dir", o.Dir); err != nil {
+			if err := flags.CheckDir("dir", o.Dir); err != nil {
 				return err
 			}
 			o.Report = newPullReport(cmd.ErrOrStderr())

@@ -71,7 +71,7 @@ writes the device matrix for JACCL_IBV_DEVICES or MLX_IBV_DEVICES.`,
 		Example: `  ringmaster rails plan host0.json host1.json --out matrix.json`,
 		Args:    cobra.RangeArgs(2, 8),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOut("out", out); err != nil {
+			if err := flags.CheckOut("out", out); err != nil {
 				return err
 			}
 			reports := make([]rails.Report, len(args))

@@ -12,6 +12,7 @@ import (
 
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/rdma/rails"
+	"ringmaster/internal/cli"
 )
 
 // TestRailsHereCommand runs the command on this host, whatever it is.
@@ -78,7 +79,7 @@ ring: some pairs have several cables; 1 cable per pair; ranks 0 - 1 - 2 - 0
 	m, err := matrix.Parse(file, text)
 	require.NoError(t, err)
 	require.NoError(t, m.Check(file, matrix.Rules{}))
-	n, err := entries(file)
+	n, err := cli.Entries(file)
 	require.NoError(t, err)
 	require.Equal(t, 3, n, "the file also determines the number of ranks")
 

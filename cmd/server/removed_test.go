@@ -7,16 +7,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/cli"
 	"ringmaster/internal/settings"
 )
 
 // TestRemovedFlags: a flag that was removed is an error that names what takes its place, on
 // the command line, in the environment and in the file, for every command that runs a model.
 func TestRemovedFlags(t *testing.T) {
-	t.Setenv(environmentName(settings.Flag), settings.None)
-	for name, instead := range removedFlags {
+	t.Setenv(cli.Variable(settings.Flag), settings.None)
+	for name, instead := range cli.Removed {
 		for _, c := range commandsOf(newRoot()) {
-			require.False(t, runsModel(c) && c.Flags().Lookup(name) != nil, "%s has --%s", c.CommandPath(), name)
+			require.False(t, cli.RunsModel(c) && c.Flags().Lookup(name) != nil, "%s has --%s", c.CommandPath(), name)
 		}
 		for _, args := range [][]string{{"serve", "--" + name}, {"--" + name + "=1"}, {"bench", "--ctx", "64", "--" + name, "1"}} {
 			_, err := command(t, args...)
@@ -29,9 +30,9 @@ func TestRemovedFlags(t *testing.T) {
 				_, err := command(t, "serve", "--config", path)
 				requireRefused(t, err, table, path+":", "--"+name+" was removed: ", instead)
 			}
-			t.Setenv(environmentName(name), "1")
+			t.Setenv(cli.Variable(name), "1")
 			_, err := command(t, "bench")
-			requireRefused(t, err, name, environmentName(name), "--"+name+" was removed: ", instead)
+			requireRefused(t, err, name, cli.Variable(name), "--"+name+" was removed: ", instead)
 		})
 	}
 }

@@ -2,14 +2,12 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"ringmaster/internal/flags"
+	"ringmaster/internal/cli"
 	"ringmaster/internal/program"
 	"ringmaster/internal/safetext"
 	"ringmaster/internal/settings"
@@ -31,6 +29,19 @@ func newRoot() *cobra.Command {
 	return root
 }
 
+// The headings under which help lists the flags of commands that run a model.
+const (
+	headingModel       = "Model and memory"
+	headingPerformance = "Performance"
+	headingCluster     = "Cluster"
+)
+
+// headings are in the order of help, after the command's own flags.
+var headings = []string{headingModel, headingPerformance, headingCluster}
+
+// tree is what binds the flags of the commands.
+func tree() cli.Program { return cli.Program{Root: newRoot} }
+
 // newTree builds the command tree, and the options of the group of its commands.
 func newTree() (*cobra.Command, *clusterOptions) {
 	o := &modelOptions{}
@@ -48,7 +59,7 @@ func newTree() (*cobra.Command, *clusterOptions) {
   ringmaster bench --model /models/F.gguf`,
 		RunE: serve.RunE,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			origins, err := prepare(cmd)
+			origins, err := tree().Prepare(cmd)
 			if err != nil {
 				return err
 			}
@@ -63,10 +74,7 @@ func newTree() (*cobra.Command, *clusterOptions) {
 	}
 	root.SetOut(safetext.NewWriter(os.Stdout))
 	root.SetErr(safetext.NewWriter(os.Stderr))
-	f, level, format, file := root.PersistentFlags(), "", "", ""
-	flags.Parsed(f, &level, logLevelFlag, "info", "debug, info, warn or error", func(s string) error { return new(slog.Level).UnmarshalText([]byte(s)) }, "minimum level of log messages: debug, info, warn or error")
-	flags.OneOf(f, &format, logFormatFlag, "text", []string{"text", "json"}, "form of log messages: text, or json, one object a line")
-	flags.File(f, &file, settings.Flag, "`file` of settings; default is the first of ~/.config/ringmaster/ringmaster.toml and "+settings.SystemPath+" that exists; "+settings.None+" reads none")
+	cli.Register(root.PersistentFlags())
 	ofModel := pflag.NewFlagSet("model", pflag.ContinueOnError)
 	o.register(ofModel)
 	for _, c := range []*cobra.Command{serve, newLogits(o), newTokenize(o), newBench(o)} {
@@ -75,31 +83,30 @@ func newTree() (*cobra.Command, *clusterOptions) {
 	}
 	root.Flags().AddFlagSet(serve.Flags())
 	root.AddCommand(newPull(), newSharing(o), newRails(), newChat(chatStreams{os.Stdin, os.Stdout}), newDoctor(), newPlan(), newSimulate(), newVerify(), newDrain(), newMan(), newKey(), newConfig())
-	strict(root)
-	allUsage(root)
-	root.SetUsageFunc(usageOf)
+	cli.Strict(root)
+	cli.AllUsage(root)
+	root.SetUsageFunc(func(c *cobra.Command) error { return cli.Help(c, headings) })
 	return root, &o.cluster
 }
 
-// Names of the flags of every command that say how it logs.
-const (
-	logLevelFlag  = "log-level"
-	logFormatFlag = "log-format"
-)
+// settle takes what a launcher says of the group of a command that runs a model.
+func (o *clusterOptions) settle(cmd *cobra.Command, origins settings.Origins) error {
+	if cmd.Name() == sharingName {
+		o.on = true
+	}
+	for _, name := range []string{"rank", "world-size", "coordinator"} {
+		// A rank that served alone would answer, and the others would wait for it.
+		if f := cmd.Flags().Lookup(name); !o.on && f != nil && origins.Of(f).Source == settings.CommandLine {
+			return fmt.Errorf("--%s needs --distributed, with which every rank of a group is started", name)
+		}
+	}
+	return o.fromJACCL(cmd.Flags(), os.LookupEnv, origins)
+}
 
-func setLogger(w io.Writer, level, format string) error {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return fmt.Errorf("--log-level is %q; expected debug, info, warn or error", level)
+// fromJACCL takes what the environment of JACCL and MLX says of a group.
+func (o *clusterOptions) fromJACCL(set *pflag.FlagSet, lookup func(string) (string, bool), origins settings.Origins) error {
+	if !o.on {
+		return nil
 	}
-	options := &slog.HandlerOptions{Level: l}
-	switch format {
-	case "text":
-		slog.SetDefault(slog.New(slog.NewTextHandler(w, options)))
-	case "json":
-		slog.SetDefault(slog.New(slog.NewJSONHandler(w, options)))
-	default:
-		return fmt.Errorf("--log-format is %q; expected text or json", format)
-	}
-	return nil
+	return cli.FromJACCL(set, lookup, origins)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/api"
+	"ringmaster/internal/cli"
 	"ringmaster/internal/settings"
 )
 
@@ -26,7 +27,7 @@ func TestEnvironmentSetsFlags(t *testing.T) {
 	o.register(f)
 	s.register(f)
 	require.NoError(t, f.Parse([]string{"--threads", "3"}))
-	require.NoError(t, settings.FromEnvironment(f, environmentPrefix, lookup(map[string]string{
+	require.NoError(t, settings.FromEnvironment(f, cli.Prefix, lookup(map[string]string{
 		"RINGMASTER_THREADS": "5", "RINGMASTER_CTX": "77", "RINGMASTER_API_KEY": "a,b", "RINGMASTER_MODEL": "x.gguf",
 	}), settings.Origins{}))
 	require.Equal(t, 3, o.threads, "the command line takes precedence")
@@ -34,7 +35,7 @@ func TestEnvironmentSetsFlags(t *testing.T) {
 	require.Equal(t, "x.gguf", o.path)
 	require.Equal(t, []string{"a,b"}, s.keys, "one variable, one key")
 
-	err := settings.FromEnvironment(f, environmentPrefix, lookup(map[string]string{"RINGMASTER_MAX_BATCH": "many"}), settings.Origins{})
+	err := settings.FromEnvironment(f, cli.Prefix, lookup(map[string]string{"RINGMASTER_MAX_BATCH": "many"}), settings.Origins{})
 	require.ErrorContains(t, err, `environment variable RINGMASTER_MAX_BATCH="many"`)
 }
 
@@ -202,7 +203,7 @@ func TestLogFormats(t *testing.T) {
 	t.Cleanup(func() { slog.SetDefault(before) })
 	for format, want := range map[string]string{"text": `level=WARN msg="a line" rank=2`, "json": `"level":"WARN","msg":"a line","rank":2}`} {
 		var out bytes.Buffer
-		require.NoError(t, setLogger(&out, "warn", format))
+		require.NoError(t, cli.SetLogger(&out, "warn", format))
 		slog.Info("not this one")
 		slog.Warn("a line", "rank", 2)
 		require.Contains(t, out.String(), want)

@@ -60,6 +60,16 @@ type serveOptions struct {
 }
 
 func (o *serveOptions) register(f *pflag.FlagSet) {
+	flags.Bool(f, &o.share, "share-cache", false, "let requests with different API keys share the prefix cache, which tells them what others have asked")
+	flags.Int(f, &o.engine.Sessions, "sessions", 8, flags.From(0), "finished sequences kept in the prefix cache; 0 disables it")
+	flags.Duration(f, &o.engine.SessionTimeout, "session-timeout", time.Hour, flags.FromDuration(0), "how long a finished sequence is kept in the prefix cache without being used; 0 is without end")
+	o.disk.register(f)
+	flags.Under(f, headingModel)
+	flags.Ints(f, &o.weights, "key-weights", nil, flags.Within(1, engine.MaxWeight), "share of each API key in the tokens of the steps, in the order of the --api-key flags; default 1 for each")
+	flags.Int(f, &o.engine.MaxActive, "max-active", 8, flags.From(1), "most sequences in one step; with several API keys, a key that has none running may run one more, in the place of one of --sessions")
+	flags.Int(f, &o.engine.QueueLength, "queue", 64, flags.From(0), "most requests waiting in the queue, further ones get status 429; 0 disables the queue. With several API keys, a key may have as many as there are free places")
+	flags.Int(f, &o.engine.PrefillChunk, "prefill-chunk", 256, flags.From(1), "most prompt tokens in one step (chunked prefill)")
+	flags.Under(f, headingPerformance)
 	flags.Parsed(f, &o.listen, "listen,l", "127.0.0.1:8080", addressForm, checkAddress, "`address` to listen on; other hosts cannot reach a loopback address")
 	flags.Texts(f, &o.names, "model-name", false, "`name` of the model in the API; default is the name in the file; may be repeated")
 	flags.Bool(f, &o.strict, "strict-model-names", false, "refuse requests for a model of any other name; else every name stands for the model")
@@ -68,20 +78,12 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	settings.MarkSecret(f, "api-key")
 	flags.File(f, &o.keyFile, "api-keys", "`file` of API keys with names and limits, one a line; read again when it changes; see 'ringmaster key new'")
 	flags.Out(f, &o.audit, "audit-log", "", "append a line of JSON for each request to this `file`: key, route, tokens, status, time; no texts")
-	flags.Ints(f, &o.weights, "key-weights", nil, flags.Within(1, engine.MaxWeight), "share of each API key in the tokens of the steps, in the order of the --api-key flags; default 1 for each")
-	flags.Bool(f, &o.share, "share-cache", false, "let requests with different API keys share the prefix cache, which tells them what others have asked")
 	flags.Texts(f, &o.cors, "cors-origin", true, "`origin` whose pages may call the API, * for any; may be repeated")
 	flags.Texts(f, &o.hosts, "allow-host", true, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
 	o.tls.register(f)
 	flags.Int64(f, &o.maxBody, "max-body", 32<<20, flags.Within[int64](1, mostBody), "largest request body in bytes; all bodies that are being received and parsed have at most twice as many, further ones get status 429")
 	flags.Int(f, &o.conns, "max-connections", 0, flags.From(0), "most connections of clients; 0 is 512, or half of ulimit -n if that is less")
 	flags.Int(f, &o.each, "max-connections-per-address", 0, flags.From(0), "most connections of one address (IPv6: of a /64 network); 0 is half of --max-connections; behind a proxy, which is one address, raise it")
-	flags.Int(f, &o.engine.MaxActive, "max-active", 8, flags.From(1), "most sequences in one step; with several API keys, a key that has none running may run one more, in the place of one of --sessions")
-	flags.Int(f, &o.engine.QueueLength, "queue", 64, flags.From(0), "most requests waiting in the queue, further ones get status 429; 0 disables the queue. With several API keys, a key may have as many as there are free places")
-	flags.Int(f, &o.engine.PrefillChunk, "prefill-chunk", 256, flags.From(1), "most prompt tokens in one step (chunked prefill)")
-	flags.Int(f, &o.engine.Sessions, "sessions", 8, flags.From(0), "finished sequences kept in the prefix cache; 0 disables it")
-	flags.Duration(f, &o.engine.SessionTimeout, "session-timeout", time.Hour, flags.FromDuration(0), "how long a finished sequence is kept in the prefix cache without being used; 0 is without end")
-	o.disk.register(f)
 }
 
 func newServe(m *modelOptions) *cobra.Command {

@@ -54,7 +54,7 @@ command may work later.`,
 			if err := o.cluster.checkSharing(args); err != nil {
 				return usage.Wrap(err)
 			}
-			if err := checkDir("dir", dir); err != nil {
+			if err := flags.CheckDir("dir", dir); err != nil {
 				return err
 			}
 			cfg, err := o.cluster.config(cluster.Hello{Rank: o.cluster.rank, Size: o.cluster.size, Build: program.Version(), ByteOrder: byteOrder()})

@@ -2,14 +2,12 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
-	"os"
-	"runtime"
 
 	"github.com/spf13/pflag"
 
 	"ringmaster/api"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/trust"
 )
 
 // tlsOptions are the flags of TLS for HTTP.
@@ -36,7 +34,7 @@ func (o *tlsOptions) load() (*api.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
 	}
-	warnIfOthersMay(o.key, 0o007, "private key")
+	trust.WarnIfOthersMay(o.key, 0o007, "private key")
 	return c, nil
 }
 
@@ -46,14 +44,4 @@ func (o *tlsOptions) scheme() string {
 		return "https"
 	}
 	return "http"
-}
-
-// warnIfOthersMay logs a file to which every user of the host has one of the
-// permissions. It is no error: orchestrators mount secrets like that where the only
-// user is the server.
-func warnIfOthersMay(path string, permissions os.FileMode, what string) {
-	info, err := os.Stat(path)
-	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&permissions != 0 {
-		slog.Warn("every user of this host can read or change the "+what, "file", path, "mode", fmt.Sprintf("%04o", info.Mode().Perm()), "remedy", "chmod o-rwx "+path)
-	}
 }

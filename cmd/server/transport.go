@@ -21,6 +21,7 @@ import (
 	"ringmaster/distributed/rdma/rails"
 	"ringmaster/distributed/tcp"
 	"ringmaster/internal/doctor"
+	"ringmaster/internal/flags"
 	"ringmaster/internal/subprocess"
 	"ringmaster/internal/usage"
 )
@@ -127,7 +128,7 @@ func (o *clusterOptions) deviceMatrix() (path string, m matrix.Matrix, err error
 	case path == "":
 		return "", nil, nil
 	}
-	text, err := readInput(path, 16<<20)
+	text, err := flags.ReadInput(path, 16<<20)
 	if err == nil {
 		m, err = matrix.Parse(path, text)
 	}

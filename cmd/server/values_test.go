@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/cli"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/settings"
 )
@@ -70,7 +71,7 @@ func harmless(root *cobra.Command) *cobra.Command {
 // TestEveryFlagRefuses: every flag of every command refuses nonsense before the command
 // begins, with one line that names the flag and says what is allowed, and exit code 2.
 func TestEveryFlagRefuses(t *testing.T) {
-	t.Setenv(environmentName(settings.Flag), settings.None)
+	t.Setenv(cli.Variable(settings.Flag), settings.None)
 	root := harmless(newRoot())
 	tried := 0
 	for _, c := range commandsOf(root) {
@@ -79,7 +80,7 @@ func TestEveryFlagRefuses(t *testing.T) {
 		all.AddFlagSet(c.Flags())
 		all.AddFlagSet(c.InheritedFlags())
 		all.VisitAll(func(f *pflag.Flag) {
-			if f.Name == "help" || f.Name == "version" || !readsFile(c) && f.Value.Type() == "bool" { // cobra's own
+			if f.Name == "help" || f.Name == "version" || !cli.ReadsFile(c) && f.Value.Type() == "bool" { // cobra's own
 				return
 			}
 			where := c.CommandPath() + " --" + f.Name
@@ -144,7 +145,7 @@ func TestZeroIsExplained(t *testing.T) {
 // the variable.
 func TestVariablesRefuse(t *testing.T) {
 	for _, c := range commandsOf(newRoot()) {
-		if !readsFile(c) {
+		if !cli.ReadsFile(c) {
 			continue
 		}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -155,8 +156,8 @@ func TestVariablesRefuse(t *testing.T) {
 				if text == "" {
 					continue
 				}
-				name := environmentName(f.Name)
-				_, err := bind(c, lookup(map[string]string{name: text}))
+				name := cli.Variable(f.Name)
+				_, err := tree().Bind(c, lookup(map[string]string{name: text}))
 				require.ErrorContains(t, err, name)
 				require.ErrorContains(t, err, "expected ", "%s=%q", name, text)
 				require.NotContains(t, err.Error(), "\n")

@@ -101,7 +101,7 @@ func (o *verifyOptions) run(ctx context.Context, w, progress io.Writer) error {
 		return err
 	}
 	for flag, path := range map[string]string{"record": o.record, "report": o.report} {
-		if err := checkOut(flag, path); err != nil {
+		if err := flags.CheckOut(flag, path); err != nil {
 			return err
 		}
 	}
@@ -202,7 +202,7 @@ const mostRecord = 64 << 20
 
 // readRecord reads what --record has written.
 func readRecord(path string) (*verify.Record, error) {
-	data, err := readInput(path, mostRecord)
+	data, err := flags.ReadInput(path, mostRecord)
 	if err != nil {
 		return nil, usage.Errorf("--recorded: %w; expected what verify --record writes", err)
 	}

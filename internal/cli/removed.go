@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// removedFlags are flags that serve no longer has, each with what takes its place. A flag
+// Removed are flags that serve no longer has, each with what takes its place. A flag
 // that is given and ignored would be worse than an error.
-var removedFlags = map[string]string{
+var Removed = map[string]string{
 	"body-budget":     "all bodies together may have twice the bytes of --max-body",
 	"drain-timeout":   "a follower that gets SIGTERM waits for 30 seconds",
 	"mpi-library":     "name the library in the environment variable MLX_MPI_LIBNAME",
@@ -23,18 +23,18 @@ var removedFlags = map[string]string{
 	"stuck-after":     "/readyz reports the server as stuck after a fifth of --work-timeout",
 }
 
-// removedFlag is the error for a removed flag, nil for any other name.
-func removedFlag(name string) error {
-	if instead := removedFlags[name]; instead != "" {
+// RemovedFlag is the error for a removed flag, nil for any other name.
+func RemovedFlag(name string) error {
+	if instead := Removed[name]; instead != "" {
 		return fmt.Errorf("--%s was removed: %s", name, instead)
 	}
 	return nil
 }
 
-// removedOnLine is removedFlag for what parsing the command line found wrong.
+// removedOnLine is RemovedFlag for what parsing the command line found wrong.
 func removedOnLine(c *cobra.Command, err error) error {
-	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok && runsModel(c) {
-		return removedFlag(missing.GetSpecifiedName())
+	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok && RunsModel(c) {
+		return RemovedFlag(missing.GetSpecifiedName())
 	}
 	return nil
 }
@@ -42,12 +42,12 @@ func removedOnLine(c *cobra.Command, err error) error {
 // refuseRemoved returns an error if the environment of a command that runs a model sets a
 // removed flag.
 func refuseRemoved(c *cobra.Command, lookup func(string) (string, bool)) error {
-	if !runsModel(c) {
+	if !RunsModel(c) {
 		return nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(removedFlags)) {
-		if _, ok := lookup(environmentName(name)); ok {
-			return fmt.Errorf("environment variable %s: %w", environmentName(name), removedFlag(name))
+	for _, name := range slices.Sorted(maps.Keys(Removed)) {
+		if _, ok := lookup(Variable(name)); ok {
+			return fmt.Errorf("environment variable %s: %w", Variable(name), RemovedFlag(name))
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"ringmaster/internal/usage"
 )
 
-// allUsage makes what a command and those below it find wrong with their flags and
+// AllUsage makes what a command and those below it find wrong with their flags and
 // arguments errors of usage, with the nearest name in place of one that there is not.
-func allUsage(cmd *cobra.Command) {
+func AllUsage(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if removed := removedOnLine(c, err); removed != nil {
 			return usage.Wrap(removed)
@@ -29,7 +29,7 @@ func allUsage(cmd *cobra.Command) {
 		}
 	}
 	for _, c := range cmd.Commands() {
-		allUsage(c)
+		AllUsage(c)
 	}
 }
 
@@ -64,9 +64,9 @@ func nearestCommand(c *cobra.Command, args []string) string {
 	return settings.Nearest(args[0], "%q", known)
 }
 
-// strict makes cobra's own commands, which take any argument and ignore it, refuse those
+// Strict makes cobra's own commands, which take any argument and ignore it, refuse those
 // that mean nothing.
-func strict(root *cobra.Command) {
+func Strict(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

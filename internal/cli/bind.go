@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"ringmaster/internal/settings"
+	"ringmaster/internal/trust"
+	"ringmaster/internal/usage"
+)
+
+// Prepare gives the flags of a command that are not on its command line their values,
+// from the environment, then from the file; sets the logger by them; and logs which file
+// was read. What is wrong with any of them is an error of usage.
+func (p Program) Prepare(cmd *cobra.Command) (settings.Origins, error) {
+	b, err := p.Bind(cmd, os.LookupEnv)
+	if err != nil {
+		return nil, usage.Wrap(err)
+	}
+	level, format := cmd.Flags().Lookup(logLevel), cmd.Flags().Lookup(logFormat)
+	if level != nil && format != nil { // else the command stands alone, without the root's flags
+		if err := SetLogger(cmd.ErrOrStderr(), level.Value.String(), format.Value.String()); err != nil {
+			return nil, usage.Wrap(err)
+		}
+	}
+	if err := cmd.ValidateRequiredFlags(); err != nil {
+		return nil, usage.Errorf("%w; see %s --help", err, cmd.CommandPath())
+	}
+	b.log()
+	for _, w := range p.Unknown(os.Environ()) {
+		slog.Warn(w)
+	}
+	return b.Origins, nil
+}
+
+// Bound is what became of the flags of a command.
+type Bound struct {
+	Origins settings.Origins
+	Path    string // of the file that was read; empty if none was
+	set     int    // flags that have their values from it
+	secret  bool   // it has a key
+}
+
+// log says which file was read, if one was.
+func (b *Bound) log() {
+	if b.Path == "" {
+		return
+	}
+	slog.Info("settings from a file", "file", b.Path, "settings", b.set)
+	if b.secret {
+		trust.WarnIfOthersMay(b.Path, 0o007, "file of settings with a key")
+	}
+}
+
+// Bind sets the flags of a command from the environment and the file, and refuses empty ones.
+func (p Program) Bind(cmd *cobra.Command, lookup func(string) (string, bool)) (*Bound, error) {
+	b := &Bound{Origins: settings.Origins{}}
+	if err := settings.FromEnvironment(cmd.Flags(), Prefix, lookup, b.Origins); err != nil {
+		return nil, err
+	}
+	if err := refuseEmpty(cmd.Flags(), b.Origins); err != nil {
+		return nil, err
+	}
+	if err := refuseRemoved(cmd, lookup); err != nil {
+		return nil, err
+	}
+	named := cmd.Flags().Lookup(settings.Flag)
+	if named == nil || !ReadsFile(cmd) {
+		return b, nil
+	}
+	path, text, err := settings.Find(named.Value.String(), settings.Places(lookup))
+	if err != nil || path == "" {
+		return b, err
+	}
+	// The values of all commands are tried on flags that nobody uses.
+	commands, shared := Settings(p.Root())
+	file, err := settings.Parse(path, text, commands, shared, RemovedFlag)
+	if err != nil {
+		return nil, err
+	}
+	b.Path = path
+	b.secret = file.HasSecret(commands)
+	if b.set, err = file.Apply(tableOf(cmd), RunsModel(cmd), cmd.Flags(), b.Origins); err != nil {
+		return nil, err
+	}
+	return b, refuseEmpty(cmd.Flags(), b.Origins)
+}
