@@ -122,11 +122,11 @@ func insteadOf(data []byte) string {
 	start := strings.ToLower(string(bytes.TrimSpace(data[:min(len(data), 64)])))
 	switch {
 	case strings.HasPrefix(start, "version https://git-lfs"):
-		return "; it is a pointer of Git LFS, which stands for the file: run git lfs pull in its repository, or fetch the file with ringmaster pull"
+		return "; it is a Git LFS pointer in place of the file: run git lfs pull in its repository, or fetch the file with ringmaster pull"
 	case strings.HasPrefix(start, "<!doctype"), strings.HasPrefix(start, "<html"), strings.HasPrefix(start, "<?xml"):
-		return "; it is a page of a web site, saved in place of the file: fetch the file with ringmaster pull"
+		return "; it is a web page in place of the file: fetch the file with ringmaster pull"
 	case strings.HasPrefix(start, "{"):
-		return "; it looks like JSON, such as the error of a server, or like safetensors: fetch the GGUF file with ringmaster pull"
+		return "; it looks like JSON (perhaps the error of a server) or safetensors: fetch the GGUF file with ringmaster pull"
 	}
 	return ""
 }
@@ -134,7 +134,7 @@ func insteadOf(data []byte) string {
 // checkVersion reads the magic and the version.
 func checkVersion(c *cursor, h *header) error {
 	if magic := c.take(4); string(magic) != "GGUF" {
-		return fmt.Errorf("starts with %q, not with \"GGUF\": no GGUF file%s", magic, insteadOf(c.data))
+		return fmt.Errorf("not a GGUF file: starts with %q, not with \"GGUF\"%s", magic, insteadOf(c.data))
 	}
 	h.version = c.uint32()
 	switch swapped := bits.ReverseBytes32(h.version); {
@@ -185,7 +185,7 @@ func checkKeys(c *cursor, h *header) error {
 		}
 	}
 	if name, ok := duplicate(c.data, names); ok {
-		return fmt.Errorf("key %q stands in the header twice", name)
+		return fmt.Errorf("key %q occurs twice in the header", name)
 	}
 	return nil
 }
@@ -291,7 +291,7 @@ func checkTensors(c *cursor, h *header) ([]extent, error) {
 		extents = append(extents, extent{span{at, len(name)}, int64(offset), size})
 	}
 	if name, ok := duplicate(c.data, names); ok {
-		return nil, fmt.Errorf("tensor %q stands in the header twice", name)
+		return nil, fmt.Errorf("tensor %q occurs twice in the header", name)
 	}
 	return extents, nil
 }

@@ -56,7 +56,7 @@ var malformed = []struct {
 	{"array of arrays", newRaw().array("key", kindArray, 1, make([]byte, 12)).header(), []string{`key "key"`, "array of arrays"}},
 	{"array of type 13", newRaw().array("key", 13, 1, make([]byte, 8)).header(), []string{`key "key"`, "array of value type 13"}},
 	{"bool 3 in an array", newRaw().array("key", kindBool, 3, []byte{1, 0, 3}).header(), []string{`key "key"`, "bool 2 of 3 has value 3"}},
-	{"key twice", newRaw().kv("b", kindUint8, []byte{1}).kv("a", kindUint8, []byte{1}).kv("b", kindUint32, le(uint32(1))).header(), []string{`key "b" stands in the header twice`}},
+	{"key twice", newRaw().kv("b", kindUint8, []byte{1}).kv("a", kindUint8, []byte{1}).kv("b", kindUint32, le(uint32(1))).header(), []string{`key "b" occurs twice in the header`}},
 
 	{"alignment 0", newRaw().kv(keyAlignment, kindUint32, le(uint32(0))).header(), []string{keyAlignment, "is 0; expected a power of two from 8 to 65536"}},
 	{"alignment 4", newRaw().kv(keyAlignment, kindUint32, le(uint32(4))).header(), []string{keyAlignment, "is 4; expected a power of two"}},
@@ -85,7 +85,7 @@ var malformed = []struct {
 	{"no data section", cut(newRaw().tensor("w", F32, 0, 16, 4).bytes(), 17), []string{`tensor "w"`, "data section, which has 0 bytes"}},
 	{"overlap", newRaw().tensor("a", F32, 32, 16, 4).tensor("b", F32, 0, 36, 9).bytes(), []string{`tensor "a" starts at offset 32 inside tensor "b", which ends at 36`}},
 	{"same place", newRaw().tensor("a", F32, 0, 4, 1).tensor("b", F32, 0, 4, 1).bytes(), []string{`tensor "b" starts at offset 0 inside tensor "a"`}},
-	{"tensor twice", newRaw().tensor("a", F32, 0, 4, 1).tensor("a", F32, 32, 4, 1).bytes(), []string{`tensor "a" stands in the header twice`}},
+	{"tensor twice", newRaw().tensor("a", F32, 0, 4, 1).tensor("a", F32, 32, 4, 1).bytes(), []string{`tensor "a" occurs twice in the header`}},
 	{"empty tensor name", newRaw().tensor("", F32, 0, 4, 1).bytes(), []string{"tensor 1 of 1", "name of 0 bytes"}},
 	{"cut in a shape", newRaw().tensor("w", F32, 0, 0, 4, 4).header()[:24+8+1+4+12+8], []string{`tensor "w"`, "ends inside its entry"}},
 	{"cut in an offset", newRaw().tensor("w", F32, 0, 0, 4, 4, 4, 4).header()[:24+8+1+4+32+4+4], []string{`tensor "w"`, "ends inside its entry"}},

@@ -127,7 +127,7 @@ func (f *File) finish() error {
 	if len(f.parts) > 1 {
 		want, ok := f.Int(keySplitTensors)
 		if !ok {
-			return fmt.Errorf("key %q is missing or no integer; expected %d, the tensors of all %d parts", keySplitTensors, len(f.tensors), len(f.parts))
+			return fmt.Errorf("key %q is missing or not an integer; expected %d, the tensors of all %d parts", keySplitTensors, len(f.tensors), len(f.parts))
 		}
 		if want != int64(len(f.tensors)) {
 			return fmt.Errorf("key %q is %d, but the %d parts have %d tensors", keySplitTensors, want, len(f.parts), len(f.tensors))
@@ -136,7 +136,7 @@ func (f *File) finish() error {
 	f.index = make(map[string]int, len(f.tensors))
 	for i, t := range f.tensors {
 		if j, ok := f.index[t.Name]; ok {
-			return fmt.Errorf("tensor %q stands both in %s and in %s", t.Name, f.parts[f.tensors[j].Part].path, f.parts[t.Part].path)
+			return fmt.Errorf("tensor %q is in both %s and %s", t.Name, f.parts[f.tensors[j].Part].path, f.parts[t.Part].path)
 		}
 		f.index[t.Name] = i
 	}
@@ -163,7 +163,7 @@ func (f *File) Close() error {
 	}
 	for name, t := range f.derived {
 		if err := unmapFile(t.Data); err != nil {
-			errs = append(errs, fmt.Errorf("%s: unmap what was derived as %q: %w", f.path, name, err))
+			errs = append(errs, fmt.Errorf("%s: unmap derived tensor %q: %w", f.path, name, err))
 		}
 	}
 	f.parts, f.tensors, f.index, f.derived = nil, nil, nil, nil

@@ -230,7 +230,7 @@ func ContentHash(ctx context.Context, f *File, progress func(done, total int64))
 	for _, i := range byName(f.tensors) {
 		for piece := range slices.Chunk(f.tensors[i].Data, contentPiece) {
 			if ctx.Err() != nil {
-				return "", fmt.Errorf("%s: content hash: given up after %d of %d bytes: %w", f.path, done, total, context.Cause(ctx))
+				return "", fmt.Errorf("%s: content hash: stopped after %d of %d bytes: %w", f.path, done, total, context.Cause(ctx))
 			}
 			h.Write(piece)
 			done += int64(len(piece))

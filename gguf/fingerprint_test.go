@@ -193,7 +193,7 @@ func TestContentHash(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	_, err = ContentHash(ctx, f, func(int64, int64) { cancel(why) })
 	require.ErrorIs(t, err, why)
-	require.EqualError(t, err, fmt.Sprintf("test: content hash: given up after 12 of %d bytes: the program ends", total))
+	require.EqualError(t, err, fmt.Sprintf("test: content hash: stopped after 12 of %d bytes: the program ends", total))
 }
 
 // TestWeightSample: models of one shape with different weights have different

@@ -205,7 +205,7 @@ func CheckWeights(ctx context.Context, f *File, progress func(done, total int64)
 	}
 	workers.Wait()
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s: check of the weights: given up after %d of %d bytes: %w", f.path, done, total, context.Cause(ctx))
+		return fmt.Errorf("%s: check of the weights: stopped after %d of %d bytes: %w", f.path, done, total, context.Cause(ctx))
 	}
 	var all []error
 	for i, t := range f.tensors {

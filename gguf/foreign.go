@@ -101,7 +101,7 @@ func (e *ForeignTypes) Error() string {
 			break
 		}
 	}
-	return fmt.Sprintf("types that this program does not compute with: %s. What helps: %s", strings.Join(kinds, ", "), strings.Join(cures, "; "))
+	return fmt.Sprintf("types that this program cannot compute with: %s. What to do: %s", strings.Join(kinds, ", "), strings.Join(cures, "; "))
 }
 
 // mostForeign bounds the types that an error names, because a hostile file may have one

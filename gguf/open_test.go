@@ -267,9 +267,9 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 // TestOpenSaysWhatLiesThere: what a failed download leaves at the path of a model is named.
 func TestOpenSaysWhatLiesThere(t *testing.T) {
 	for text, want := range map[string]string{
-		"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 1\n": "a pointer of Git LFS",
-		"\n<!DOCTYPE html>\n<html>Sign in to continue</html>":                   "a page of a web site",
-		"<html>404</html>":                     "a page of a web site",
+		"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 1\n": "a Git LFS pointer",
+		"\n<!DOCTYPE html>\n<html>Sign in to continue</html>":                   "a web page",
+		"<html>404</html>":                     "a web page",
 		"{\"error\":\"Repository not found\"}": "like JSON",
 	} {
 		_, err := Open(write(t, "download.gguf", []byte(text)))

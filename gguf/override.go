@@ -54,7 +54,7 @@ func parseValue(kind, value string) (any, error) {
 	case "int":
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no integer", value)
+			return nil, fmt.Errorf("%q is not an integer", value)
 		}
 		if n >= 0 && n <= math.MaxUint32 {
 			return uint32(n), nil
@@ -63,7 +63,7 @@ func parseValue(kind, value string) (any, error) {
 	case "float":
 		x, err := strconv.ParseFloat(value, 32)
 		if err != nil || math.IsInf(x, 0) || math.IsNaN(x) {
-			return nil, fmt.Errorf("%q is no float32", value)
+			return nil, fmt.Errorf("%q is not a float32", value)
 		}
 		return float32(x), nil
 	case "bool":
@@ -98,7 +98,7 @@ func convert(parsed any, to reflect.Type) (any, error) {
 	case v.Kind() == to.Kind():
 		out.Set(v.Convert(to))
 	default:
-		return nil, errors.New("the value is of another type")
+		return nil, errors.New("the value has another type")
 	}
 	return out.Interface(), nil
 }

@@ -25,7 +25,7 @@ func splitCount(path string) (int, error) {
 	no, _ := strconv.Atoi(m[1]) // five digits
 	n, _ := strconv.Atoi(m[2])
 	if n == 0 || no == 0 || no > n {
-		return 0, fmt.Errorf("%s: part %d of %d cannot be; expected -00001-of-0000N.gguf", path, no, n)
+		return 0, fmt.Errorf("%s: part %d of %d is impossible; expected -00001-of-0000N.gguf", path, no, n)
 	}
 	if no != 1 {
 		return 0, fmt.Errorf("%s: part %d of a split model; open the first part, %s", path, no, splitPath(path, 0, n))
@@ -79,7 +79,7 @@ func (f *File) agrees(kv ggml.KV) error {
 			continue
 		}
 		if hashOf(v) != hashOf(old) {
-			return fmt.Errorf("key %q has another value than in the first part: the parts are of different models", key)
+			return fmt.Errorf("key %q has another value than in the first part: the parts belong to different models", key)
 		}
 	}
 	return nil
@@ -101,7 +101,7 @@ func checkSplit(kv ggml.KV, no, count int) error {
 		got, ok := f.Int(key)
 		switch {
 		case !f.Has(key):
-			return fmt.Errorf("key %q is missing, so this is no part of a split model; expected %d by the file's name", key, value)
+			return fmt.Errorf("key %q is missing, so this is not part of a split model; expected %d by the file's name", key, value)
 		case !ok:
 			return fmt.Errorf("key %q is %s; expected the integer %d", key, f.kind(key), value)
 		case got != value:

@@ -91,7 +91,7 @@ func (w *Writer) checkKey(key string, value any) error {
 	case w.keys[key]:
 		return fmt.Errorf("gguf: key %q put twice", key)
 	case key == keySplitNo || key == keySplitCount || key == keySplitTensors:
-		return fmt.Errorf("gguf: key %q is the writer's own: use SetParts", key)
+		return fmt.Errorf("gguf: key %q is set by the writer: use SetParts", key)
 	case key == "general.alignment" && value != any(uint32(WriterAlignment)):
 		return fmt.Errorf("gguf: key %q is %v: the writer aligns to uint32 %d only", key, value, WriterAlignment)
 	}
@@ -190,7 +190,7 @@ func (w *Writer) WriteFile(path string) (err error) {
 	paths := w.Paths(path)
 	for _, p := range paths { // root may rename over /dev/null
 		if at, err := os.Stat(p); err == nil && !at.Mode().IsRegular() {
-			return fmt.Errorf("gguf: write %s: it exists and is no file; name another", p)
+			return fmt.Errorf("gguf: write %s: it exists and is not a regular file; choose another path", p)
 		}
 	}
 	var temps []string

@@ -251,7 +251,7 @@ func TestWriterKeepsDevices(t *testing.T) {
 		if strings.Contains(name, "of") {
 			require.NoError(t, w.SetParts(2))
 		}
-		require.ErrorContains(t, w.WriteFile(filepath.Join(dir, "m.gguf")), at+": it exists and is no file")
+		require.ErrorContains(t, w.WriteFile(filepath.Join(dir, "m.gguf")), at+": it exists and is not a regular file")
 		after, err := os.Lstat(at)
 		require.NoError(t, err)
 		require.Equal(t, before.Mode(), after.Mode())

@@ -128,7 +128,7 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 		m := b.mappings[in]
 		buffer := C.rmm_wrap(b.m, unsafe.Add(m.base, int(from)-int(m.begin)), C.uint64_t(to-from))
 		if buffer.object == nil {
-			b.fail(fmt.Errorf("metal: weight %q: the device does not take %d bytes of the mapped file", name, to-from))
+			b.fail(fmt.Errorf("metal: weight %q: the device refuses %d bytes of the mapped file", name, to-from))
 			for _, v := range views {
 				C.rmm_release(b.m, v.buffer)
 			}

@@ -78,7 +78,7 @@ func (c *expertCall) groups() [3]bind {
 // view, because rows may still have to be cleared.
 func (c *expertCall) views(w kernels.Weight) []view {
 	if _, ok := decoders[w.Type]; !ok {
-		contract.Fail(c.op, "weight %q is of %s, which cannot be computed with", w.Name, w.Type)
+		contract.Fail(c.op, "weight %q has type %s, which this backend cannot multiply", w.Name, w.Type)
 	}
 	if v := c.b.sliceViews(c.op, w, c.a.Start, c.a.End); len(v) > 0 {
 		return v

@@ -38,7 +38,7 @@ func kernelsByType(library int, prefix string) map[gguf.Type]*kernel {
 // number of blocks after that.
 func decodable(op string, w kernels.Weight, address uintptr) {
 	if _, ok := decoders[w.Type]; !ok {
-		contract.Fail(op, "weight %q is of %s, which has no decoder", w.Name, w.Type)
+		contract.Fail(op, "weight %q has type %s, which has no decoder", w.Name, w.Type)
 	}
 	grain := uintptr(grain(w.Type))
 	if address%grain != 0 || uintptr(w.Stride())%grain != 0 || w.Slices > 1 && uintptr(w.SliceBytes)%grain != 0 {

@@ -105,16 +105,16 @@ Each flag has an environment variable, used when the flag is not given:
 	f.StringVar(&o.embd, "embd", "", "type of the token embedding (default f16)")
 	f.StringVar(&o.output, "output", "", "type of the output matrix (default q8_0)")
 	f.StringVar(&o.layerExperts, "layer-experts", "", "types of the routed experts of single layers, e.g. 3=q6_k,4=mxfp4")
-	f.StringVar(&o.layerGate, "layer-gate", "", "the same of their gate matrices alone")
-	f.StringVar(&o.layerUp, "layer-up", "", "the same of their up matrices alone")
-	f.StringVar(&o.layerDown, "layer-down", "", "the same of their down matrices alone")
+	f.StringVar(&o.layerGate, "layer-gate", "", "the same for their gate matrices alone")
+	f.StringVar(&o.layerUp, "layer-up", "", "the same for their up matrices alone")
+	f.StringVar(&o.layerDown, "layer-down", "", "the same for their down matrices alone")
 	f.IntVar(&o.split, "split", 1, "write this many files, FILE-00001-of-0000N.gguf and on")
 	f.BoolVar(&o.holes, "holes", false, "leave the data of large tensors out (a sparse file); presets flash and pro do\nunless --holes=false")
 	f.BoolVar(&o.vocabOnly, "vocab-only", false, "write metadata and vocabulary, no tensors")
 	f.BoolVar(&o.alias, "alias", false, "use the other tensor names found in the wild, and gate and up merged in one tensor")
 	c.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if o.out == "" {
-			return fmt.Errorf("--out is needed: the file to write")
+			return fmt.Errorf("--out is required: the file to write")
 		}
 		return nil
 	}

@@ -152,7 +152,7 @@ func TestArgumentsAreRefused(t *testing.T) {
 	for _, level := range []string{"neon", "avx2"} { // one of them is of another processor
 		if l, err := cpu.ParseLevel(level); err == nil && !slices.Contains(cpu.Levels(), l) {
 			_, err := command(t, "serve", "--simd", level)
-			requireRefused(t, err, "serve --simd "+level, "this machine has no "+level)
+			requireRefused(t, err, "serve --simd "+level, "this host does not support "+level)
 		}
 	}
 	root := newRoot()

@@ -32,7 +32,7 @@ func (c *Call) weight(name string, w *kernels.Weight) {
 		c.fail("%s (weight %q) does not exist", name, w.Name)
 	}
 	if w.Type == gguf.I32 || w.Type.BlockElements() == 0 {
-		c.fail("%s (weight %q) is of %s, which is no type of weights", name, w.Name, w.Type)
+		c.fail("%s (weight %q) has type %s, which is not a type of weights", name, w.Name, w.Type)
 	}
 	if w.Cols <= 0 || w.Rows <= 0 || w.Slices <= 0 {
 		c.fail("%s (weight %q): %d matrices [%d][%d], all must be positive", name, w.Name, w.Slices, w.Rows, w.Cols)

@@ -109,7 +109,7 @@ func ParseLevel(name string) (Level, error) {
 			return l, nil
 		}
 	}
-	return 0, fmt.Errorf("cpu: no instruction set %q; expected auto, portable, avx2, avx512, amx or neon", name)
+	return 0, fmt.Errorf("cpu: unknown instruction set %q; expected auto, portable, avx2, avx512, amx or neon", name)
 }
 
 // NewLevel is New with a given level, for tests, for comparisons, and for groups in which
@@ -123,7 +123,7 @@ func NewLevel(threads int, level Level) (*Backend, error) {
 		return nil, fmt.Errorf("cpu: %d threads: give 1 to %d, or 0 for all processors", threads, maxThreads)
 	}
 	if C.rm_cpu_has(C.int(level)) == 0 {
-		return nil, fmt.Errorf("cpu: this machine has no %s, its best level is %s", level, Level(C.rm_cpu_level()))
+		return nil, fmt.Errorf("cpu: this host does not support %s; its best level is %s", level, Level(C.rm_cpu_level()))
 	}
 	pool := C.rm_pool_new(C.int(threads), C.int(level))
 	if pool == nil {
@@ -158,7 +158,7 @@ func (b *Backend) Alloc(n int) ([]byte, error) {
 	return b.allocs.Alloc("cpu", n, func() (mem []byte, none struct{}, err error) {
 		p := C.rm_alloc(C.size_t(n))
 		if p == nil {
-			return nil, none, fmt.Errorf("cpu: the system has no %d bytes of memory to give", n)
+			return nil, none, fmt.Errorf("cpu: the system cannot allocate %d bytes", n)
 		}
 		return unsafe.Slice((*byte)(p), n), none, nil
 	})

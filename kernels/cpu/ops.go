@@ -136,7 +136,7 @@ func (b *Backend) HCMix(a kernels.HCMixArgs) {
 // computable panics if CanCompute is false for the type of w.
 func (b *Backend) computable(op string, w kernels.Weight) {
 	if !b.CanCompute(w.Type) {
-		contract.Fail(op, "weight %q is %s, which cannot be computed with", w.Name, w.Type)
+		contract.Fail(op, "weight %q has type %s, which this backend cannot multiply", w.Name, w.Type)
 	}
 }
 

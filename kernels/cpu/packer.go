@@ -48,10 +48,10 @@ func (b *Backend) packs(op string, packed []byte, x []float32, rows, cols int) b
 		contract.Fail(op, "%d rows of %d columns; expected a multiple of %d", rows, cols, kernels.PackedGroup)
 	}
 	if len(x)/cols < rows || len(packed)/kernels.PackedBytes(cols) < rows {
-		contract.Fail(op, "%d values and %d bytes are no %d rows of %d columns", len(x), len(packed), rows, cols)
+		contract.Fail(op, "%d values and %d bytes are not %d rows of %d columns", len(x), len(packed), rows, cols)
 	}
 	if uintptr(unsafe.Pointer(unsafe.SliceData(packed)))%4 != 0 {
-		contract.Fail(op, "packed rows that are not aligned to 4 bytes")
+		contract.Fail(op, "the packed rows are not aligned to 4 bytes")
 	}
 	return rows > 0
 }

@@ -65,7 +65,7 @@ func foreign(name, kind string) error {
 		return fmt.Errorf("is %s; Ringmaster runs %s", s, runs)
 	}
 	if name == "" {
-		return fmt.Errorf("is no model: it does not name an architecture (key general.architecture); Ringmaster runs %s", runs)
+		return fmt.Errorf("is not a model: it does not name an architecture (key general.architecture); Ringmaster runs %s", runs)
 	}
 	quoted := fmt.Sprintf("architecture %q", name[:min(len(name), mostName)])
 	if s, ok := kinds[kind]; ok {
@@ -92,7 +92,7 @@ func kindOf(f *gguf.File) string {
 // kinds are the values of general.type of files that are not models.
 var kinds = map[string]string{
 	"adapter": "an adapter (LoRA), which changes a model",
-	"imatrix": "an importance matrix, with which models are quantised",
+	"imatrix": "an importance matrix for quantising models",
 	"mmproj":  "an encoder of images or sound (mmproj), which accompanies a model",
 	"vocab":   "a vocabulary without a model",
 }
@@ -102,7 +102,7 @@ var kinds = map[string]string{
 var makers = []struct{ prefix, what string }{
 	{"deepseek41", "a DeepSeek V4.1 model, which this version does not run"},
 	{"deepseek", "a DeepSeek model of an architecture that this version does not run"},
-	{"dflash", "a draft model (DSpark), a companion of DeepSeek V4 with which other programs guess tokens ahead"},
+	{"dflash", "a draft model (DSpark), with which other programs do speculative decoding for DeepSeek V4"},
 	{"clip", "an encoder of images or sound (mmproj), which accompanies a model"},
 	{"controlvector", "a control vector, which changes a model"},
 	{"llama", "a Llama model"},

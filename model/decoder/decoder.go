@@ -251,7 +251,7 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 	m.digest = m.digest[:0]
 	s := m.step
 	if m.step = nil; s == nil {
-		return nil, m.errorf("a step is run that was not prepared")
+		return nil, m.errorf("Run without a prepared step")
 	}
 	if s.Rows == 0 {
 		return nil, nil

@@ -153,7 +153,7 @@ func (m *Model[C]) examineBlocks(blocks []block, seed uint64) ([]model.Sum, erro
 		if k.rows > 0 {
 			w := kernels.Weight{Name: k.t.Name, Type: k.t.Type, Cols: int(k.t.Shape[0]), Rows: int(k.t.Shape[1]), Slices: 1, Data: k.t.Data}
 			if int64(w.Rows) != k.t.Shape[1] || w.Rows*w.RowBytes() != len(k.t.Data) {
-				return nil, m.errorf("tensor %q has %d bytes, which is no matrix of shape %v", k.t.Name, len(k.t.Data), k.t.Shape)
+				return nil, m.errorf("tensor %q has %d bytes, which do not fit the shape %v", k.t.Name, len(k.t.Data), k.t.Shape)
 			}
 			w.SliceBytes = w.Rows * w.RowBytes()
 			part := w.RowRange(k.first, k.first+k.rows)

@@ -40,7 +40,7 @@ func (r *Keys) Number(key string, lo, hi int) int {
 	v, ok := r.File.Uint(r.Name(key))
 	switch {
 	case !ok:
-		r.Fail("key %q is missing or no integer; expected one from %d to %d", r.Name(key), lo, hi)
+		r.Fail("key %q is missing or not an integer; expected one from %d to %d", r.Name(key), lo, hi)
 		return lo
 	case v < uint64(lo) || v > uint64(hi):
 		r.Fail("key %q is %d; expected %d to %d", r.Name(key), v, lo, hi)

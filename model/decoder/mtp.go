@@ -70,7 +70,7 @@ func (r *Keys) SaysTrunk(blocks int) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("; %s is %d, but no tensor is one of multi-token prediction, so all of the %d blocks are layers", r.Name("nextn_predict_layers"), n, blocks)
+	return fmt.Sprintf("; %s is %d, but no tensor belongs to multi-token prediction, so all %d blocks run as layers", r.Name("nextn_predict_layers"), n, blocks)
 }
 
 // Companion says what a file is that has tensors for multi-token prediction and no
@@ -88,7 +88,7 @@ func Companion(f *gguf.File) string {
 	if !found {
 		return ""
 	}
-	return "a companion with nothing but the block for multi-token prediction (MTP), with which other programs guess tokens ahead"
+	return "only the block for multi-token prediction (MTP), with which other programs do speculative decoding"
 }
 
 // split parts the name of a tensor into its block, -1 for none, and the name within it.

@@ -151,7 +151,7 @@ func (p Plan) rows() []Row {
 		rows = append(rows, Row{"not read", p.Unread, p.UnreadOf})
 	}
 	if p.Derived > 0 {
-		rows = append(rows, Row{"derived weights", p.Derived, "attention's keys, transposed: the file is of the old format"})
+		rows = append(rows, Row{"derived weights", p.Derived, "attention's keys, transposed, because the file has the old format"})
 	}
 	rows = append(rows,
 		Row{"buffers", p.Scratch, fmt.Sprintf("for steps of %d tokens", p.MaxTokens)},

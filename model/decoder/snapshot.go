@@ -53,7 +53,7 @@ func (m *Model[C]) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, fro
 // snapshot does not fit.
 func (m *Model[C]) Restore(r io.Reader, id model.SeqID) ([]int32, error) {
 	if m.sequences[id] != nil {
-		return nil, m.errorf("sequence %d: it cannot be restored, for it exists", id)
+		return nil, m.errorf("sequence %d: it cannot be restored because it exists", id)
 	}
 	x, err := snapshot.Read(r, m.o.Fingerprint, m.network.Layout(), m.o.Info.ContextLength)
 	if err != nil {
@@ -72,7 +72,7 @@ func (m *Model[C]) Restore(r io.Reader, id model.SeqID) ([]int32, error) {
 func (m *Model[C]) RestoreFrom(r io.Reader, id model.SeqID, before []int32) ([]int32, error) {
 	x, err := snapshot.ReadOn(r, m.o.Fingerprint, m.network.Layout(), m.o.Info.ContextLength, before)
 	if err == nil && x.From > m.Len(id) {
-		err = fmt.Errorf("it continues %d tokens, of which %d are here: %w", x.From, m.Len(id), snapshot.ErrForeign)
+		err = fmt.Errorf("it continues %d tokens, but the sequence has %d here: %w", x.From, m.Len(id), snapshot.ErrForeign)
 	}
 	if err != nil {
 		m.drop(id)

@@ -155,17 +155,17 @@ func (c *Config) readExperts(r *decoder.Keys) {
 	c.WeightsNorm = r.Bool("expert_weights_norm", false)
 	c.WeightsScale = 1
 	if !r.Has("expert_weights_scale") {
-		c.supposed = append(c.supposed, "expert_weights_scale, taken as 1")
+		c.supposed = append(c.supposed, "expert_weights_scale (using 1)")
 	}
 	if v, ok := r.File.Float(r.Name("expert_weights_scale")); !ok || v != 0 { // some files say 0 for none
 		c.WeightsScale = float32(r.OptionalFloat("expert_weights_scale", 1))
 	}
 	c.Score = c.readScore(r)
 	if c.Score == kernels.Sigmoid && !r.Has("expert_weights_norm") { // files of models with softmax lack it
-		c.supposed = append(c.supposed, "expert_weights_norm, taken as false")
+		c.supposed = append(c.supposed, "expert_weights_norm (using false)")
 	}
 	if c.Score == kernels.Sigmoid && !c.biased(r.File) { // every released model with sigmoid has them
-		c.supposed = append(c.supposed, "biases of routers (exp_probs_b), taken as 0")
+		c.supposed = append(c.supposed, "biases of routers (exp_probs_b, using 0)")
 	}
 	c.Groups = max(1, r.Optional("expert_group_count", 1, 0, 65536))
 	c.GroupsUsed = c.Groups
@@ -181,7 +181,7 @@ func (c *Config) readExperts(r *decoder.Keys) {
 	}
 	switch {
 	case c.Used > c.Experts:
-		r.Fail("%d experts are used of %d", c.Used, c.Experts)
+		r.Fail("a token uses %d experts of only %d", c.Used, c.Experts)
 	case c.Experts%c.Groups != 0:
 		r.Fail("%d experts do not divide into %d groups", c.Experts, c.Groups)
 	case c.GroupsUsed*(c.Experts/c.Groups) < c.Used:
@@ -233,7 +233,7 @@ func (c *Config) biased(f *gguf.File) bool {
 func (c *Config) readRoPE(r *decoder.Keys) {
 	c.RopeBase = r.OptionalFloat("rope.freq_base", 10000)
 	if !r.Has("rope.freq_base") {
-		c.supposed = append(c.supposed, "rope.freq_base, taken as 10000")
+		c.supposed = append(c.supposed, "rope.freq_base (using 10000)")
 	}
 	c.YaRN, c.Turn = decoder.YaRN{Factor: 1}, 1
 	c.Scale = 1 / math.Sqrt(float64(max(1, c.Nope+c.RotDim)))
@@ -254,7 +254,7 @@ func (c *Config) readRoPE(r *decoder.Keys) {
 	}
 	c.YaRN.Check(r)
 	if !r.Has("rope.scaling.original_context_length") {
-		c.supposed = append(c.supposed, fmt.Sprintf("rope.scaling.original_context_length, taken as %d", c.Context))
+		c.supposed = append(c.supposed, fmt.Sprintf("rope.scaling.original_context_length (using %d)", c.Context))
 	}
 	if c.YaRN.Factor <= 1 {
 		return
@@ -266,7 +266,7 @@ func (c *Config) readRoPE(r *decoder.Keys) {
 	}
 	multiplier, ok := r.File.Float(r.Name(key))
 	if !ok || !(multiplier >= 0) || math.IsInf(multiplier, 0) {
-		r.Fail("key %q is no number from 0 (0.1 in files of V3, R1 and Kimi K2, 0.0707 in those of V2)", r.Name(key))
+		r.Fail("key %q is not a number of at least 0 (0.1 in files of V3, R1 and Kimi K2, 0.0707 in those of V2)", r.Name(key))
 		return
 	}
 	m := 1 + multiplier*math.Log(c.YaRN.Factor)

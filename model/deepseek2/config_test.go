@@ -195,7 +195,7 @@ func TestConfigErrors(t *testing.T) {
 		`"deepseek2.attention.key_length" is 81`:                  {"attention.key_length": uint32(81)},
 		`"deepseek2.attention.value_length_mla" is missing`:       {"attention.value_length_mla": nil},
 		"expected an even number below the head's 48":             {"rope.dimension_count": uint32(15), "attention.key_length": uint32(79)},
-		"10 experts are used of 9":                                {"expert_used_count": uint32(10)},
+		"a token uses 10 experts of only 9":                       {"expert_used_count": uint32(10)},
 		"9 experts do not divide into 2 groups":                   {"expert_group_count": uint32(2), "expert_group_used_count": uint32(1)},
 		"1 groups of 1 experts have fewer than the 3 that are":    {"expert_group_count": uint32(9), "expert_group_used_count": uint32(1)},
 		`"deepseek2.expert_group_used_count" is missing`:          {"expert_group_count": uint32(3)},
@@ -236,13 +236,13 @@ func TestUnreadKeys(t *testing.T) {
 	require.Contains(t, p.Summary, "the output is the embedding", "there is no output.weight")
 	p, err = deepseek2.NewPlan(fileOf(t, minimal(map[string]any{"rope.freq_base": nil, "rope.scaling.original_context_length": nil})), deepseek2.Options{}, 1)
 	require.NoError(t, err)
-	require.Contains(t, p.Summary, ", rope.freq_base, taken as 10000, rope.scaling.original_context_length, taken as")
+	require.Contains(t, p.Summary, ", rope.freq_base (using 10000), rope.scaling.original_context_length (using")
 	p, err = deepseek2.NewPlan(fileOf(t, minimal(map[string]any{
 		"expert_gating_func": uint32(2), "expert_weights_norm": nil, "expert_weights_scale": nil, "nextn_predict_layers": uint32(1),
 	})), deepseek2.Options{}, 1)
 	require.NoError(t, err)
-	require.Contains(t, p.Summary, "; the file does not say expert_weights_scale, taken as 1, expert_weights_norm, taken as false, biases of routers (exp_probs_b), taken as 0")
-	require.Contains(t, p.Summary, "; deepseek2.nextn_predict_layers is 1, but no tensor is one of multi-token prediction, so all of the 3 blocks are layers")
+	require.Contains(t, p.Summary, "; the file lacks expert_weights_scale (using 1), expert_weights_norm (using false), biases of routers (exp_probs_b, using 0)")
+	require.Contains(t, p.Summary, "; deepseek2.nextn_predict_layers is 1, but no tensor belongs to multi-token prediction, so all 3 blocks run as layers")
 }
 
 // TestBiasesWithoutAScore: biases of routers tell that softmax, which files without the key

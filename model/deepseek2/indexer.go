@@ -65,7 +65,7 @@ func (c *Config) readIndex(r *decoder.Keys) {
 	case !ok || len(full) < c.Layers: // there may be more, of blocks for multi-token prediction
 		r.Fail("key %q must have a boolean for each of the %d layers", r.Name(types), c.Layers)
 	case !full[0]:
-		r.Fail("key %q: the first layer has no indexer and there is none before it whose choice it could take", r.Name(types))
+		r.Fail("key %q: the first layer needs an indexer, because no earlier layer chooses positions for it", r.Name(types))
 	default:
 		copy(x.Full, full)
 	}

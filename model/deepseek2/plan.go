@@ -48,11 +48,11 @@ func (c *Config) summary() string {
 		s += "; the file has no output.weight, so the output is the embedding"
 	}
 	if len(c.supposed) > 0 {
-		s += "; the file does not say " + strings.Join(c.supposed, ", ")
+		s += "; the file lacks " + strings.Join(c.supposed, ", ")
 	}
 	s += c.trunkRemark + decoder.SaysUnread(c.unreadKeys)
 	if c.YaRN.Factor != 1 && !c.Betas {
-		s += fmt.Sprintf("; the file does not say YaRN's betas, taken as %g and %g", c.YaRN.BetaFast, c.YaRN.BetaSlow)
+		s += fmt.Sprintf("; the file lacks YaRN's betas (using %g and %g)", c.YaRN.BetaFast, c.YaRN.BetaSlow)
 	}
 	if c.Turn != 1 {
 		s += fmt.Sprintf("; warning: the file has no rope.scaling.yarn_log_multiplier, so the rotation has magnitude %.4g as in transformers, where llama.cpp's differs; for a model of DeepSeek or Kimi give it with --override-kv", c.Turn)

@@ -51,7 +51,7 @@ func (c *Config) unread(layer int, name string) string {
 	case name == "attn_kv_b.weight" && !c.Merged:
 		return "attn_k_b and attn_v_b hold the same"
 	case slices.Contains(indexerTensors, name) && c.Index.TopK > 0 && !c.Index.has(layer):
-		return "layers that take the choice of another layer's indexer"
+		return "layers that use the choice of another layer's indexer"
 	}
 	return ""
 }

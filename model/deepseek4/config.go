@@ -84,7 +84,7 @@ func perLayer(r *decoder.Keys, key string, layers int, fallback []float32) []flo
 	case !r.File.Has(arch+"."+key) && fallback != nil:
 		copy(out, fallback)
 	case !ok:
-		r.Fail("key %q is missing or no array of numbers", arch+"."+key)
+		r.Fail("key %q is missing or not an array of numbers", arch+"."+key)
 	case len(vs) == 1:
 		for i := range out {
 			out[i] = float32(vs[0])
@@ -274,7 +274,7 @@ func (c *Config) check(r *decoder.Keys) {
 		r.Fail("%d heads do not divide into %d output groups", c.Heads, c.OGroups)
 	}
 	if c.Used > c.Experts {
-		r.Fail("%d experts are used of %d", c.Used, c.Experts)
+		r.Fail("a token uses %d experts of only %d", c.Used, c.Experts)
 	}
 	if c.indexed() {
 		if c.IndexDim&(c.IndexDim-1) != 0 {

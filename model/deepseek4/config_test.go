@@ -132,7 +132,7 @@ func TestConfigErrors(t *testing.T) {
 		"must be 4 (sqrt of softplus)":                                    {"expert_gating_func": uint32(2)},
 		"group-limited routing":                                           {"expert_group_count": uint32(8)},
 		"4 heads do not divide into 3 output groups":                      {"attention.output_group_count": uint32(3)},
-		"9 experts are used of 7":                                         {"expert_used_count": uint32(9)},
+		"a token uses 9 experts of only 7":                                {"expert_used_count": uint32(9)},
 		"needs a power of two":                                            {"attention.indexer.key_length": uint32(48)},
 		"expected an even number up to the head's 64":                     {"rope.dimension_count": uint32(65)},
 		`"deepseek4.rope.scaling.type" is "linear"`:                       {"rope.scaling.type": "linear"},
@@ -308,5 +308,5 @@ func TestPlanOfUnreadBlocks(t *testing.T) {
 	require.NotContains(t, p.Summary, "nextn_predict_layers")
 	p, err = deepseek4.NewPlan(fileOf(t, minimal(nil)), deepseek4.Options{}, 1)
 	require.NoError(t, err)
-	require.Contains(t, p.Summary, "; deepseek4.nextn_predict_layers is 1, but no tensor is one of multi-token prediction, so all of the ")
+	require.Contains(t, p.Summary, "; deepseek4.nextn_predict_layers is 1, but no tensor belongs to multi-token prediction, so all ")
 }

@@ -40,7 +40,7 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 // remarks say what is unusual about a file, for its summary.
 func (c *Config) remarks() (s string) {
 	if !c.clamped {
-		s = "; warning: the file does not say swiglu_clamp_exp, so SwiGLU has no limit; for a released model give it with --override-kv deepseek4.swiglu_clamp_exp=float:10"
+		s = "; warning: the file lacks swiglu_clamp_exp, so SwiGLU has no limit; for a released model give it with --override-kv deepseek4.swiglu_clamp_exp=float:10"
 	}
 	if c.compressed() && c.YaRN.Factor == 1 {
 		s += "; warning: the file has no YaRN (rope.scaling), which released models have in compressed layers"

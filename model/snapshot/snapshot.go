@@ -171,7 +171,7 @@ func ReadOn(r io.Reader, model, layout string, most int, before []int32) (*Reade
 		return nil, damaged("no header: %v", err)
 	}
 	if string(head[:len(magic)]) != magic {
-		return nil, fmt.Errorf("snapshot: it begins with %q, not with %q: %w", head[:len(magic)], magic, ErrForeign)
+		return nil, fmt.Errorf("snapshot: starts with %q, not with %q: %w", head[:len(magic)], magic, ErrForeign)
 	}
 	n := binary.LittleEndian.Uint32(head[len(magic):])
 	if n > headerBytes {
@@ -192,7 +192,7 @@ func ReadOn(r io.Reader, model, layout string, most int, before []int32) (*Reade
 	}
 	switch {
 	case f.Model != model:
-		return nil, fmt.Errorf("snapshot: it is of the model %q, this is %q: %w", f.Model, model, ErrForeign)
+		return nil, fmt.Errorf("snapshot: it belongs to model %q, this is model %q: %w", f.Model, model, ErrForeign)
 	case f.Layout != layout:
 		return nil, fmt.Errorf("snapshot: its layout is %q, expected %q: %w", f.Layout, layout, ErrForeign)
 	case f.Order != order():
@@ -202,9 +202,9 @@ func ReadOn(r io.Reader, model, layout string, most int, before []int32) (*Reade
 	case f.From < 0 || f.From > f.Length:
 		return nil, damaged("length %d, from %d on", f.Length, f.From)
 	case f.From > len(before):
-		return nil, fmt.Errorf("snapshot: it continues %d tokens of a sequence that has %d here: %w", f.From, len(before), ErrForeign)
+		return nil, fmt.Errorf("snapshot: it continues %d tokens, but the sequence has %d here: %w", f.From, len(before), ErrForeign)
 	case f.Before != crc32.Checksum(idBytes(before[:f.From]), castagnoli):
-		return nil, fmt.Errorf("snapshot: the %d tokens that it continues are others here: %w", f.From, ErrForeign)
+		return nil, fmt.Errorf("snapshot: the %d tokens that it continues differ from those here: %w", f.From, ErrForeign)
 	case f.Length > most:
 		return nil, fmt.Errorf("snapshot: it has %d tokens; at most %d fit here", f.Length, most)
 	}

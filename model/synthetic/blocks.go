@@ -65,7 +65,7 @@ func putFloat16(b []byte, v float64) {
 func (s source) blocks(b []byte, t gguf.Type, std float64) error {
 	draw, ok := drawers[t]
 	if !ok {
-		return fmt.Errorf("no random weights of type %s can be made", t)
+		return fmt.Errorf("cannot make random weights of type %s", t)
 	}
 	n := t.BlockBytes()
 	for ; len(b) > 0; b = b[n:] {

@@ -154,7 +154,7 @@ func (c *Config) checkLatent() error {
 	case l.Groups > 1 && (c.Experts%l.Groups != 0 || l.GroupsUsed > l.Groups || l.GroupsUsed*(c.Experts/l.Groups) < c.Used):
 		return fmt.Errorf("synthetic: %d experts do not allow %d used of %d of %d groups", c.Experts, c.Used, l.GroupsUsed, l.Groups)
 	case c.sparse() && (c.IndexDim < c.RotDim || c.IndexDim&(c.IndexDim-1) != 0 || c.QRank == 0):
-		return fmt.Errorf("synthetic: idx_dim %d is below n_rot %d or no power of two, or q_lora %d is 0, from which the indexer takes its queries",
+		return fmt.Errorf("synthetic: idx_dim %d is below n_rot %d or not a power of two, or q_lora %d is 0, but the indexer takes its queries from it",
 			c.IndexDim, c.RotDim, c.QRank)
 	case c.Alias:
 		return fmt.Errorf("synthetic: files of %s have no other tensor names", c.Arch)

@@ -130,12 +130,12 @@ func (c *Config) Set(key, value string) error {
 		}
 		v, err := strconv.ParseFloat(value, 32)
 		if err != nil || !(v >= 0) {
-			return fmt.Errorf("synthetic: %s=%q: want a number that is not negative", key, value)
+			return fmt.Errorf("synthetic: %s=%q: want a number of at least 0", key, value)
 		}
 		*f.of(c) = v
 		return nil
 	}
-	return fmt.Errorf("synthetic: nothing is named %q: want one of %s", key, strings.Join(Keys(), ", "))
+	return fmt.Errorf("synthetic: unknown name %q: want one of %s", key, strings.Join(Keys(), ", "))
 }
 
 // SetArch makes a shape with multi-head latent attention one of another architecture:
@@ -189,7 +189,7 @@ func ParseType(name string) (gguf.Type, error) {
 			return t, nil
 		}
 	}
-	return 0, fmt.Errorf("synthetic: no type %q: want one of %s", name, strings.Join(TypeNames(), ", "))
+	return 0, fmt.Errorf("synthetic: unknown type %q: want one of %s", name, strings.Join(TypeNames(), ", "))
 }
 
 // ParseLayerTypes parses a list such as "3=q6_k,4=mxfp4".

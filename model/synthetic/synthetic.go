@@ -167,7 +167,7 @@ func Preset(name string) (Config, error) {
 		change, ok = latentPresets[name]
 	}
 	if !ok {
-		return Config{}, fmt.Errorf("synthetic: no preset %q: want one of %s", name, strings.Join(Presets(), ", "))
+		return Config{}, fmt.Errorf("synthetic: unknown preset %q: want one of %s", name, strings.Join(Presets(), ", "))
 	}
 	c.Name = "synthetic " + name
 	change(&c)
@@ -248,7 +248,7 @@ const mostVocab = 1 << 20
 // check rejects shapes that no loader could accept.
 func (c *Config) check() error {
 	if c.Layers > mostLayers {
-		return fmt.Errorf("synthetic: n_layer is %d: want at most %d, which is the most that is loaded", c.Layers, mostLayers)
+		return fmt.Errorf("synthetic: n_layer is %d: want at most %d, the limit of the loader", c.Layers, mostLayers)
 	}
 	for _, s := range sizes {
 		if v := *s.of(c); s.in(c.Arch) && v < s.least {
@@ -264,7 +264,7 @@ func (c *Config) check() error {
 	ratios := c.LayerRatios()
 	switch {
 	case c.Pattern != "flash" && c.Pattern != "pro":
-		return fmt.Errorf("synthetic: no pattern of ratios %q: want flash or pro", c.Pattern)
+		return fmt.Errorf("synthetic: unknown pattern of ratios %q: want flash or pro", c.Pattern)
 	case len(ratios) < c.Layers:
 		return fmt.Errorf("synthetic: %d ratios for %d layers", len(ratios), c.Layers)
 	case c.QRank < 1 || c.Shared < 1:
@@ -291,7 +291,7 @@ func (c *Config) checkCommon() error {
 	case c.Used > c.Experts:
 		return fmt.Errorf("synthetic: n_used %d is more than n_expert %d", c.Used, c.Experts)
 	case !known:
-		return fmt.Errorf("synthetic: no pre-tokenizer %q: want one of %s", c.Pre, strings.Join(Pretokenizers(), ", "))
+		return fmt.Errorf("synthetic: unknown pre-tokenizer %q: want one of %s", c.Pre, strings.Join(Pretokenizers(), ", "))
 	case c.Vocab < f.leastVocab():
 		return fmt.Errorf("synthetic: n_vocab %d: want at least %d (the bytes and the markers)", c.Vocab, f.leastVocab())
 	case c.Vocab > mostVocab:

@@ -241,7 +241,7 @@ func TestSet(t *testing.T) {
 	require.Equal(t, 33, c.Experts)
 	require.Equal(t, 2.5, c.WeightsScale)
 	require.ErrorContains(t, c.Set("n_expert", "0"), "at least 1")
-	require.ErrorContains(t, c.Set("scale", "-1"), "not negative")
+	require.ErrorContains(t, c.Set("scale", "-1"), "a number of at least 0")
 	require.ErrorContains(t, c.Set("experts", "1"), "n_expert")
 	require.NoError(t, c.Set("n_used", "34"))
 	_, err := c.Writer()

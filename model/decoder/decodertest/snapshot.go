@@ -141,10 +141,10 @@ func (a Architecture) RestoreContinues(t *testing.T) {
 		other := append([]int32(nil), more...)
 		other[2] = (other[2] + 1) % int32(c.Vocab)
 		_, err = to.RestoreFrom(bytes.NewReader(piece.Bytes()), id, other)
-		require.ErrorContains(t, err, "the 3 tokens that it continues are others here")
+		require.ErrorContains(t, err, "the 3 tokens that it continues differ from those here")
 		require.Zero(t, to.Len(id))
 		_, err = to.RestoreFrom(bytes.NewReader(piece.Bytes()), id, more)
-		require.ErrorContains(t, err, "of which 0 are here")
+		require.ErrorContains(t, err, "but the sequence has 0 here")
 		for _, m := range []Model{from, to} {
 			m.Commit(model.Step{Drop: []model.SeqID{id}})
 		}
@@ -199,7 +199,7 @@ func (a Architecture) RestoreRefuses(t *testing.T) {
 	data := file.Bytes()
 
 	_, err := m.Restore(bytes.NewReader(data), 1)
-	require.ErrorContains(t, err, "sequence 1: it cannot be restored, for it exists")
+	require.ErrorContains(t, err, "sequence 1: it cannot be restored because it exists")
 	for i := 0; i < len(data); i += 1 + len(data)/500 {
 		bad := bytes.Clone(data)
 		bad[i] ^= 4
