@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"ringmaster/api"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,9 +21,9 @@ func TestFilesThatOthersMayRead(t *testing.T) {
 	defer slog.SetDefault(before)
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	audit := func() {
-		a, err := openAudit(path)
+		a, err := api.OpenAudit(path)
 		require.NoError(t, err)
-		a.close()
+		a.Close()
 	}
 	o := diskOptions{dir: filepath.Join(t.TempDir(), "cache"), size: "1MiB"}
 	cache := func() {

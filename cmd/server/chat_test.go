@@ -169,7 +169,7 @@ func TestChatOnAPipe(t *testing.T) {
 			io.Copy(w, strings.NewReader(piped))
 			w.Close()
 		}()
-		cmd := newChat(chatStreams{in, out})
+		cmd := newChat(in, out)
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		cli.AllUsage(cmd)
 		cmd.SetArgs(append([]string{"--url", url}, args...))

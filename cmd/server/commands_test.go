@@ -9,9 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -61,36 +59,6 @@ func TestLogitsCommand(t *testing.T) {
 	_, err = command(t, "logits", "--tokens", ids, "--out", filepath.Join(dir, "o"), "--ctx", "128")
 	require.ErrorContains(t, err, "has 200 token ids; the context holds 128")
 	require.Equal(t, 2, exitCode(err))
-}
-
-// TestTooManyIDs: a file of more ids than any context holds is read no further, in memory
-// that does not depend on its size.
-func TestTooManyIDs(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ids")
-	require.NoError(t, syscall.Mkfifo(path, 0o600))
-	written := make(chan int64, 1)
-	go func() {
-		n := int64(0)
-		defer func() { written <- n }()
-		f, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer f.Close()
-		for line := bytes.Repeat([]byte("12345678\n"), 1<<12); n < 1<<30; n += int64(len(line)) {
-			if _, err := f.Write(line); err != nil {
-				return // the reader is gone
-			}
-		}
-	}()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err := readIDs(path)
-	runtime.ReadMemStats(&after)
-	require.ErrorContains(t, err, "no context holds as many")
-	require.Less(t, <-written, int64(64<<20))
-	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(256<<20), "with all that the slice outgrew and the words")
 }
 
 func TestTokenizeCommand(t *testing.T) {

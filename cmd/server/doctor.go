@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"ringmaster/api/dialect"
 	"ringmaster/distributed/rdma/rails"
 	"ringmaster/gguf"
 	"ringmaster/internal/doctor"
@@ -266,7 +267,7 @@ func (o *doctorOptions) examineModel(ctx context.Context, path string) doctor.Mo
 		m.Error, m.Other = err.Error(), otherModel(err)
 		return m
 	}
-	m.Bytes, m.Parts, m.Fingerprint = f.Size(), len(f.Mappings()), describe(f, false).Digest
+	m.Bytes, m.Parts, m.Fingerprint = f.Size(), len(f.Mappings()), dialect.Describe(f, false).Digest
 	m.FileSystem, m.Network = host.FileSystem(path)
 	m.Cached = host.CachedShare(f.Mappings())
 	if o.weights {

@@ -113,7 +113,7 @@ func TestHostileServers(t *testing.T) {
 			out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 			require.NoError(t, err)
 			defer out.Close()
-			chat := newChat(chatStreams{in, out})
+			chat := newChat(in, out)
 			chat.SetArgs([]string{"--url", url, "question"})
 			chat.SilenceUsage, chat.SilenceErrors = true, true
 			err = chat.ExecuteContext(t.Context())

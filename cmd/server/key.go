@@ -3,18 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"ringmaster/api/keys"
 	"ringmaster/internal/flags"
-	"ringmaster/internal/reload"
-	"ringmaster/internal/trust"
 	"ringmaster/internal/usage"
 )
 
@@ -64,7 +58,7 @@ remove its line or write another file in its place.`,
 			}
 			secret := keys.New()
 			k.Hash = keys.Hash(secret)
-			if err := addKey(o.file, k); err != nil {
+			if err := keys.Add(o.file, k); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), secret)
@@ -107,35 +101,4 @@ func (o *keyOptions) key(name string) (k keys.Key, err error) {
 		}
 	}
 	return k, nil
-}
-
-// addKey appends the line of a key to a file that is right, and has no key of the
-// name.
-func addKey(path string, k keys.Key) (err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return usage.Errorf("--api-keys: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := trust.File(f); err != nil {
-		return usage.Errorf("--api-keys: %w", err)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, reload.MaxFile+1))
-	if err != nil {
-		return err
-	}
-	if len(text) > reload.MaxFile {
-		return usage.Errorf("--api-keys: %s is larger than %d MiB, which is the most that a server reads", path, reload.MaxFile>>20)
-	}
-	list, err := keys.Parse(text)
-	if err != nil {
-		return usage.Errorf("%s: %w", path, err)
-	}
-	if slices.ContainsFunc(list, func(x keys.Key) bool { return x.Name == k.Name }) {
-		return usage.Errorf("%s has a key of the name %s", path, k.Name)
-	}
-	if _, err := f.WriteString(k.Line()); err != nil {
-		return err
-	}
-	return f.Sync()
 }

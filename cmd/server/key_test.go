@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,40 +58,4 @@ func TestKeyNew(t *testing.T) {
 	list, err := keys.Parse(after)
 	require.NoError(t, err)
 	require.Len(t, list, 2)
-}
-
-type failing struct{ err error }
-
-func (f *failing) Write(p []byte) (int, error) { return len(p), f.err }
-func (f *failing) Close() error                { return nil }
-
-// TestAuditLog: lines are appended to what is there, and a disk that is full is in
-// the server's log once.
-func TestAuditLog(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit")
-	for range 2 {
-		a, err := openAudit(path)
-		require.NoError(t, err)
-		a.logger().Info("used", "key", "alice")
-		a.close()
-	}
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	require.Len(t, lines, 2)
-	for _, l := range lines {
-		var m map[string]any
-		require.NoError(t, json.Unmarshal([]byte(l), &m))
-		require.Equal(t, "alice", m["key"])
-	}
-
-	full := &failing{errors.New("no space left")}
-	a := &auditLog{file: full}
-	for range 3 {
-		a.logger().Info("used")
-	}
-	require.True(t, a.broken.Load())
-	full.err = nil
-	a.logger().Info("used")
-	require.False(t, a.broken.Load())
 }

@@ -3,20 +3,16 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"os"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"ringmaster/internal/flags"
-	"ringmaster/internal/safetext"
+	"ringmaster/internal/logits"
 	"ringmaster/internal/usage"
-	"ringmaster/model"
 )
 
 func newLogits(o *modelOptions) *cobra.Command {
@@ -46,7 +42,7 @@ token.`,
 }
 
 func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch int, log io.Writer) (err error) {
-	ids, err := readIDs(tokens)
+	ids, err := logits.ReadIDs(tokens)
 	if err != nil {
 		return usage.Errorf("--tokens: %w", err)
 	}
@@ -78,20 +74,8 @@ func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch i
 			err = cerr
 		}
 	}()
-	for pos := 0; pos < len(ids); {
-		n := min(batch, len(ids)-pos)
-		step := model.Step{Entries: []model.Entry{{Seq: 1, Pos: pos, Tokens: ids[pos : pos+n], Want: model.WantAll}}}
-		rows, err := l.model.Forward(ctx, step)
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			if err := writeFloats(w, row); err != nil {
-				return fmt.Errorf("%s: %w", out, err)
-			}
-		}
-		l.model.Commit(step)
-		pos += n
+	if err := logits.Write(ctx, l.model, ids, batch, w); err != nil {
+		return fmt.Errorf("%s: %w", out, err)
 	}
 	l.logExchanges(ctx)
 	return nil
@@ -113,46 +97,4 @@ func (l *loaded) logExchanges(ctx context.Context) {
 		t := r.Total()
 		slog.Info("exchanged", "rank", r.Rank, "steps", r.Steps, "exchanges", t.Exchanges, "float32_repeats", t.Overflows, "sent_bytes", t.Sent)
 	}
-}
-
-func writeFloats(w io.Writer, row []float32) error {
-	buf := make([]byte, 4*len(row))
-	for i, v := range row {
-		binary.LittleEndian.PutUint32(buf[4*i:], math.Float32bits(v))
-	}
-	_, err := w.Write(buf)
-	return err
-}
-
-// mostIDs bounds the ids of a file before the context is known: no model has as many
-// positions.
-const mostIDs = 1 << 22
-
-// readIDs reads token ids separated by whitespace.
-func readIDs(path string) ([]int32, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var ids []int32
-	s := bufio.NewScanner(f)
-	s.Split(bufio.ScanWords)
-	for s.Scan() {
-		id, err := strconv.ParseInt(s.Text(), 10, 32)
-		if err != nil || id < 0 {
-			return nil, fmt.Errorf("%s: token %d is %q; expected an id", path, len(ids), safetext.Line(s.Text(), safetext.Evidence))
-		}
-		if len(ids) == mostIDs {
-			return nil, fmt.Errorf("%s: more than %d token ids; no context holds as many", path, mostIDs)
-		}
-		ids = append(ids, int32(id))
-	}
-	if err := s.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if len(ids) == 0 {
-		return nil, fmt.Errorf("%s: no token ids", path)
-	}
-	return ids, nil
 }

@@ -82,7 +82,7 @@ func newTree() (*cobra.Command, *clusterOptions) {
 		root.AddCommand(c)
 	}
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(newPull(), newSharing(o), newRails(), newChat(chatStreams{os.Stdin, os.Stdout}), newDoctor(), newPlan(), newSimulate(), newVerify(), newDrain(), newMan(), newKey(), newConfig())
+	root.AddCommand(newPull(), newSharing(o), newRails(), newChat(os.Stdin, os.Stdout), newDoctor(), newPlan(), newSimulate(), newVerify(), newDrain(), newMan(), newKey(), newConfig())
 	cli.Strict(root)
 	cli.AllUsage(root)
 	root.SetUsageFunc(func(c *cobra.Command) error { return cli.Help(c, headings) })

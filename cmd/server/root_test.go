@@ -182,21 +182,6 @@ func TestAllowedHosts(t *testing.T) {
 	}
 }
 
-func TestTokenizeLines(t *testing.T) {
-	encode := func(s string) []int32 {
-		var ids []int32
-		for _, b := range []byte(s) {
-			ids = append(ids, int32(b))
-		}
-		return ids
-	}
-	var out bytes.Buffer
-	require.NoError(t, tokenizeLines(strings.NewReader("{\"text\":\"ab\"}\n{\"text\":\"\"}\n"), &out, encode))
-	require.Equal(t, "{\"ids\":[97,98]}\n{\"ids\":[]}\n", out.String())
-	require.ErrorContains(t, tokenizeLines(strings.NewReader(`{"text":"a"} {"txt":1}`), &out, encode), `value 2: field "text" is missing`)
-	require.ErrorContains(t, tokenizeLines(strings.NewReader(`{"text":`), &out, encode), "value 1")
-}
-
 // TestLogFormats: the log is text or JSON, from the level on that was asked for.
 func TestLogFormats(t *testing.T) {
 	before := slog.Default()

@@ -33,6 +33,7 @@ import (
 	"ringmaster/internal/traces"
 	"ringmaster/internal/usage"
 	"ringmaster/model/builtin"
+	"ringmaster/model/chat"
 )
 
 // shutdownGrace is how long requests in progress may continue after a signal.
@@ -73,7 +74,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	flags.Parsed(f, &o.listen, "listen,l", "127.0.0.1:8080", addressForm, checkAddress, "`address` to listen on; other hosts cannot reach a loopback address")
 	flags.Texts(f, &o.names, "model-name", false, "`name` of the model in the API; default is the name in the file; may be repeated")
 	flags.Bool(f, &o.strict, "strict-model-names", false, "refuse requests for a model of any other name; else every name stands for the model")
-	flags.OneOf(f, &o.format, "chat-format", "auto", chatFormats(), "`format` in which the model writes conversations: "+strings.Join(chatFormats(), ", ")+"; auto finds out from the file")
+	flags.OneOf(f, &o.format, "chat-format", "auto", chat.FormatNames(), "`format` in which the model writes conversations: "+strings.Join(chat.FormatNames(), ", ")+"; auto finds out from the file")
 	flags.Texts(f, &o.keys, "api-key", false, "`key` that requests must send as a bearer token; may be repeated")
 	settings.MarkSecret(f, "api-key")
 	flags.File(f, &o.keyFile, "api-keys", "`file` of API keys with names and limits, one a line; read again when it changes; see 'ringmaster key new'")
@@ -147,11 +148,11 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 	if err != nil {
 		return err
 	}
-	audit, err := openAudit(o.audit)
+	audit, err := api.OpenAudit(o.audit)
 	if err != nil {
-		return err
+		return usage.Errorf("--audit-log: %w", err)
 	}
-	defer audit.close()
+	defer audit.Close()
 	certificate, err := o.tls.load()
 	if err != nil {
 		return usage.Wrap(err)
@@ -221,7 +222,7 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 	}
 	// The garbage collector keeps Go's memory within the plan.
 	debug.SetMemoryLimit(l.heap)
-	c.Keys, c.Audit, c.Cluster = ring, audit.logger(), status
+	c.Keys, c.Audit, c.Cluster = ring, audit.Logger(), status
 	if sender != nil {
 		c.Traces, c.Collectors = sender, append(c.Collectors, sender.Collectors()...)
 	}
@@ -274,7 +275,7 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 // reports are nil without a group.
 func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Options, addr net.Addr, server *api.Server, reports *rankReports) (*engine.Engine, api.Config, error) {
 	t := l.tokens
-	format, err := chatFormat(o.format, l.file, t)
+	format, err := chat.OfFile(o.format, l.file, t)
 	if err != nil {
 		return nil, api.Config{}, err
 	}
@@ -298,7 +299,7 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 		Engine: api.FromEngine(e), Tokenizer: t,
 		Model: api.Model{ID: o.modelName(m, info.Name), Aliases: o.names[min(1, len(o.names)):], Created: time.Now(),
 			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l), Format: format,
-			File: describe(l.file, l.cpu == nil)},
+			File: dialect.Describe(l.file, l.cpu == nil)},
 		CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, StrictModelNames: o.strict, BodyBudget: o.bodies(), ShareCache: o.share,
 		Replays: o.disk.replays, MaxGrammars: grammars(memory),
 		// As much of that work is admitted as of the engine's.

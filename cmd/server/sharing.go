@@ -13,6 +13,7 @@ import (
 	"ringmaster/internal/fanout"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/program"
+	"ringmaster/internal/progress"
 	"ringmaster/internal/usage"
 	"ringmaster/model/arch"
 )
@@ -110,12 +111,12 @@ func sendModel(cmd *cobra.Command, cfg cluster.Config, path string) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return fanout.Lead(cmd.Context(), cfg, parts, newPullReport(cmd.ErrOrStderr()))
+	return fanout.Lead(cmd.Context(), cfg, parts, progress.New(cmd.ErrOrStderr()))
 }
 
 // receiveModel receives the model of rank 0 into dir and prints its paths.
 func receiveModel(cmd *cobra.Command, cfg cluster.Config, dir string) error {
-	paths, err := fanout.Follow(cmd.Context(), cfg, dir, newPullReport(cmd.ErrOrStderr()))
+	paths, err := fanout.Follow(cmd.Context(), cfg, dir, progress.New(cmd.ErrOrStderr()))
 	if err != nil {
 		return err
 	}

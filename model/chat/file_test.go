@@ -1,4 +1,4 @@
-package main
+package chat_test
 
 import (
 	"path/filepath"
@@ -28,7 +28,7 @@ func TestChatFormatOfFiles(t *testing.T) {
 		require.NoError(t, err)
 		tok, err := tokenizer.FromGGUF(f)
 		require.NoError(t, err)
-		format, err := chatFormat("auto", f, tok)
+		format, err := chat.OfFile("auto", f, tok)
 		require.NoError(t, err)
 		require.Equal(t, want.format, format.Name, preset)
 		id, ok := tok.ID(want.end)
@@ -44,6 +44,6 @@ func TestChatFormatOfFiles(t *testing.T) {
 		}
 		require.NoError(t, f.Close())
 	}
-	_, err := chatFormat("glm", nil, nil)
+	_, err := chat.OfFile("glm", nil, nil)
 	require.ErrorContains(t, err, "glm-5.2")
 }

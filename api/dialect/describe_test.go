@@ -1,4 +1,4 @@
-package main
+package dialect_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/api/dialect"
 	"ringmaster/gguf"
 	"ringmaster/model/builtin"
 )
@@ -18,7 +19,7 @@ func TestDescribe(t *testing.T) {
 	f, err := builtin.Open()
 	require.NoError(t, err)
 	defer f.Close()
-	d := describe(f, true)
+	d := dialect.Describe(f, true)
 	require.True(t, d.OnGPU)
 	require.Equal(t, f.Architecture(), d.Architecture)
 	require.Equal(t, f.Size(), d.Bytes)
@@ -44,12 +45,12 @@ func TestDescribe(t *testing.T) {
 	same, err := builtin.Open()
 	require.NoError(t, err)
 	defer same.Close()
-	require.Equal(t, d.Digest, describe(same, true).Digest)
+	require.Equal(t, d.Digest, dialect.Describe(same, true).Digest)
 	changed := append([]byte(nil), f.Mappings()[0]...)
 	at := bytes.Index(changed, []byte("general.name")) + len("general.name") + 4 + 8 // after the kind and the length
 	changed[at]++
 	other, err := gguf.Read("other", changed)
 	require.NoError(t, err)
 	defer other.Close()
-	require.NotEqual(t, d.Digest, describe(other, true).Digest)
+	require.NotEqual(t, d.Digest, dialect.Describe(other, true).Digest)
 }

@@ -1,30 +1,29 @@
-package main
+package chat
 
 import (
 	"log/slog"
 
 	"ringmaster/gguf"
-	"ringmaster/model/chat"
 	"ringmaster/model/tokenizer"
 )
 
-// chatFormats are the names that --chat-format takes.
-func chatFormats() []string {
+// FormatNames are the names that OfFile takes.
+func FormatNames() []string {
 	names := []string{"auto"}
-	for _, f := range chat.Formats {
+	for _, f := range Formats {
 		names = append(names, f.Name)
 	}
 	return names
 }
 
-// chatFormat is how the model of a file writes conversations: the format of a name,
+// OfFile is how the model of a file writes conversations: the format of a name,
 // or with "auto" what the file tells.
-func chatFormat(name string, f *gguf.File, t *tokenizer.Tokenizer) (*chat.Format, error) {
+func OfFile(name string, f *gguf.File, t *tokenizer.Tokenizer) (*Format, error) {
 	if name != "auto" {
-		return chat.Named(name)
+		return Named(name)
 	}
 	text := func(key string) string { s, _ := f.String(key); return s }
-	format, why := chat.Detect(chat.Evidence{
+	format, why := Detect(Evidence{
 		Architecture: f.Architecture(),
 		Names:        text("general.name") + " " + text("general.version") + " " + text("general.basename"),
 		Template:     text("tokenizer.chat_template"),

@@ -1,4 +1,4 @@
-package main
+package dialect
 
 import (
 	"crypto/sha256"
@@ -6,15 +6,14 @@ import (
 	"math"
 	"strings"
 
-	"ringmaster/api/dialect"
 	"ringmaster/gguf"
 )
 
-// describe is what the API shows of a model's file, whose tensors are in the memory
+// Describe is what the API shows of a model's file, whose tensors are in the memory
 // of a GPU or not.
-func describe(f *gguf.File, onGPU bool) dialect.File {
+func Describe(f *gguf.File, onGPU bool) File {
 	sum := sha256.Sum256([]byte(gguf.Fingerprint(f) + gguf.WeightSample(f)))
-	out := dialect.File{Architecture: f.Architecture(), Bytes: f.Size(), Digest: hex.EncodeToString(sum[:]), OnGPU: onGPU, Metadata: map[string]any{}}
+	out := File{Architecture: f.Architecture(), Bytes: f.Size(), Digest: hex.EncodeToString(sum[:]), OnGPU: onGPU, Metadata: map[string]any{}}
 	sizes, most := map[gguf.Type]int{}, 0
 	for _, t := range f.Tensors() { // a type that ends with most bytes has them when its last tensor is added
 		n := int64(1)

@@ -1,0 +1,48 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+type fullDisk struct{ err error }
+
+func (f *fullDisk) Write(p []byte) (int, error) { return len(p), f.err }
+func (f *fullDisk) Close() error                { return nil }
+
+// TestAuditLog: lines are appended to what is there, and a disk that is full is in
+// the server's log once.
+func TestAuditLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit")
+	for range 2 {
+		a, err := OpenAudit(path)
+		require.NoError(t, err)
+		a.Logger().Info("used", "key", "alice")
+		a.Close()
+	}
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	require.Len(t, lines, 2)
+	for _, l := range lines {
+		var m map[string]any
+		require.NoError(t, json.Unmarshal([]byte(l), &m))
+		require.Equal(t, "alice", m["key"])
+	}
+
+	full := &fullDisk{errors.New("no space left")}
+	a := &AuditFile{file: full}
+	for range 3 {
+		a.Logger().Info("used")
+	}
+	require.True(t, a.broken.Load())
+	full.err = nil
+	a.Logger().Info("used")
+	require.False(t, a.broken.Load())
+}

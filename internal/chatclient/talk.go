@@ -1,0 +1,117 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"ringmaster/internal/flags"
+	"ringmaster/internal/usage"
+)
+
+// Talking is how Talk holds a conversation.
+type Talking struct {
+	URL, Key, Model, System       string
+	Load, Save                    string   // files of conversations; empty: none
+	Set                           []string // NAME=VALUE, fields of the requests
+	NoHistory, Plain, NoReasoning bool
+}
+
+// maxQuestion is the longest question that is read from a pipe, in bytes.
+const maxQuestion = 64 << 20
+
+// Talk holds a conversation on the streams of a terminal. With a question or on a pipe it
+// asks once.
+func Talk(ctx context.Context, o Talking, in, out *os.File, question string) error {
+	client, err := NewClient(o.URL, o.Key)
+	if err != nil {
+		return err
+	}
+	var before []Message
+	if o.Load != "" { // before the server is asked
+		if before, err = ReadConversation(o.Load); err != nil {
+			return usage.Errorf("--load: %w", err)
+		}
+	}
+	if err := flags.CheckOut("save", o.Save); err != nil {
+		return err
+	}
+	fields := map[string]any{}
+	for _, f := range o.Set {
+		name, value, _ := strings.Cut(f, "=")
+		fields[name] = FieldValue(value)
+	}
+	piped := !IsTerminal(in)
+	once := question != "" || piped
+	if piped {
+		if question, err = readQuestion(in, question); err != nil {
+			return err
+		}
+	}
+	_, colourless := os.LookupEnv("NO_COLOR")
+	options := Options{Model: o.Model, System: o.System, Fields: fields, Now: time.Now,
+		Styled:      !o.Plain && !colourless && IsTerminal(out),
+		NoReasoning: o.NoReasoning || !IsTerminal(out),
+		Size:        func() (int, int) { return Size(out) }}
+	interrupts := make(chan os.Signal, 1)
+	options.Interrupts = interrupts
+	s, err := New(ctx, client, out, options)
+	if err != nil {
+		return err
+	}
+	if o.Load != "" {
+		s.Resume(before)
+	}
+	if once {
+		err = s.Once(ctx, question)
+	} else {
+		// ^C ends the answer; stopOnSignal would end the program.
+		signal.Reset(os.Interrupt)
+		signal.Notify(interrupts, os.Interrupt)
+		err = o.converse(ctx, s, in, out)
+	}
+	if o.Save != "" {
+		if serr := s.Save(o.Save); err == nil {
+			err = serr
+		}
+	}
+	return err
+}
+
+// converse runs the session on a terminal, with the history of earlier ones.
+func (o *Talking) converse(ctx context.Context, s *Session, in, out *os.File) error {
+	path := ""
+	if !o.NoHistory {
+		path = HistoryPath(os.LookupEnv)
+	}
+	history, err := OpenHistory(path)
+	if err != nil {
+		return fmt.Errorf("the history of earlier conversations: %w; --no-history goes without", err)
+	}
+	err = s.Run(ctx, NewTerminal(in, out, history))
+	fmt.Fprintln(out) // the cursor is behind the prompt
+	if herr := history.Save(); err == nil && herr != nil {
+		return fmt.Errorf("the history: %w; --no-history goes without", herr)
+	}
+	return err
+}
+
+// readQuestion is the question of the command line followed by that of a pipe.
+func readQuestion(in io.Reader, before string) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(in, maxQuestion+1))
+	if err != nil {
+		return "", err
+	}
+	if len(data) > maxQuestion {
+		return "", usage.Errorf("the question is longer than %d bytes", maxQuestion)
+	}
+	question := strings.TrimSpace(strings.ToValidUTF8(before+"\n\n"+string(data), "\uFFFD"))
+	if question == "" {
+		return "", usage.Errorf("there is no question: give one as an argument or on the pipe, or start chat in a terminal")
+	}
+	return question, nil
+}
