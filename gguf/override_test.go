@@ -64,9 +64,9 @@ func TestOverrideErrors(t *testing.T) {
 	before := Fingerprint(f)
 	for text, want := range map[string]string{
 		"": "is not KEY=TYPE:VALUE", "a.u": "is not KEY=TYPE:VALUE", "a.u=9": "is not KEY=TYPE:VALUE", "=int:9": "is not KEY=TYPE:VALUE",
-		"a.u=uint:9": `type "uint"`, "a.u=int:x": "not an integer", "a.u=int:1.5": "no integer", "a.u=int:-1": "-1 does not fit",
+		"a.u=uint:9": `type "uint"`, "a.u=int:x": "not an integer", "a.u=int:1.5": "not an integer", "a.u=int:-1": "-1 does not fit",
 		"a.u=int:4294967296": "does not fit", "a.i=int:128": "does not fit", "a.u=float:1": "another type", "a.f=int:1": "another type",
-		"a.f=float:nan": "not a float32", "a.f=float:1e39": "no float32", "a.b=bool:1": "not true or false", "a.s=bool:true": "another type",
+		"a.f=float:nan": "not a float32", "a.f=float:1e39": "not a float32", "a.b=bool:1": "not true or false", "a.s=bool:true": "another type",
 		"a.list=int:1": "array of 2 int32, which cannot be changed", "general.architecture=str:b": "the file was read by it",
 		"general.alignment=int:64": "the file was read by it", "split.count=int:2": "the file was read by it",
 	} {

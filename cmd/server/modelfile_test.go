@@ -48,7 +48,7 @@ func notRun(t *testing.T) map[string]string {
 	write("is a Llama model", renamed("deepseek4", "llama-xyz"))
 	write("is a Qwen model", renamed("deepseek4", "qwen3next"))
 	write("is a model that Ringmaster does not run", renamed("deepseek4", "somearch4"))
-	write("no model: it does not name an architecture", renamed("general.architecture", "general.architectrue"))
+	write("is not a model: it does not name an architecture", renamed("general.architecture", "general.architectrue"))
 	write("only the block for multi-token prediction (MTP)", renamed("blk.", "mtp."))
 	write(`tokenizer.ggml.pre is "joyai-xyz"`, renamed("joyai-llm", "joyai-xyz"))
 	write(`tensor "blk.0.attn_norm.weight" is missing`, renamed("blk.0.attn_norm", "blk.0.attn_nrom"))
