@@ -147,7 +147,7 @@ func manyStreams(t *testing.T, say func([]int32) string) {
 	}
 	began := time.Now()
 	all.Wait()
-	require.Less(t, time.Since(began), time.Minute, "nobody waits for those who do not read for longer than it takes to end them")
+	require.Less(t, time.Since(began), time.Minute, "no one waits for stalled readers longer than it takes to end them")
 	<-time.After(5 * time.Minute) // their writes have ended
 	synctest.Wait()
 	stats := e.Stats()

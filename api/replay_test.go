@@ -89,7 +89,7 @@ func TestReplaysOfReasoning(t *testing.T) {
 			content := string(got.Content)
 			require.Contains(t, content, `"thinking":""`)
 			prompt := func(content string) string {
-				w := call(h, "POST", "/v1/messages", `{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":`+content+`},{"role":"user","content":"Go on"}],`+thinking+`}`)
+				w := call(h, "POST", "/v1/messages", `{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":`+content+`},{"role":"user","content":"Continue"}],`+thinking+`}`)
 				require.Equal(t, 200, w.Code, w.Body)
 				requests := e.submitted()
 				return withControls(requests[len(requests)-1].Prompt)

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// interlude is what Between waits for.
+// interlude is a call of Between that waits for its turn.
 type interlude struct {
 	do   func()
 	done chan struct{}
 }
 
-// Between has the goroutine that owns the model run do between two steps, and returns
-// when that has happened. Requests wait meanwhile, so do must be brief, and its waits
-// bounded. Calls run one in each gap, in their order. If ctx ends before its turn comes,
-// do does not run. Errors wrap ErrClosed or ErrFailed, or are ctx's.
+// Between has the goroutine that owns the model call do between two steps, and returns
+// afterwards. Requests wait meanwhile, so do must be brief and its waits bounded. One
+// call runs in each gap, in their order. If ctx ends before its turn comes, do does not
+// run. Errors wrap ErrClosed or ErrFailed, or are ctx's.
 func (e *Engine) Between(ctx context.Context, do func()) error {
 	x := &interlude{do, make(chan struct{})}
 	e.mu.Lock()
@@ -39,7 +39,7 @@ func (e *Engine) Between(ctx context.Context, do func()) error {
 	err := e.endedLocked()
 	e.mu.Unlock()
 	switch {
-	case i < 0: // it runs, or has run
+	case i < 0: // it is running, or has run
 		<-x.done
 		return nil
 	case err != nil:
@@ -48,7 +48,7 @@ func (e *Engine) Between(ctx context.Context, do func()) error {
 	return context.Cause(ctx)
 }
 
-// interlude runs the first call of Between that waits, if there is one.
+// interlude runs the first waiting call of Between, if there is one.
 func (e *Engine) interlude() (ran bool) {
 	e.mu.Lock()
 	var x *interlude

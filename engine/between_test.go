@@ -13,7 +13,7 @@ import (
 	"ringmaster/model"
 )
 
-// stepping notes that a step runs.
+// stepping records whether a step runs.
 type stepping struct {
 	*enginetest.Model
 	in    atomic.Bool
@@ -27,8 +27,9 @@ func (m *stepping) Forward(ctx context.Context, s model.Step) ([][]float32, erro
 	return m.Model.Forward(ctx, s)
 }
 
-// TestBetween: what is run between steps is alone with the model, one call in each gap;
-// requests go on; a call that is given up does not run; after the end there is none.
+// TestBetween: a function that runs between steps is alone with the model, one call in
+// each gap; requests continue; a call that is given up does not run; after Close no call
+// runs.
 func TestBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &stepping{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: 100, MaxTokens: 8})}
@@ -44,7 +45,7 @@ func TestBetween(t *testing.T) {
 		require.NoError(t, call(), "idle")
 		hold := make(chan struct{})
 		go func() { _ = e.Between(t.Context(), func() { <-hold }) }()
-		synctest.Wait() // three wait now, and a request
+		synctest.Wait() // three calls and a request wait now
 		for range 3 {
 			go func() { require.NoError(t, call()) }()
 		}

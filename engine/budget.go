@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// fillBudget divides the token budget of a step. Each decoding sequence runs its
-// one token. The prompts share the rest, at most prefillChunk: first the tenants,
-// so that their virtual times become equal (tenants.go), then the prompts of each in
-// equal parts, and what a short prompt does not need goes to the longer ones. When
-// there are more sequences than a step can have, the tenants take turns, and within
-// a tenant those that waited longest go first.
+// fillBudget divides the token budget of a step. Each decoding sequence runs its one
+// token. The prompts share the rest, at most prefillChunk. It is divided first among the
+// tenants, so that their virtual times become equal (tenants.go), then among the prompts
+// of each tenant in equal parts; what a short prompt does not need goes to the longer
+// ones. If there are more sequences than a step can have, the tenants take turns, and
+// within a tenant the sequence that waited longest goes first.
 func (s *scheduler) fillBudget() {
 	var order []*task
 	for _, t := range s.active {
@@ -54,9 +54,9 @@ func (s *scheduler) fillBudget() {
 	}
 }
 
-// takeTurns chooses n of the tasks, which are in the order of their turns: the next
-// place goes to the tenant that has the fewest for its weight, of equals to the one
-// with the least virtual time.
+// takeTurns chooses n of the tasks, which are in the order of their turns. The next place
+// goes to the tenant that has the fewest for its weight; among equals, to the one with
+// the least virtual time.
 func (s *scheduler) takeTurns(order []*task, n int) []*task {
 	if n >= len(order) {
 		return order
@@ -76,8 +76,8 @@ func (s *scheduler) takeTurns(order []*task, n int) []*task {
 	return chosen
 }
 
-// divide gives each of the prompts, which are in the order of their turns, its part
-// of budget tokens. decoding are the tokens that each tenant decodes in the step.
+// divide returns each prompt's part of budget tokens; the prompts are in the order of
+// their turns. decoding has the tokens that each tenant decodes in the step.
 func (s *scheduler) divide(prompts []*task, budget int, decoding map[string]int) map[*task]int {
 	groups := s.byTenant(prompts, decoding)
 	for ; budget > 0; budget-- {
@@ -95,8 +95,8 @@ func (s *scheduler) divide(prompts []*task, budget int, decoding map[string]int)
 	}
 	chunk := make(map[*task]int, len(prompts))
 	for _, g := range groups {
-		// Shortest first, so that what a prompt leaves unused is still
-		// there to be divided among the longer ones.
+		// Shortest first, so that what a prompt leaves unused can still be divided among
+		// the longer ones.
 		tasks, left := g.tasks[:min(len(g.tasks), g.taken)], g.taken
 		slices.SortStableFunc(tasks, func(a, b *task) int { return cmp.Compare(a.demand(), b.demand()) })
 		for i, t := range tasks {
@@ -107,7 +107,7 @@ func (s *scheduler) divide(prompts []*task, budget int, decoding map[string]int)
 	return chunk
 }
 
-// demand is how many tokens of its prompt t could run in one step.
+// demand returns how many tokens of its prompt t could run in one step.
 func (t *task) demand() int {
 	if t.allRows {
 		return min(len(t.todo), maxPromptRows)

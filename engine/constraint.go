@@ -8,31 +8,30 @@ import (
 	"time"
 )
 
-// Constraint says which tokens an answer may have. An engine calls its methods one
-// after the other, in other goroutines than its own: Mask before each token, while the
-// model computes the logits of that token, and Accept after it. They have no say in how
-// long an answer is: it may end in the middle because of its limit.
+// Constraint says which tokens an answer may have. An engine calls its methods one after
+// the other, in other goroutines than its own: Mask before each token, while the model
+// computes the logits of that token, and Accept after it. A constraint does not control
+// the length of an answer: an answer may end in the middle because of its limit.
 type Constraint interface {
-	// Mask sets bit id%64 of word id/64 for every id that may come next. The
-	// words [(vocab+63)/64] are zero before. It returns soon after ctx has ended. After
-	// an error no other method is called, and the answer ends with it.
+	// Mask sets bit id%64 of word id/64 for every id that may come next. The words
+	// [(vocab+63)/64] are zero before. It returns soon after ctx has ended. An error ends
+	// the answer, and no other method is called after it.
 	Mask(ctx context.Context, allowed []uint64) error
-	// Accept takes the token that came, which Mask allowed. After an error no
-	// other method is called, and the answer ends with it.
+	// Accept takes the sampled token, which Mask allowed. An error ends the answer, and
+	// no other method is called after it.
 	Accept(id int32) error
 }
 
-// mask computes which tokens a request may have next. A zero mask has no
-// constraint.
+// mask computes which tokens a request may have next. The zero mask has no constraint.
 type mask struct {
 	constraint Constraint
 	ctx        context.Context // ends with the request
 	stop       context.CancelFunc
-	wake       func() // is called after each computation
+	wake       func() // called after each computation
 
 	words []uint64   // [(vocab+63)/64]
-	ready chan error // of the computation; nil: it has been taken
-	err   error      // of the one that was taken
+	ready chan error // of the computation; nil: taken already
+	err   error      // of the one that was taken last
 }
 
 // begin computes the mask of the first token.
@@ -45,14 +44,14 @@ func (m *mask) begin(vocab int, wake func()) {
 	m.compute(func() error { return nil })
 }
 
-// end stops computing.
+// end stops the computation.
 func (m *mask) end() {
 	if m.stop != nil {
 		m.stop()
 	}
 }
 
-// compute computes the next mask after accept, in a goroutine of its own.
+// compute starts a goroutine that computes the next mask after accept.
 func (m *mask) compute(accept func() error) {
 	clear(m.words)
 	ready := make(chan error, 1)
@@ -61,7 +60,7 @@ func (m *mask) compute(accept func() error) {
 		defer m.wake()
 		defer close(ready)
 		defer func() {
-			if v := recover(); v != nil { // not with its text, which may quote a request
+			if v := recover(); v != nil { // without its text, which may quote a request
 				ready <- fmt.Errorf("engine: the constraint panicked with a value of type %T", v)
 			}
 		}()
@@ -89,7 +88,7 @@ func (m *mask) late() bool {
 	}
 }
 
-// wait waits for a mask that is late; false: over came first.
+// wait waits for a late mask; false: over came first.
 func (m *mask) wait(over <-chan time.Time) bool {
 	if m.ready == nil {
 		return true
@@ -106,7 +105,7 @@ func (m *mask) wait(over <-chan time.Time) bool {
 // take returns the mask, which must not be late; nil without a constraint.
 func (m *mask) take() ([]uint64, error) { return m.words, m.err }
 
-// accept takes the token that came, and computes the next mask.
+// accept passes the sampled token on, and computes the next mask.
 func (m *mask) accept(id int32) {
 	if m.constraint == nil {
 		return
@@ -119,8 +118,8 @@ func (m *mask) accept(id int32) {
 	})
 }
 
-// masked is row [vocab] with minus infinity for what a mask excludes: row itself
-// where there is no mask, else a copy in mem.
+// masked returns row [vocab] with minus infinity for what a mask excludes: row itself if
+// there is no mask, otherwise a copy in mem.
 func masked(row []float32, words []uint64, mem *scratch) []float32 {
 	if words == nil {
 		return row
@@ -140,8 +139,8 @@ func masked(row []float32, words []uint64, mem *scratch) []float32 {
 	return mem.row
 }
 
-// excludable is banned, or nil if a row [vocab] has nothing else left: an answer that
-// may only end now ends, however short it is.
+// excludable returns banned, or nil if a row [vocab] has nothing else left. So an answer
+// that may only end now does end, however short it is.
 func excludable(row []float32, banned []int32) []int32 {
 	left := 0
 	for _, x := range row {
@@ -160,8 +159,8 @@ func excludable(row []float32, banned []int32) []int32 {
 	return banned
 }
 
-// token is an id with its bytes: those of the request for a control token that is a
-// part of its text.
+// token returns an id with its bytes. A control token that is part of the request's text
+// has the bytes that the request gives it.
 func (r *run) token(e *Engine, id int32) Token {
 	if text, ok := r.req.Visible[id]; ok {
 		return Token{ID: id, Bytes: []byte(text)}

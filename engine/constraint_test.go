@@ -68,7 +68,7 @@ func TestConstraint(t *testing.T) {
 	require.NotErrorIs(t, err, ErrConstraint, "it is not the client's fault")
 	require.NotContains(t, err.Error(), "secret")
 
-	// Banned ids do not come, unless nothing else is left.
+	// Banned ids are not sampled, unless nothing else is left.
 	got, err = ask(&onlyIDs{allowed: [][]int32{{7, 8}, {8}, {7, 8}, {7, 8}}}, func(r *Request) { r.Banned = []int32{8} })
 	require.NoError(t, err)
 	require.Equal(t, []int32{7, 8, 7, 7}, got.ids())

@@ -11,21 +11,21 @@ import (
 	"ringmaster/model"
 )
 
-// The prefix cache on disk. A sequence whose request has ended is saved when it has not
-// been gone on with for a moment, and a prompt that goes on with a saved one waits until
-// it is restored. Both happen between steps, a few pieces at a time; files are read and
-// written by others (diskcache).
+// The prefix cache on disk. A sequence is saved when its request has ended and no request
+// has continued it for a moment. A prompt that continues a saved one waits until that is
+// restored. Both happen between steps, a few pieces at a time; other goroutines read and
+// write the files (diskcache).
 
 const (
-	// saveAfter is for how long a sequence must not have been gone on with. What an agent
-	// continues at once is not written for nothing.
+	// saveAfter is how long a sequence must be idle before it is saved, so that what an
+	// agent continues at once is not written for nothing.
 	saveAfter = 2 * time.Second
-	// piecesPerGap is how many pieces, of a megabyte or so, are moved each way between
-	// two steps: a millisecond or two of copying.
+	// piecesPerGap is how many pieces, of a megabyte or so, move each way between two
+	// steps: a millisecond or two of copying.
 	piecesPerGap = 4
 )
 
-// disk is the state of the loop's goroutine. The scheduler decides what is restored and
+// disk is the state of the loop's goroutine. The scheduler decides what is restored, and
 // what must be saved before it is dropped.
 type disk struct {
 	store *diskcache.Store
@@ -36,14 +36,14 @@ type disk struct {
 	flushed chan struct{} // closed when nothing is left to save; nil unless Flush waits
 }
 
-// saving is a sequence on its way to the disk.
+// saving is a sequence that is being saved.
 type saving struct {
 	entry  *session
 	export model.Export
 	saver  *diskcache.Saver
 }
 
-// loading is a sequence on its way from the disk.
+// loading is a sequence that is being restored.
 type loading struct {
 	request requestID
 	seq     model.SeqID
@@ -67,8 +67,8 @@ func (e *Engine) openDisk() error {
 	return nil
 }
 
-// move moves pieces to and from the disk while no step runs, and reports whether it may
-// go on at once.
+// move moves pieces to and from the disk while no step runs, and reports whether it could
+// continue at once.
 func (e *Engine) move() (more bool) {
 	if e.disk == nil {
 		return false
@@ -91,15 +91,15 @@ func (e *Engine) move() (more bool) {
 	return more
 }
 
-// moreToMoveLocked reports whether the last plan has left something to begin with; mu is
+// moreToMoveLocked reports whether the last plan left something to save or restore; mu is
 // held.
 func (e *Engine) moreToMoveLocked() bool {
 	d := e.disk
 	return d != nil && (d.loading == nil && e.sched.toRestore() != nil || d.saving == nil && len(e.sched.leaving) > 0)
 }
 
-// loadPiece takes a piece of the snapshot that is being restored, or begins the next; false
-// if there is none, or none yet.
+// loadPiece imports a piece of the snapshot that is being restored, or begins the next
+// one; false if there is none, or none yet.
 func (e *Engine) loadPiece() bool {
 	d := e.disk
 	e.mu.Lock()
@@ -139,7 +139,7 @@ func (e *Engine) loadPiece() bool {
 	return true
 }
 
-// restored gives a sequence to the request that waits for it.
+// restored gives a restored sequence to the request that waits for it.
 func (e *Engine) restored(l *loading, tokens []int32) {
 	e.disk.loading = nil
 	l.loader.Close()
@@ -159,8 +159,8 @@ func (d *disk) stopLoading() {
 	d.loading = nil
 }
 
-// savePiece gives a piece to the snapshot that is being written, or begins the next;
-// false if none is to be written, or none can be now.
+// savePiece gives a piece to the snapshot that is being written, or begins the next one;
+// false if none is left, or none can be written now.
 func (e *Engine) savePiece() bool {
 	d := e.disk
 	e.mu.Lock()
@@ -193,7 +193,7 @@ func (e *Engine) savePiece() bool {
 		e.endSaving()
 		return true
 	case errors.Is(err, model.ErrRecovering) && !s.entry.leaving:
-		d.stopSaving() // and again, later
+		d.stopSaving() // it is saved later
 		return false
 	}
 	e.opts.Logger.Warn("a sequence cannot be saved", "tokens", len(s.entry.tokens), "error", err)
@@ -223,7 +223,7 @@ func (e *Engine) beginSavingLocked() bool {
 	}
 }
 
-// endSaving notes that a sequence need not be saved any more.
+// endSaving records that a sequence need not be saved any more.
 func (e *Engine) endSaving() {
 	k := e.disk.saving.entry
 	e.disk.stopSaving()
@@ -241,7 +241,7 @@ func (d *disk) stopSaving() {
 	}
 }
 
-// leaveDisk ends what is under way when the loop ends.
+// leaveDisk ends what is being saved and restored when the loop ends.
 func (e *Engine) leaveDisk() {
 	d := e.disk
 	if d == nil {
@@ -261,8 +261,8 @@ func (e *Engine) leaveDisk() {
 	}
 }
 
-// Flush saves what is not yet on disk, as far as it gets until ctx ends. It is for a
-// server that ends: no request should be under way.
+// Flush saves what is not yet on disk, as far as it gets until ctx ends. A server calls
+// it at its end, when no requests run.
 func (e *Engine) Flush(ctx context.Context) error {
 	if e.disk == nil {
 		return nil

@@ -27,7 +27,7 @@ func openStore(t *testing.T, dir string, budget int64) *diskcache.Store {
 	return s
 }
 
-// life is an engine on a store, for one life of a server.
+// life is an engine on a store during one life of a server.
 type life struct {
 	t *testing.T
 	m *enginetest.Model
@@ -60,7 +60,7 @@ func (l *life) end() {
 	require.Empty(l.t, l.m.Violations())
 }
 
-// prompt is n ids.
+// prompt returns n ids.
 func prompt(seed uint64, n int) (out []int32) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range n {
@@ -69,15 +69,14 @@ func prompt(seed uint64, n int) (out []int32) {
 	return out
 }
 
-// goesOn is a conversation's next prompt.
-func goesOn(before []int32, a answer, more ...int32) []int32 {
+// nextPrompt returns a conversation's next prompt.
+func nextPrompt(before []int32, a answer, more ...int32) []int32 {
 	next := append(append([]int32(nil), before...), a.ids()...)
 	return append(next, more...)
 }
 
-// TestAConversationOutlivesItsServer: what one engine has answered another goes on with,
-// with the tokens that an engine without a disk has; also without any prefix cache in
-// memory.
+// TestAConversationOutlivesItsServer: another engine continues a conversation with the
+// tokens that an engine without a disk has, also without any prefix cache in memory.
 func TestAConversationOutlivesItsServer(t *testing.T) {
 	for _, sessions := range []int{-1, 2} {
 		t.Run(fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
@@ -91,7 +90,7 @@ func TestAConversationOutlivesItsServer(t *testing.T) {
 				got := ask(t, l.e, r)
 				require.Equal(t, want.ids(), got.ids(), "turn %d", turn)
 				if turn > 0 {
-					// All but the last token of the answer, which was never run.
+					// All but the last token of the answer, which never ran.
 					require.Equal(t, len(p)-3, got.Usage.Cached+1, "turn %d", turn)
 					st := l.e.Stats().Disk
 					require.EqualValues(t, 1, st.Hits)
@@ -100,7 +99,7 @@ func TestAConversationOutlivesItsServer(t *testing.T) {
 					require.Zero(t, got.Usage.Cached)
 				}
 				l.end()
-				p = goesOn(p, got, 5, 6, 7)
+				p = nextPrompt(p, got, 5, 6, 7)
 			}
 			list, err := filepath.Glob(filepath.Join(dir, "*.snapshot"))
 			require.NoError(t, err)
@@ -134,15 +133,15 @@ func TestScopesOnDisk(t *testing.T) {
 	l.end()
 }
 
-// TestMemoryFirst: the disk is asked only for what the prefix cache in memory does not
-// have, and for no prompt whose log-probabilities are wanted.
+// TestMemoryFirst: the engine asks the disk only for what the prefix cache in memory does
+// not have, and never for a prompt with log-probabilities.
 func TestMemoryFirst(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	r := Request{Prompt: prompt(1, 200), MaxTokens: 2, IgnoreEOS: true}
 	l := begin(t, dir, Options{})
 	a := ask(t, l.e, r)
 	require.NoError(t, l.e.Flush(testContext(t)))
-	r.Prompt = goesOn(r.Prompt, a, 9)
+	r.Prompt = nextPrompt(r.Prompt, a, 9)
 	require.Equal(t, 201, ask(t, l.e, r).Usage.Cached)
 	require.Zero(t, l.e.Stats().Disk.Hits)
 	l.end()
@@ -154,8 +153,8 @@ func TestMemoryFirst(t *testing.T) {
 	l.end()
 }
 
-// TestDamagedOnDisk: whatever becomes of a file, the answer is the same, the file is gone and
-// counted.
+// TestDamagedOnDisk: whatever happens to a file, the answer is the same, and the file is
+// removed and counted.
 func TestDamagedOnDisk(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, path string){
 		"a byte of the state": func(t *testing.T, path string) { flip(t, path, 1<<20) },
@@ -207,9 +206,9 @@ func flip(t *testing.T, path string, at int64) {
 	require.NoError(t, err)
 }
 
-// TestConversationsOnDisk: many conversations at once, more than places, with cancellations,
-// lives that end in between and a small budget of memory, answer as one engine without a
-// disk.
+// TestConversationsOnDisk: many conversations at once, more than places, with
+// cancellations, restarts in between and a small budget of memory, get the same answers
+// as from one engine without a disk.
 func TestConversationsOnDisk(t *testing.T) {
 	const conversations, turns = 6, 5
 	dir := filepath.Join(t.TempDir(), "cache")
@@ -235,7 +234,7 @@ func TestConversationsOnDisk(t *testing.T) {
 		for i := range conversations {
 			wg.Go(func() {
 				r := Request{Prompt: prompts[i], MaxTokens: 5, IgnoreEOS: true, CacheScope: fmt.Sprint(i % 2)}
-				if i%2 == 0 { // a client that leaves at once, and asks again
+				if i%2 == 0 { // a client that disconnects at once, and asks again
 					gone, leave := context.WithCancel(ctx)
 					s, err := l.e.Submit(gone, r)
 					leave()
@@ -259,7 +258,7 @@ func TestConversationsOnDisk(t *testing.T) {
 			require.NoError(t, errs[i])
 			want := ask(t, plain, Request{Prompt: prompts[i], MaxTokens: 5, IgnoreEOS: true})
 			require.Equal(t, want.ids(), a.ids(), "turn %d, conversation %d", turn, i)
-			prompts[i] = goesOn(prompts[i], a, int32(turn))
+			prompts[i] = nextPrompt(prompts[i], a, int32(turn))
 		}
 		hits += l.e.Stats().Disk.Hits
 		l.end()
@@ -267,8 +266,7 @@ func TestConversationsOnDisk(t *testing.T) {
 	require.NotZero(t, hits)
 }
 
-// TestSavingWaits: a sequence is saved when it has not been gone on with for a moment, and
-// no sooner.
+// TestSavingWaits: a sequence is saved after it was idle for saveAfter, and no sooner.
 func TestSavingWaits(t *testing.T) {
 	var mu sync.Mutex
 	now := time.Unix(1000, 0)

@@ -15,7 +15,7 @@ import (
 	"ringmaster/engine/enginetest"
 )
 
-// stuckDisk is a disk on which nothing ends while it is stuck.
+// stuckDisk is a disk on which no operation ends while it is stuck.
 type stuckDisk struct {
 	diskcache.OS
 	mu   sync.Mutex
@@ -64,16 +64,16 @@ func (d *stuckDisk) Touch(path string, at time.Time) error {
 	return d.OS.Touch(path, at)
 }
 
-// TestADiskThatHangs: requests are answered with the same tokens whatever the disk was doing
-// when it began to hang, at once unless their own sequence was being read; what cannot be
-// saved is dropped; a stop does not wait; and it is said.
+// TestADiskThatHangs: whatever the disk was doing when it began to hang, requests get the
+// same tokens, at once unless their own sequence was being read. What cannot be saved is
+// dropped, a stop does not wait, and the log says so.
 func TestADiskThatHangs(t *testing.T) {
 	r := Request{Prompt: prompt(1, 200), MaxTokens: 4, IgnoreEOS: true}
 	another := Request{Prompt: prompt(2, 200), MaxTokens: 4, IgnoreEOS: true}
 	plain := start(t, enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 64, Rewind: 2}), Options{Sessions: -1})
 	first, wantOther := ask(t, plain, r), ask(t, plain, another)
 	next := r
-	next.Prompt = goesOn(r.Prompt, first, 5)
+	next.Prompt = nextPrompt(r.Prompt, first, 5)
 	want := ask(t, plain, next)
 
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestADiskThatHangs(t *testing.T) {
 			<-time.After(time.Second) // of the bubble
 		}
 
-		// While a read hangs, others are answered; then the prompt runs.
+		// While a read hangs, other requests are answered; then the prompt runs.
 		disk.stick()
 		began := time.Now()
 		waiting, err := e.Submit(ctx, next)
@@ -116,18 +116,18 @@ func TestADiskThatHangs(t *testing.T) {
 		require.Less(t, time.Since(began), 11*time.Second)
 		require.True(t, e.Stats().Disk.Hangs)
 
-		// Now the disk is not asked.
+		// Now the disk is not used.
 		began = time.Now()
 		require.Equal(t, want.ids(), asked(e, next).ids())
 		require.Less(t, time.Since(began), time.Second)
 
-		// When it answers, it is used again.
+		// When it responds, it is used again.
 		disk.answer()
 		<-time.After(2 * time.Minute) // of the bubble
 		require.False(t, e.Stats().Disk.Hangs)
 		require.Equal(t, len(next.Prompt)-2, asked(e, next).Usage.Cached)
 
-		// While a write hangs, before and after its limit, all are answered.
+		// While a write hangs, before and after its limit, all requests are answered.
 		disk.stick()
 		began = time.Now()
 		for i := range 20 {

@@ -1,13 +1,16 @@
-// Package engine turns requests into steps of a model and steps into answers,
-// by continuous batching: every step mixes the decoding sequences with chunks of
-// new prompts (chunked prefill) under a token budget. The engine keeps the
-// prefix cache, samples, and finds stop strings. It knows token ids and a
-// vocabulary, but neither tensors nor chat messages.
+// Package engine turns requests into steps of a model and steps into answers, by
+// continuous batching: every step mixes the decoding sequences with chunks of new prompts
+// (chunked prefill) under a token budget. The engine keeps the prefix cache, samples, and
+// finds stop strings. It knows token ids and a vocabulary, but neither tensors nor chat
+// messages.
 //
-// One goroutine owns the model. Between steps it looks at what has arrived, been
-// cancelled or failed; a step itself (model.Step) knows nothing of requests. A
-// scheduler without goroutines (scheduler.go) decides what each step runs; the
-// transcripts in testdata/scheduler show its decisions.
+// New starts an engine on a model, Submit queues a request, and Stream.Next returns the
+// pieces of its answer (see the example).
+//
+// One goroutine owns the model. Between steps it handles what has arrived, been cancelled
+// or failed; a step itself (model.Step) knows nothing about requests. A scheduler without
+// goroutines (scheduler.go) decides what each step runs; the transcripts in
+// testdata/scheduler show its decisions.
 package engine
 
 import (
@@ -26,57 +29,56 @@ import (
 	"ringmaster/model"
 )
 
-// Observer gets times of the engine. The engine's goroutine calls it, so it must
-// not block.
+// Observer receives times of the engine. The engine's goroutine calls it, so it must not
+// block.
 type Observer interface {
-	// Started tells how long a request waited from its submission to the beginning
-	// of its first step.
+	// Started is called with the time that a request waited from its submission to the
+	// beginning of its first step.
 	Started(waited time.Duration)
-	// Step tells how long a step took that was committed.
+	// Step is called with the time that a committed step took.
 	Step(took time.Duration)
 }
 
-// Options of an Engine. Zero values stand for the defaults; negative ones are
-// errors unless said otherwise.
+// Options of an Engine. Zero values select the defaults; negative ones are errors unless
+// noted otherwise.
 type Options struct {
-	// Observer, if set, is told how long requests wait and steps take.
+	// Observer, if set, receives the times of requests and steps.
 	Observer Observer
-	// MaxActive is the most sequences that are batched into a step. Default 8.
-	// A tenant without a place can run one request more, in the place of an
-	// entry of the prefix cache; the sequences then take turns.
+	// MaxActive is the most sequences in a step. Default 8. A tenant without a place can
+	// run one request more, in the place of an entry of the prefix cache; the sequences
+	// then take turns.
 	MaxActive int
-	// QueueLength is the most requests that wait for one of those places; the
-	// next one gets ErrBusy. Default 64; -1 for none.
+	// QueueLength is the most requests that wait for a place; one more gets ErrBusy.
+	// Default 64; -1 for none.
 	QueueLength int
-	// PrefillChunk is the token budget of a step for prompts, of all
-	// sequences together. It bounds how long a decoding sequence waits for a
-	// prefill, and how long a cancelled prefill still runs. Default 256.
+	// PrefillChunk is the token budget of a step for the prompts of all sequences
+	// together. It bounds how long a decoding sequence waits for a prefill, and how long
+	// a cancelled prefill still runs. Default 256.
 	PrefillChunk int
 	// Sessions is the size of the prefix cache: how many sequences of
 	// finished requests keep their KV cache for reuse. Default 8; -1 for none.
 	Sessions int
-	// SessionTimeout is how long such a sequence is kept without being used.
-	// Default one hour; negative: without end.
+	// SessionTimeout is how long an unused sequence stays in the prefix cache. Default
+	// one hour; negative: forever.
 	SessionTimeout time.Duration
-	// Weights are the shares of tenants (Request.Tenant) in the tokens of the
-	// steps, 1 to MaxWeight; a tenant that is not in it has 1.
+	// Weights are the shares of tenants (Request.Tenant) in the tokens of the steps, 1 to
+	// MaxWeight. A tenant that is not listed has 1.
 	Weights map[string]int
-	// Disk keeps snapshots of sequences that the prefix cache may not hold, and over
-	// a restart; nil: none. The caller closes it after the engine. The model must
-	// be a model.Portable.
+	// Disk keeps snapshots of sequences beyond the prefix cache, and across restarts;
+	// nil: none. The caller closes it after the engine. The model must be a
+	// model.Portable.
 	Disk *diskcache.Store
-	// StuckAfter is how long a step may take before Ready reports that the
-	// engine is stuck. Default one minute.
+	// StuckAfter is how long a step may take before Ready reports that the engine is
+	// stuck. Default one minute.
 	StuckAfter time.Duration
 
-	// Clock, Random and Logger may be called by several goroutines at once.
+	// Clock, Random and Logger must be safe for concurrent use.
 	Clock  func() time.Time // default time.Now
 	Random func() uint64    // seeds for requests without one; default math/rand/v2
 	Logger *slog.Logger     // default slog.Default
 }
 
-// withDefaults is o with the defaults filled in for a model. Its error wraps
-// ErrInvalid.
+// withDefaults returns o with the defaults for a model. Its error wraps ErrInvalid.
 func (o Options) withDefaults(info model.Info) (Options, error) {
 	for _, f := range []struct {
 		name     string
@@ -126,12 +128,11 @@ func (o Options) withDefaults(info model.Info) (Options, error) {
 	return o, nil
 }
 
-// MaxQueuedTokens is the most prompt tokens of all requests that wait, unless one
-// alone has more: 64 MiB of ids.
+// MaxQueuedTokens is the most prompt tokens of all waiting requests together (64 MiB of
+// ids); a single longer prompt may still wait alone.
 const MaxQueuedTokens = 16 << 20
 
-// Engine answers requests with one model. Its methods may be called by any
-// goroutine.
+// Engine answers requests with one model. Its methods may be called by any goroutine.
 type Engine struct {
 	model  model.Model
 	epochs model.Epochs // the same model; nil if it never loses its sequences
@@ -143,7 +144,7 @@ type Engine struct {
 	opts   Options
 
 	refused atomic.Uint64 // requests that got ErrBusy
-	disk    *disk         // nil: there is no prefix cache on disk
+	disk    *disk         // nil: no prefix cache on disk
 
 	wake chan struct{} // capacity 1: full when the loop should look for work
 	done chan struct{} // closed when the loop has ended
@@ -158,9 +159,9 @@ type Engine struct {
 	idle         bool               // the loop waits for work
 	lastProgress time.Time          // when the loop last began or ended a step
 	counts       counts
-	interludes   []*interlude // that wait
+	interludes   []*interlude // those that wait
 
-	late []*run // whose masks are late; only the loop uses them
+	late []*run // those with late masks; only the loop uses them
 }
 
 // counts are the totals that Stats reports beside the scheduler's state.
@@ -170,12 +171,12 @@ type counts struct {
 	stepTime                       time.Duration
 }
 
-// New starts an engine on a model that nothing else uses. The vocabulary must
-// not have more ids than a row of logits; if it has fewer, the rest of the row
-// is padding and is never sampled. A model that implements model.Epochs may be
-// unavailable for a while: the engine then ends its requests, refuses new ones,
-// and continues when the model is available again. The caller owns the model and
-// closes it after the engine's Close has returned nil. Errors wrap ErrInvalid.
+// New starts an engine on a model that nothing else uses. The vocabulary must not have
+// more ids than a row of logits; if it has fewer, the rest of the row is padding and is
+// never sampled. A model that implements model.Epochs may be unavailable for a while: the
+// engine then ends its requests, refuses new ones, and continues when the model is
+// available again. The caller owns the model and closes it after the engine's Close has
+// returned nil. Errors wrap ErrInvalid.
 func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 	info := m.Info()
 	if info.MaxTokens < 1 || info.ContextLength < 2 {
@@ -198,7 +199,7 @@ func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 	}
 	if e.sized, _ = m.(model.Sized); e.sized != nil {
 		e.sched.mem.size = e.sized.SequenceBytes
-		e.setBudgetLocked() // nobody else has e yet
+		e.setBudgetLocked() // no other goroutine has e yet
 	}
 	if e.epochs, _ = m.(model.Epochs); e.epochs != nil {
 		e.epoch, _ = e.epochs.Epoch() // the loop sees the error
@@ -215,12 +216,11 @@ func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// Submit queues a request. It waits in the queue for a place, and where the model
-// has a budget for its KV caches, until the memory of the prompt and of MaxTokens is
-// free. The request ends with its answer, when the stream is
-// closed, or when ctx ends, whichever is first. Errors wrap ErrInvalid,
-// ErrTooLong, ErrBusy, ErrClosed, ErrFailed or ErrUnavailable, or are ctx's. The
-// engine copies r's slices and maps.
+// Submit queues a request. It waits in the queue for a place and, if the model has a
+// budget for its KV caches, until the memory of the prompt and of MaxTokens is free. The
+// request ends with its answer, when the stream is closed, or when ctx ends, whichever is
+// first. Errors wrap ErrInvalid, ErrTooLong, ErrBusy, ErrClosed, ErrFailed or
+// ErrUnavailable, or are ctx's. The engine copies r's slices and maps.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	streams, err := e.SubmitAll(ctx, []Request{r})
 	if err != nil {
@@ -229,9 +229,9 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	return streams[0], nil
 }
 
-// SubmitAll queues several requests, or none of them: it takes as many places as
-// there are requests, or fails as Submit does. More requests than places exist
-// are ErrTooMany.
+// SubmitAll queues several requests, or none of them: it takes as many places as there
+// are requests, or fails as Submit does. More requests than the engine has places are
+// ErrTooMany.
 func (e *Engine) SubmitAll(ctx context.Context, requests []Request) ([]*Stream, error) {
 	streams, err := e.submitAll(ctx, requests)
 	if errors.Is(err, ErrBusy) {
@@ -240,11 +240,11 @@ func (e *Engine) SubmitAll(ctx context.Context, requests []Request) ([]*Stream, 
 	return streams, err
 }
 
-// Admit keeps a place in the queue for a request of a tenant until release is called, or
-// fails with an error that wraps ErrBusy, which Stats counts as a refusal. Whoever must work
-// to make a request of what a client sent asks first, so that a refusal costs no work and
-// no more requests are worked on than may wait. release must be called before Submit; it
-// may be called more than once.
+// Admit reserves a place in the queue for a request of a tenant until release is called,
+// or returns an error that wraps ErrBusy (Stats counts it as a refusal). A caller that
+// must do work to make a request calls it first, so that a refusal costs no work and no
+// more requests are prepared than may wait. The caller must call release before Submit,
+// and may call it more than once.
 func (e *Engine) Admit(tenant string) (release func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -269,11 +269,11 @@ func (e *Engine) submitAll(ctx context.Context, requests []Request) ([]*Stream, 
 	}
 	tenant := requests[0].Tenant
 	if places := e.sched.most(tenant); len(requests) > places {
-		return nil, fmt.Errorf("%w: there are %d, at most %d can run and wait", ErrTooMany, len(requests), places)
+		return nil, fmt.Errorf("%w: %d requests, but at most %d can run and wait", ErrTooMany, len(requests), places)
 	}
 	for i := range requests {
 		if requests[i].Tenant != tenant {
-			return nil, fmt.Errorf("%w: requests of different tenants at once", ErrInvalid)
+			return nil, fmt.Errorf("%w: the requests have different tenants", ErrInvalid)
 		}
 		if err := requests[i].validate(e.size, e.info.ContextLength); err != nil {
 			return nil, err
@@ -310,7 +310,7 @@ func (e *Engine) submitAll(ctx context.Context, requests []Request) ([]*Stream, 
 	return streams, nil
 }
 
-// admits is nil if n more requests of a tenant would be taken now.
+// admits returns nil if n more requests of a tenant would be taken now.
 func (e *Engine) admits(tenant string, n int) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -324,18 +324,18 @@ func (e *Engine) admitsLocked(tenant string, n int) error {
 	return e.roomLocked(tenant, n)
 }
 
-// roomLocked is nil if there are places for n more requests of a tenant.
+// roomLocked returns nil if n more requests of a tenant have places; mu is held.
 func (e *Engine) roomLocked(tenant string, n int) error {
 	switch e.sched.roomFor(tenant, n) {
 	case queueFull:
 		return fmt.Errorf("%w: %d requests run and %d wait", ErrBusy, len(e.sched.active), len(e.sched.queue))
 	case shareFull:
-		return fmt.Errorf("%w: %w: %d requests of all tenants wait, %d can", ErrBusy, ErrShare, len(e.sched.queue), e.opts.QueueLength)
+		return fmt.Errorf("%w: %w: %d of at most %d requests of all tenants wait", ErrBusy, ErrShare, len(e.sched.queue), e.opts.QueueLength)
 	}
 	return nil
 }
 
-// holdsLocked is nil if a request could run alone; mu is held.
+// holdsLocked returns nil if a request could run alone; mu is held.
 func (e *Engine) holdsLocked(run *run) error {
 	e.setBudgetLocked()
 	length := positions(len(run.req.Prompt), run.atMost())
@@ -347,15 +347,15 @@ func (e *Engine) holdsLocked(run *run) error {
 		ErrTooLarge, length, e.sized.SequenceBytes(length), logprobs, e.sched.mem.budget)
 }
 
-// setBudgetLocked gives the model's budget to the scheduler; mu is held. It changes
-// with the epoch only, when all sequences are lost.
+// setBudgetLocked gives the model's budget to the scheduler; mu is held. The budget
+// changes only with the epoch, when all sequences are lost.
 func (e *Engine) setBudgetLocked() {
 	if e.sized != nil {
 		e.sched.mem.budget = e.sized.SequenceBudget()
 	}
 }
 
-// startLocked puts a run, for which there is room, into the queue; mu is held.
+// startLocked queues a run; the caller has checked that there is room. mu is held.
 func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
 	r := &run.req
 	e.sched.now = e.opts.Clock()
@@ -379,17 +379,17 @@ func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
 	return run.stream
 }
 
-// await is Stream.Await.
+// await implements Stream.Await.
 func (e *Engine) await(id requestID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sched.await(id)
 }
 
-// drop removes a request whose stream nobody reads any more. If every request of
-// the step in flight has been cancelled, the step is interrupted. Otherwise it
-// runs to its end, because interrupting it would waste the others' work, and the
-// next step leaves the request out.
+// drop removes a request when its stream is no longer read. If every request of the step
+// in flight has been cancelled, drop interrupts the step. Otherwise the step runs to its
+// end, because interrupting it would waste the others' work, and the next step leaves the
+// request out.
 func (e *Engine) drop(id requestID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -407,7 +407,7 @@ func (e *Engine) drop(id requestID) {
 	e.wakeLoop()
 }
 
-// wakeLoop makes the loop look for work again; it never waits.
+// wakeLoop makes the loop check for work again; it never blocks.
 func (e *Engine) wakeLoop() {
 	select {
 	case e.wake <- struct{}{}:
@@ -415,7 +415,7 @@ func (e *Engine) wakeLoop() {
 	}
 }
 
-// endedLocked says why no requests are taken, for good or for now; mu is held.
+// endedLocked returns why requests are refused, permanently or for now; mu is held.
 func (e *Engine) endedLocked() error {
 	if e.failed != nil {
 		return e.failed
@@ -431,8 +431,8 @@ func (e *Engine) endedLocked() error {
 	return nil
 }
 
-// recoveringLocked says why steps wait for a while, nil if they do not. Requests are
-// taken meanwhile; mu is held.
+// recoveringLocked returns why steps wait for a while, nil if they do not. Requests are
+// still accepted then. mu is held.
 func (e *Engine) recoveringLocked() error {
 	if e.epochs == nil {
 		return nil
@@ -444,7 +444,7 @@ func (e *Engine) recoveringLocked() error {
 }
 
 // Recovering reports whether steps wait for a model that recovers, and how long reading
-// what is new to a host may take, 0 if that is not known.
+// the weights that are new to a host may take, 0 if that is not known.
 func (e *Engine) Recovering() (reading time.Duration, yes bool) {
 	e.mu.Lock()
 	err := e.recoveringLocked()
@@ -456,9 +456,9 @@ func (e *Engine) Recovering() (reading time.Duration, yes bool) {
 	return reading, err != nil
 }
 
-// Ready is nil only if a request submitted now would be taken and answered at once: the
-// model is available, not recovering, and has not failed, the queue has room, and the step in
-// flight, if any, has not run for longer than Options.StuckAfter.
+// Ready returns nil only if a request submitted now would be taken and answered at once:
+// the model is available, not recovering, and has not failed, the queue has room, and the
+// step in flight, if any, has not run for longer than Options.StuckAfter.
 func (e *Engine) Ready() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -469,14 +469,14 @@ func (e *Engine) Ready() error {
 		return err
 	}
 	if age := e.opts.Clock().Sub(e.lastProgress); !e.idle && age > e.opts.StuckAfter {
-		return fmt.Errorf("engine: stuck: step %d has run for %v, the limit is %v", e.counts.steps+1, age, e.opts.StuckAfter)
+		return fmt.Errorf("engine: stuck: step %d has run for %v (limit %v)", e.counts.steps+1, age, e.opts.StuckAfter)
 	}
 	return e.roomLocked("", 1)
 }
 
-// Stats is the state of an engine and its counts since the start.
+// Stats is the state of an engine, and its counts since the start.
 type Stats struct {
-	Queued   int // requests that wait, with those for which Admit keeps a place
+	Queued   int // requests that wait, including the places that Admit reserved
 	Active   int // requests that run
 	Sessions int // entries of the prefix cache
 
@@ -484,12 +484,12 @@ type Stats struct {
 	MaxQueued, MaxActive, MaxSessions int
 	Refused                           uint64 // requests that got ErrBusy
 
-	// Of the KV caches, in bytes: what sequences hold and what is set aside for
-	// requests under way, and how much there may be, 0 without a limit.
+	// Memory is the bytes of KV caches that sequences hold or that are reserved for
+	// running requests; MemoryBudget is the limit, 0 without one.
 	Memory, MemoryBudget int64
 
-	Evicted, Expired uint64 // entries of the prefix cache dropped for lack of memory, and by time
-	EvictedTokens    uint64 // of entries whose memory or place others took
+	Evicted, Expired uint64 // entries of the prefix cache dropped for lack of memory, and because of their age
+	EvictedTokens    uint64 // of entries that others took the memory or place of
 	NoMemory         uint64 // requests refused or ended for lack of memory
 
 	Steps         uint64 // steps committed
@@ -498,13 +498,13 @@ type Stats struct {
 	CachedTokens  uint64 // prompt tokens not run because of a prefix-cache hit
 	NonFinite     uint64 // requests that ended with ErrNonFinite
 
-	Disk diskcache.Stats // of the prefix cache on disk; zero if there is none
+	Disk diskcache.Stats // zero without a prefix cache on disk
 
 	LastStep     time.Time     // when the last step began or ended
 	LastStepTime time.Duration // how long the last complete step took
 }
 
-// Stats is a consistent snapshot of the engine's numbers.
+// Stats returns a consistent snapshot of the engine's numbers.
 func (e *Engine) Stats() Stats {
 	var disk diskcache.Stats
 	if e.opts.Disk != nil {
@@ -523,10 +523,10 @@ func (e *Engine) Stats() Stats {
 	}
 }
 
-// Close refuses further requests, interrupts the step in flight, ends all streams
-// with ErrClosed, and waits until the engine no longer uses the model. If ctx
-// ends first, its error is returned and the model may still be in use; Close can
-// be called again to continue waiting.
+// Close refuses further requests, interrupts the step in flight, ends all streams with
+// ErrClosed, and waits until the engine no longer uses the model. If ctx ends first,
+// Close returns its error and the model may still be in use; another call continues to
+// wait.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	e.closing = true

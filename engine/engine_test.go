@@ -115,7 +115,7 @@ func TestSessionsAreReused(t *testing.T) {
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{})
 	e := start(t, m, Options{})
 	first := ask(t, e, Request{Prompt: encode("hello there"), MaxTokens: 4, IgnoreEOS: true})
-	// Every sampled token but the last has been run.
+	// Every sampled token but the last has run.
 	longer := append(append(encode("hello there"), first.ids()...), encode(" and on")...)
 	a := ask(t, e, Request{Prompt: longer, MaxTokens: 5, IgnoreEOS: true})
 	if a.Usage.Cached != 11+3 {
@@ -228,7 +228,7 @@ func receive(ctx context.Context, c <-chan struct{}) error {
 	}
 }
 
-func TestASlowReaderLosesNothingAndStallsNobody(t *testing.T) {
+func TestASlowReaderLosesNothingAndStallsNoOther(t *testing.T) {
 	text := strings.Repeat("0123456789", 30)
 	e := start(t, enginetest.Script(text), Options{})
 	ctx := testContext(t)

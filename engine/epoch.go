@@ -7,16 +7,16 @@ import (
 	"ringmaster/model"
 )
 
-// errNewEpoch ends the requests whose sequences the model lost between two
-// steps.
+// errNewEpoch ends the requests that had a sequence when the model lost all of them
+// between two steps.
 var errNewEpoch = &model.UnavailableError{Cause: errors.New("the model started a new epoch and lost its KV caches")}
 
-// unavailable is the error that a request gets for the model's error.
+// unavailable returns the error that a request gets for the model's error.
 func unavailable(cause error) error { return fmt.Errorf("%w: %w", ErrUnavailable, cause) }
 
-// checkEpochLocked ends the requests whose sequences the model has lost since the
-// last step. When no step can run it leaves nothing to plan, so that the loop
-// sleeps; mu is held and no step is in flight.
+// checkEpochLocked ends the requests that have lost their sequences since the last step.
+// If no step can run it leaves nothing to plan, so that the loop sleeps. mu is held and
+// no step is in flight.
 func (e *Engine) checkEpochLocked() {
 	if e.epochs == nil {
 		return
@@ -40,8 +40,7 @@ func (e *Engine) checkEpochLocked() {
 	}
 }
 
-// epochEnded says why the sequences of the last step are lost; nil if they are
-// not.
+// epochEnded returns why the sequences of the last step are lost; nil if they are not.
 func (e *Engine) epochEnded() error {
 	if e.epochs == nil {
 		return nil

@@ -22,8 +22,8 @@ func wantLost(t *testing.T, s *Stream) {
 	}
 }
 
-// wantUnavailable checks that an engine accepts no requests and says why;
-// wantReady checks the opposite.
+// wantUnavailable checks that an engine accepts no requests and says why; wantReady
+// checks the opposite.
 func wantUnavailable(t *testing.T, e *Engine) {
 	t.Helper()
 	_, err := e.Submit(t.Context(), Request{Prompt: encode("x")})
@@ -41,10 +41,10 @@ func wantReady(t *testing.T, e *Engine) {
 	}
 }
 
-// TestALostRankEndsRequestsAndTheEngineGoesOn: whatever the model is doing when
-// it loses its sequences, all requests end with the cause, and once it is back
-// the same prompts are answered from the start.
-func TestALostRankEndsRequestsAndTheEngineGoesOn(t *testing.T) {
+// TestALostRankEndsRequestsAndTheEngineContinues: whatever the model is doing when it loses
+// its sequences, all requests end with the cause, and once it is back the same prompts
+// are answered from the start.
+func TestALostRankEndsRequestsAndTheEngineContinues(t *testing.T) {
 	for name, steps := range map[string]int{"in the first chunk": 0, "in prefill": 1, "in decode": 4} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestALostRankEndsRequestsAndTheEngineGoesOn(t *testing.T) {
 				for range steps {
 					gate <- nil
 				}
-				synctest.Wait() // the next step is under way
+				synctest.Wait() // the next step runs
 				m.Lose(errRank1)
 				for _, s := range streams {
 					wantLost(t, s)
@@ -87,8 +87,8 @@ func TestALostRankEndsRequestsAndTheEngineGoesOn(t *testing.T) {
 	}
 }
 
-// TestSessionsOfALostEpochAreNotReused: there were no requests while the model
-// was down, so the engine can only tell from the epoch number.
+// TestSessionsOfALostEpochAreNotReused: no requests ran while the model was down, so the
+// engine can only tell from the epoch number.
 func TestSessionsOfALostEpochAreNotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{Rewind: 9})
@@ -112,8 +112,7 @@ func TestSessionsOfALostEpochAreNotReused(t *testing.T) {
 	})
 }
 
-// TestALossBetweenForwardAndCommit: the step has run, and then all sequences
-// were lost.
+// TestALossBetweenForwardAndCommit: all sequences are lost after the step has run.
 func TestALossBetweenForwardAndCommit(t *testing.T) {
 	for name, back := range map[string]bool{"and stays away": false, "and is back at once": true} {
 		t.Run(name, func(t *testing.T) {
@@ -164,8 +163,8 @@ func (m *lateLoss) Commit(s model.Step) {
 	m.Model.Commit(s)
 }
 
-// TestAnEpochThatBeganUnseen: the model was lost and came back between two
-// steps; the running request ends, a waiting one is answered.
+// TestAnEpochThatBeganUnseen: the model was lost and came back between two steps; the
+// running request ends, a waiting one is answered.
 func TestAnEpochThatBeganUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &blinking{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{})}

@@ -13,9 +13,9 @@ import (
 	"ringmaster/model"
 )
 
-// These tests run in bubbles of testing/synctest: Wait returns when every
-// goroutine is blocked, so the state at that point is deterministic, and a
-// goroutine that outlives its test fails it.
+// These tests run in bubbles of testing/synctest. Wait returns when every goroutine is
+// blocked, so that the state at that point is deterministic, and a goroutine that
+// outlives its test fails it.
 
 // gated is a model in which each step waits for a value on the gate or for the
 // end of its context.
@@ -69,14 +69,14 @@ func TestCancelInPrefillEndsTheStep(t *testing.T) {
 					t.Fatal(err)
 				}
 				gate <- nil
-				synctest.Wait() // the second chunk is under way
+				synctest.Wait() // the second chunk runs
 				cancel(s, end)
 				synctest.Wait()
 				wantError(t, s, context.Canceled)
 				if got := e.Stats(); got.Steps != 1 || got.Active != 0 || got.Sessions != 1 {
 					t.Fatalf("after the cancel %+v", got)
 				}
-				// What has already been run is not run again.
+				// What has already run does not run again.
 				s = submit(t, e, Request{Prompt: make([]int32, 8), MaxTokens: 1})
 				gate <- nil
 				if a, err := collect(t.Context(), s); err != nil || a.Usage.Cached != 4 {
@@ -107,7 +107,7 @@ func TestCancelBesideOthersLetsTheStepEnd(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := e.Stats(); got.Steps != 2 || got.Active != 0 {
-			t.Fatalf("the cancelled prompt went on: %+v", got)
+			t.Fatalf("the cancelled prompt continued: %+v", got)
 		}
 	})
 }
@@ -138,8 +138,8 @@ func TestAFailedStepFailsTheEngine(t *testing.T) {
 	})
 }
 
-// TestAPanicOfTheModelFailsTheEngine: the process goes on, and no word of the
-// panic's value gets into an error or the log.
+// TestAPanicOfTheModelFailsTheEngine: the process continues, and no word of the panic's
+// value gets into an error or the log.
 func TestAPanicOfTheModelFailsTheEngine(t *testing.T) {
 	for want, v := range map[string]any{
 		"the model panicked: a value of type string":                "secret",
@@ -192,9 +192,9 @@ func (m *badModel) Forward(ctx context.Context, s model.Step) ([][]float32, erro
 
 func (m *badModel) Len(id model.SeqID) int { return m.Model.Len(id) - m.short }
 
-// TestAModelThatAnswersWronglyFailsTheEngine: rows in another shape or number than
-// the step wants say that nothing of the model's answer can be trusted. Values that
-// are not finite are another matter: TestNonFiniteLogitsEndOnlyTheirRequest.
+// TestAModelThatAnswersWronglyFailsTheEngine: rows in another shape or number than the
+// step wants mean that nothing of the model's answer can be trusted.
+// TestNonFiniteLogitsEndOnlyTheirRequest covers values that are not finite.
 func TestAModelThatAnswersWronglyFailsTheEngine(t *testing.T) {
 	for want, bad := range map[string]badModel{
 		"0 rows of logits, expected 1":                  {rows: func(r [][]float32) [][]float32 { return nil }},
@@ -266,7 +266,7 @@ func TestNoMemoryToForgetIsAFailure(t *testing.T) {
 		if _, err := collect(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
-		gate <- model.ErrNoMemory // of the step that drops the sequence
+		gate <- model.ErrNoMemory // outcome of the step that drops the sequence
 		synctest.Wait()
 		if err := e.Ready(); !errors.Is(err, ErrFailed) {
 			t.Fatalf("ready says %v", err)
@@ -326,7 +326,7 @@ func TestNextWaitsNoLongerThanItsContext(t *testing.T) {
 		}
 		close(gate)
 		if a, err := collect(t.Context(), s); err != nil || a.Usage.Completion != 1 {
-			t.Fatalf("the stream did not go on: %+v, %v", a, err)
+			t.Fatalf("the stream did not continue: %+v, %v", a, err)
 		}
 	})
 }

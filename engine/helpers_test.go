@@ -12,7 +12,7 @@ import (
 	"ringmaster/engine/enginetest"
 )
 
-// patience ends a test that hangs; it decides no other outcome.
+// patience ends a test that hangs; no other outcome depends on it.
 const patience = 20 * time.Second
 
 func testContext(t *testing.T) context.Context {
@@ -21,8 +21,8 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// start runs an engine for the duration of a test. At the end no rule of the
-// model may have been broken and the loop must have ended.
+// start runs an engine for the duration of a test. At the end it checks that no rule of
+// the model was broken and that the loop has ended.
 func start(t *testing.T, m *enginetest.Model, opts Options) *Engine {
 	t.Helper()
 	opts.Logger = slog.New(slog.DiscardHandler)

@@ -11,14 +11,14 @@ import (
 	"ringmaster/engine/enginetest"
 )
 
-// gatedConstraint is a constraint whose masks and tokens wait for a gate, where there is one for
-// their place, and which allows a half of the ids that depends on the tokens so far.
+// gatedConstraint allows half of the ids, depending on the tokens so far. Its masks and
+// tokens wait for a gate if their place has one.
 type gatedConstraint struct {
 	gates  map[int]chan struct{} // by the number of tokens before
-	inside chan int              // tells that a mask waits; nil: no one asks
+	inside chan int              // receives when a mask waits; nil: no one asks
 	place  int
 	hash   int32
-	ended  chan struct{} // is closed when a mask ends with its context
+	ended  chan struct{} // closed when a mask ends with its context
 	once   sync.Once
 }
 
@@ -48,8 +48,8 @@ func (c *gatedConstraint) Accept(id int32) error {
 	return nil
 }
 
-// A row whose mask is late leaves the steps: the others have all their tokens meanwhile. It
-// comes back with the tokens that it has when no mask is late.
+// A row with a late mask leaves the steps, and the others get all their tokens meanwhile.
+// It comes back with the tokens that it has when no mask is late.
 func TestLateMasks(t *testing.T) {
 	request := func(c Constraint, seed uint64) Request {
 		return Request{Prompt: []int32{5, 6, 7}, MaxTokens: 12, Constraint: c, IgnoreEOS: true, Logprobs: true,
@@ -80,7 +80,7 @@ func TestLateMasks(t *testing.T) {
 	require.Equal(t, want.Text, got.Text)
 }
 
-// Whichever masks are late, in whatever company, the tokens are the same.
+// Whichever masks are late, beside whatever requests, the tokens are the same.
 func TestLateMasksChangeNothing(t *testing.T) {
 	e := start(t, enginetest.NewModel(enginetest.Size, enginetest.Options{}), Options{MaxActive: 5})
 	request := func(i int, c Constraint) Request {
@@ -133,5 +133,5 @@ func TestLateMasksEnd(t *testing.T) {
 		s.Close()
 		<-c.ended
 	}
-	ask(t, e, Request{Prompt: []int32{5, 6}, MaxTokens: 3, IgnoreEOS: true}) // the engine is as before
+	ask(t, e, Request{Prompt: []int32{5, 6}, MaxTokens: 3, IgnoreEOS: true}) // the engine works as before
 }

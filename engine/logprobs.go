@@ -5,11 +5,11 @@ import "math"
 // MaxTopLogprobs is the most alternatives for one token, as in OpenAI's API.
 const MaxTopLogprobs = 20
 
-// Log-probabilities are computed from the raw logits, before bias, penalties,
-// temperature, top_k, top_p and min_p, but after a constraint. So they do not
-// depend on the sampling parameters.
+// Log-probabilities come from the raw logits, before bias, penalties, temperature, top_k,
+// top_p and min_p, but after a constraint, so that they do not depend on the sampling
+// parameters.
 
-// logSum is log(sum(exp(row))), summed in float64 in the order of the ids.
+// logSum returns log(sum(exp(row))), summed in float64 in the order of the ids.
 func logSum(row []float32) float64 {
 	top := math.Inf(-1)
 	for _, x := range row {
@@ -22,8 +22,8 @@ func logSum(row []float32) float64 {
 	return top + math.Log(sum)
 }
 
-// withLogprobs is t with its log-probability and those of the n most likely tokens
-// that are possible, from the row of logits [vocab] that t was sampled from.
+// withLogprobs returns t with its log-probability and those of the n most likely possible
+// tokens, from the row of logits [vocab] that t was sampled from.
 func withLogprobs(t Token, row []float32, n int, token func(*Engine, int32) Token, e *Engine) Token {
 	sum := logSum(row)
 	t.Logprob = float64(row[t.ID]) - sum
@@ -35,8 +35,8 @@ func withLogprobs(t Token, row []float32, n int, token func(*Engine, int32) Toke
 	return t
 }
 
-// largest is the ids of the n largest values in descending order, of equals the
-// lowest id first. It is an insertion sort into n places: n is small.
+// largest returns the ids of the n largest values in descending order, the lowest id
+// first among equals. It is an insertion sort into n places because n is small.
 func largest(row []float32, n int) []int32 {
 	if n == 0 {
 		return nil

@@ -31,9 +31,9 @@ func (e *Engine) loop() {
 	}
 }
 
-// forward runs a step. A panic of the model is an error like any other failure of
-// it. Only a panic of the runtime is named with its text; any other may quote a
-// request. The stack has no values of strings.
+// forward runs a step. A panic of the model is an error like any other. The error has the
+// text of a runtime panic only, because any other may quote a request. The stack contains
+// no strings.
 func (e *Engine) forward(ctx context.Context, step model.Step) (rows [][]float32, err error) {
 	defer func() {
 		v := recover()
@@ -50,8 +50,7 @@ func (e *Engine) forward(ctx context.Context, step model.Step) (rows [][]float32
 	return e.model.Forward(ctx, step)
 }
 
-// nextStep waits until there is a step to run; ok is false when the engine is
-// closed.
+// nextStep waits for a step to run; ok is false when the engine is closed.
 func (e *Engine) nextStep(mem *scratch) (step model.Step, ctx context.Context, ok bool) {
 	for {
 		e.comeBack(mem)
@@ -86,7 +85,7 @@ func (e *Engine) nextStep(mem *scratch) (step model.Step, ctx context.Context, o
 	}
 }
 
-// sleep waits until the loop is woken, or with expires for d at most.
+// sleep waits until the loop is woken; with expires, for at most d.
 func (e *Engine) sleep(d time.Duration, expires bool) {
 	if !expires {
 		<-e.wake
@@ -100,8 +99,8 @@ func (e *Engine) sleep(d time.Duration, expires bool) {
 	}
 }
 
-// planLocked is the scheduler's next step. The requests for which there is no
-// memory end; mu is held.
+// planLocked returns the scheduler's next step. It ends the requests that have no memory;
+// mu is held.
 func (e *Engine) planLocked() (model.Step, bool) {
 	for {
 		step, ok := e.sched.plan()
@@ -109,7 +108,7 @@ func (e *Engine) planLocked() (model.Step, bool) {
 		e.sched.mem.failed = nil
 		for _, id := range failed {
 			if r := e.runs[id]; r != nil {
-				e.endForMemoryLocked(r, fmt.Errorf("the KV caches of all sequences have %d of %d bytes, and no other request under way can end",
+				e.endForMemoryLocked(r, fmt.Errorf("the KV caches of all sequences have %d of %d bytes, and no other request can end",
 					e.sched.use(), e.sched.mem.budget))
 			}
 		}
@@ -119,7 +118,7 @@ func (e *Engine) planLocked() (model.Step, bool) {
 	}
 }
 
-// endForMemoryLocked ends a request that has no memory to go on; mu is held.
+// endForMemoryLocked ends a request that has no memory to continue; mu is held.
 func (e *Engine) endForMemoryLocked(r *run, cause error) {
 	e.opts.Logger.Warn("request failed for lack of memory", "request", r.id, "tokens", len(r.req.Prompt)+r.usage.Completion, "error", cause)
 	delete(e.runs, r.id)
@@ -144,8 +143,8 @@ func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float
 		e.noMemory(step, err)
 		return true
 	case ended && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
-		// Interrupted on purpose: nothing was committed, and the next
-		// step leaves out the cancelled requests.
+		// Interrupted on purpose: nothing was committed, and the next step leaves out the
+		// cancelled requests.
 		e.mu.Lock()
 		e.sched.abort()
 		e.mu.Unlock()
@@ -176,8 +175,8 @@ func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float
 	return true
 }
 
-// advance commits the step in the scheduler and gives its rows to the requests, or
-// an error to those of spoiled.
+// advance commits the step in the scheduler and gives its rows to the requests, or an
+// error to those in spoiled.
 func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scratch) {
 	e.mu.Lock()
 	now := e.opts.Clock()
@@ -215,16 +214,16 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scr
 	e.endSpoiledLocked(spoiled)
 	e.mu.Unlock()
 
-	// Without the lock, because sampling from a large vocabulary takes a
-	// while. If a request is cancelled meanwhile, its token is wasted.
+	// mu is not held, because sampling from a large vocabulary takes a while. If a
+	// request is cancelled meanwhile, its token is wasted.
 	var late []lateRow
 	for i, p := range parts {
 		r := runs[i]
 		if r == nil || spoiled[p.task.id] != nil {
 			continue
 		}
-		// The slice headers are copied, since they belong to the model;
-		// the rows are cut to the vocabulary, without the padding.
+		// The slice headers are copied, since they belong to the model; the rows are cut
+		// to the vocabulary, without the padding.
 		own := slices.Clone(rows[firstRow[i] : firstRow[i]+p.rows])
 		for j := range own {
 			own[j] = own[j][:e.size]
@@ -249,22 +248,22 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scr
 	e.leave(late, grace(now.Sub(began)), mem)
 }
 
-// lateRow is a row of logits [vocab] whose mask is late.
+// lateRow is a row of logits [vocab] with a late mask.
 type lateRow struct {
 	run *run
 	row []float32
 }
 
-// grace is how long a step waits for masks that are late: on a host whose processors the
-// model takes, masks are computed after it, and rows that come back one by one would make
-// steps of one row.
+// grace is how long a step waits for late masks. On a host with all processors busy with
+// the model, masks are computed after the step, and without the wait the rows would come
+// back one by one and make steps of one row.
 func grace(step time.Duration) time.Duration {
 	return min(max(step/4, time.Millisecond), 20*time.Millisecond)
 }
 
-// leave waits a little for the masks of some rows. The requests whose masks are still late
-// leave the steps, so that no other waits for them, and keep their rows: they come back with
-// the tokens that they would have had.
+// leave waits a little for the masks of some rows. Requests with masks that are still
+// late leave the steps, so that no other request waits for them, and keep their rows:
+// they come back with the tokens that they would have had.
 func (e *Engine) leave(rows []lateRow, grace time.Duration, mem *scratch) {
 	if len(rows) == 0 {
 		return
@@ -285,8 +284,8 @@ func (e *Engine) leave(rows []lateRow, grace time.Duration, mem *scratch) {
 	}
 }
 
-// continueWith samples the next token of a request from its row of logits [vocab]. Its mask
-// must not be late.
+// continueWith samples the next token of a request from its row of logits [vocab]. Its
+// mask must not be late.
 func (e *Engine) continueWith(r *run, row []float32, mem *scratch) {
 	id, ev, err := r.advance(e, row, mem)
 	e.mu.Lock()
@@ -298,10 +297,10 @@ func (e *Engine) continueWith(r *run, row []float32, mem *scratch) {
 		r.unwatch()
 	}
 	e.mu.Unlock()
-	// Last, so that a reader who has seen the end of the answer finds
-	// the place free and the sequence in the prefix cache.
+	// This comes last, so that a reader who has seen the end of the answer finds the
+	// place free and the sequence in the prefix cache.
 	switch {
-	case errors.Is(err, ErrConstraint): // what the client asked for
+	case errors.Is(err, ErrConstraint): // the client asked for it
 		e.opts.Logger.Info("request ended by its constraint", "request", r.id, "tokens", r.usage.Completion, "error", err)
 		r.stream.end(err)
 	case err != nil:
@@ -312,8 +311,8 @@ func (e *Engine) continueWith(r *run, row []float32, mem *scratch) {
 	}
 }
 
-// comeBack continues the requests whose masks were late and are there now. The mask of one
-// that is not there yet wakes the loop.
+// comeBack continues the requests that left for a late mask and have it now. A mask that
+// is still being computed wakes the loop at its end.
 func (e *Engine) comeBack(mem *scratch) {
 	late := e.late
 	e.late = nil
@@ -331,7 +330,7 @@ func (e *Engine) comeBack(mem *scratch) {
 	}
 }
 
-// noMemory makes room after a step whose KV caches did not fit in memory.
+// noMemory makes room after the KV caches of a step did not fit in memory.
 func (e *Engine) noMemory(step model.Step, err error) {
 	var which *model.MemoryError
 	var blamed model.SeqID
@@ -350,7 +349,7 @@ func (e *Engine) noMemory(step model.Step, err error) {
 	}
 }
 
-// fail ends the engine for good.
+// fail ends the engine permanently.
 func (e *Engine) fail(step model.Step, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -360,7 +359,7 @@ func (e *Engine) fail(step model.Step, err error) {
 	e.endStreamsLocked(e.failed)
 }
 
-// describe names the sequences of a step and their positions.
+// describe lists the sequences of a step and their positions.
 func describe(s model.Step) string {
 	var parts []string
 	for _, en := range s.Entries {

@@ -9,15 +9,15 @@ import (
 )
 
 // The scheduler accounts for the KV caches that the model holds, so that no step
-// passes the model's budget (model.Sized):
+// exceeds the model's budget (model.Sized):
 //
 //   - A request is admitted when the memory of its prompt and its max_tokens is
 //     free, and keeps it until it ends. Without max_tokens only its prompt counts.
-//     Log-probabilities, which are many times a token, count too.
+//     Log-probabilities count too, because they take many times the bytes of a token.
 //   - A sequence that grows beyond that is charged before the step that needs it.
 //   - What is not free is taken from the prefix cache, the entries of least value
 //     first. A dropped sequence is free once the step that drops it is committed.
-//   - A sequence that cannot grow waits for others to end, and nobody is admitted
+//   - A sequence that cannot grow waits for others to end, and no request is admitted
 //     meanwhile. When all wait for each other, the newest fails.
 
 // memory is the account.
@@ -25,8 +25,8 @@ type memory struct {
 	size   func(length int) int64 // model.Sized.SequenceBytes; nil: nothing is counted
 	budget int64                  // bytes of all sequences; 0: no limit
 
-	held   map[model.SeqID]int // greatest length that a step has named, of the sequences not dropped
-	short  bool                // in the last plan a sequence could not grow
+	held   map[model.SeqID]int // greatest length that a step has named, by sequence that is not dropped
+	short  bool                // a sequence could not grow in the last plan
 	failed []requestID         // removed for lack of memory since the owner last took them
 	counts memoryCounts
 }
@@ -34,17 +34,17 @@ type memory struct {
 // memoryCounts are totals since the start.
 type memoryCounts struct {
 	evicted uint64 // entries of the prefix cache that made room
-	// evictedTokens are those of the entries that others took the memory or the
+	// evictedTokens counts the tokens of the entries that others took the memory or the
 	// places of.
 	evictedTokens uint64
-	expired       uint64 // entries of the prefix cache that ended by time
+	expired       uint64 // entries of the prefix cache that expired
 	failed        uint64 // requests that failed for lack of memory
 }
 
-// limited reports whether there is a budget to keep.
+// limited reports whether there is a budget.
 func (m *memory) limited() bool { return m.size != nil && m.budget > 0 }
 
-// of is the bytes that the model holds for a sequence.
+// of returns the bytes that the model holds for a sequence.
 func (m *memory) of(id model.SeqID) int64 {
 	if m.size == nil {
 		return 0
@@ -52,7 +52,7 @@ func (m *memory) of(id model.SeqID) int64 {
 	return m.size(m.held[id])
 }
 
-// name notes that a step names positions of a sequence up to length.
+// name records that a step names positions of a sequence up to length.
 func (m *memory) name(id model.SeqID, length int) {
 	if m.held == nil {
 		m.held = map[model.SeqID]int{}
@@ -60,13 +60,13 @@ func (m *memory) name(id model.SeqID, length int) {
 	m.held[id] = max(m.held[id], length)
 }
 
-// charge is the bytes that an active request counts with: what its sequence holds,
-// or what was set aside at its admission.
+// charge returns the bytes that an active request counts with: what its sequence holds,
+// or what was reserved at its admission.
 func (m *memory) charge(t *task) int64 {
 	return max(m.of(t.seq), m.size(t.reserve)) + t.beside
 }
 
-// use is the bytes of all sequences that the model holds and of what is set aside.
+// use returns the bytes of all sequences that the model holds plus what is reserved.
 func (s *scheduler) use() (n int64) {
 	if s.mem.size == nil {
 		return 0
@@ -80,15 +80,15 @@ func (s *scheduler) use() (n int64) {
 	return n
 }
 
-// canHold reports whether a sequence of length positions, with bytes beside it, fits the budget when
-// there is no other.
+// canHold reports whether a sequence of length positions, plus beside bytes, fits the
+// budget when it is alone.
 func (s *scheduler) canHold(length int, beside int64) bool {
 	return !s.mem.limited() || s.mem.size(length)+beside <= s.mem.budget
 }
 
-// canAdmit reports whether there is memory for a waiting request that continues
-// entry hit of the prefix cache, -1 for none. If others must be evicted for it, it is
-// admitted when the next step has dropped them.
+// canAdmit reports whether there is memory for a waiting request that continues entry hit
+// of the prefix cache, -1 for none. If others must be evicted for it, it is admitted when
+// the next step has dropped them.
 func (s *scheduler) canAdmit(t *task, hit int) bool {
 	if !s.mem.limited() {
 		return true
@@ -101,9 +101,8 @@ func (s *scheduler) canAdmit(t *task, hit int) bool {
 	return s.makeRoom(max(need-s.mem.of(k.seq), 0)+t.beside, k)
 }
 
-// makeRoom reports whether so many bytes are free. If not, it evicts as many entries
-// of the prefix cache as are needed, but not keep; if all of them are not enough,
-// none.
+// makeRoom reports whether the bytes are free. If not, it evicts as many entries of the
+// prefix cache as are needed, except keep; if all of them are not enough, none.
 func (s *scheduler) makeRoom(bytes int64, keep *session) bool {
 	missing := bytes - (s.mem.budget - s.use())
 	if missing <= 0 {
@@ -132,7 +131,7 @@ func (s *scheduler) makeRoom(bytes int64, keep *session) bool {
 	return false
 }
 
-// grow charges the memory of a part of the next step, or reports that it has to
+// grow charges the memory of a part of the next step, or reports that the part has to
 // wait.
 func (s *scheduler) grow(p part) bool {
 	t, end := p.task, p.pos+p.n
@@ -147,9 +146,8 @@ func (s *scheduler) grow(p part) bool {
 	return true
 }
 
-// failShort removes a request when nothing can run for lack of memory: the newest
-// of the active ones, or without any the one whose turn it is, for which there is
-// not enough even alone.
+// failShort removes a request when nothing can run for lack of memory: the newest of the
+// active ones, or if there are none the next in turn, which does not even fit alone.
 func (s *scheduler) failShort() {
 	if !s.mem.limited() || len(s.parts) > 0 || len(s.drop) > 0 || s.toRestore() != nil {
 		return
@@ -172,14 +170,14 @@ func (s *scheduler) failShort() {
 	s.mem.failed = append(s.mem.failed, t.id)
 }
 
-// dropped notes that the model has dropped the sequences of s.drop.
+// dropped records that the model has dropped the sequences of s.drop.
 func (s *scheduler) dropped() {
 	for _, id := range s.drop {
 		delete(s.mem.held, id)
 	}
 }
 
-// lost notes that the model has lost all sequences but perhaps those of s.drop.
+// lost records that the model has lost all sequences except perhaps those of s.drop.
 func (s *scheduler) lost() {
 	maps.DeleteFunc(s.mem.held, func(id model.SeqID, _ int) bool { return !slices.Contains(s.drop, id) })
 }

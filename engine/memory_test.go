@@ -12,8 +12,8 @@ import (
 	"ringmaster/model"
 )
 
-// TestARequestLargerThanTheBudget is refused when it is submitted, and all others
-// of the same call with it.
+// TestARequestLargerThanTheBudget: it is refused when it is submitted, together with all
+// others of the same call.
 func TestARequestLargerThanTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{SequenceBudget: 10 + 64})
@@ -31,8 +31,8 @@ func TestARequestLargerThanTheBudget(t *testing.T) {
 	})
 }
 
-// TestAnAnswerThatOutgrowsTheBudget: a request without max_tokens ends with an
-// error that names the memory, after all that it could say.
+// TestAnAnswerThatOutgrowsTheBudget: a request without max_tokens ends with an error that
+// names the memory, after all tokens that fit.
 func TestAnAnswerThatOutgrowsTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{SequenceBudget: 10 + 64})
@@ -53,9 +53,9 @@ func TestAnAnswerThatOutgrowsTheBudget(t *testing.T) {
 	})
 }
 
-// TestMemoryIsSetAsideForMaxTokens: of requests that say how long their answers
-// may be, as many run at the same time as memory is sure to suffice for, none of
-// them fails, and the others wait in the queue.
+// TestMemoryIsSetAsideForMaxTokens: of requests that limit their answers, as many run at
+// the same time as memory surely suffices for. None of them fails, and the others wait in
+// the queue.
 func TestMemoryIsSetAsideForMaxTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, gate := gated(enginetest.Options{SequenceBudget: 2*(10+64) + 73})
@@ -82,8 +82,8 @@ func TestMemoryIsSetAsideForMaxTokens(t *testing.T) {
 	})
 }
 
-// TestLogprobsTakeMemory: the log-probabilities that a request may be told count as
-// its sequence does, until it has ended.
+// TestLogprobsTakeMemory: the log-probabilities that a request may get count like its
+// sequence until it has ended.
 func TestLogprobsTakeMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const one = 10 + 16 + 5*(1+2)*logprobBytes
@@ -107,8 +107,8 @@ func TestLogprobsTakeMemory(t *testing.T) {
 	})
 }
 
-// TestSessionsEndByTime: an entry of the prefix cache is dropped when it has not
-// been used for SessionTimeout, also while nothing else happens.
+// TestSessionsEndByTime: an entry of the prefix cache is dropped when it has not been
+// used for SessionTimeout, also while nothing else happens.
 func TestSessionsEndByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{})
@@ -155,7 +155,7 @@ func TestSessionsWithoutEnd(t *testing.T) {
 	})
 }
 
-// tokensOf is the sequences that the model holds, in their order.
+// tokensOf returns the sequences that the model holds, in their order.
 func tokensOf(m *enginetest.Model) (all [][]int32) {
 	live := m.Live()
 	var ids []model.SeqID

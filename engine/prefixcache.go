@@ -8,31 +8,31 @@ import (
 	"ringmaster/model"
 )
 
-// session is an entry of the prefix cache: a sequence whose request has ended and
-// whose KV cache the model still holds.
+// session is an entry of the prefix cache: the sequence of an ended request that the
+// model still holds the KV cache of.
 type session struct {
 	seq    model.SeqID
 	tokens []int32 // committed tokens
-	peak   int     // as of a task
+	peak   int     // as in a task
 	scope  string  // of the request; hits are found within it only
 	since  time.Time
 
 	id      requestID // of the request that has ended
 	hints   hints
 	hit     bool // the request continued an entry itself
-	awaited bool // the answer called functions, whose results are to come
+	awaited bool // the answer called functions, so that the client will send results
 	saved   bool // it is on disk, or need not be
 	leaving bool // it is evicted, and dropped as soon as it is saved
 }
 
 // hints are what a client says about how its requests belong together.
 type hints struct {
-	group  string // requests of one program, as its subagents; "": not known
+	group  string // requests of one program, such as its subagents; "": not known
 	marked bool   // the client wants the prompt to be kept
 }
 
-// keep puts the sequence of an ended request into the prefix cache as the most
-// recently used entry.
+// keep puts the sequence of an ended request into the prefix cache as the most recently
+// used entry.
 func (s *scheduler) keep(t *task) {
 	s.prefixCache = append(s.prefixCache, &session{
 		seq: t.seq, tokens: t.tokens, peak: t.peak, scope: t.scope, since: s.now,
@@ -41,22 +41,22 @@ func (s *scheduler) keep(t *task) {
 	s.trimCache()
 }
 
-// The entry that is evicted is that of least value: the prompt tokens that it would
-// save, times how likely they are asked for again, for its share of the places or of
-// the memory, whichever is scarcer. So the request that makes a title does not evict
-// a long conversation, while one that nobody goes on with gives way in time, however
-// long it is.
+// The entry of least value is evicted. The value is the prompt tokens that it would save,
+// times how likely they are asked for again, divided by its share of the places or of the
+// memory, whichever is scarcer. So the request that makes a title does not evict a long
+// conversation, while a conversation that no request continues is evicted in time,
+// however long it is.
 const (
-	// The likelihood falls as 1/(1 + age/fading): it halves in this time, and
-	// then falls more and more slowly.
+	// The likelihood falls as 1/(1 + age/fading): it halves in this time, and then falls
+	// more and more slowly.
 	fading = 5 * time.Minute
 
-	awaitedWeight = 8 // an answer that called functions is nearly always gone on with
-	hitWeight     = 2 // what was gone on with is often gone on with again
+	awaitedWeight = 8 // an answer that called functions is nearly always continued
+	hitWeight     = 2 // a reused entry is often reused again
 	markedWeight  = 2
 )
 
-// value is that of an entry. Only how values compare means anything.
+// value returns the value of an entry. Only comparisons of values are meaningful.
 func (s *scheduler) value(k *session) float64 {
 	v := float64(len(k.tokens))
 	for _, w := range []struct {
@@ -76,7 +76,7 @@ func (s *scheduler) value(k *session) float64 {
 	return v / share
 }
 
-// await notes that the answer of a request, which has ended or is about to, called
+// await records that the answer of a request, which has ended or is about to, called
 // functions.
 func (s *scheduler) await(id requestID) {
 	if t := s.find(id); t != nil {
@@ -89,8 +89,8 @@ func (s *scheduler) await(id requestID) {
 	}
 }
 
-// refresh takes a new request as a sign of life of what waits for results in its
-// group, however long its subagents take.
+// refresh renews the entries of a group that wait for results, because a new request
+// shows that the group is alive, however long its subagents take.
 func (s *scheduler) refresh(scope, group string) {
 	for _, k := range s.prefixCache {
 		if group != "" && k.awaited && k.hints.group == group && k.scope == scope {
@@ -99,9 +99,9 @@ func (s *scheduler) refresh(scope, group string) {
 	}
 }
 
-// trimCache evicts what the prefix cache may not hold: a request that runs beyond
-// limits.active takes the place of an entry, so that the number of sequences with a
-// KV cache is bounded by active and cacheSize together.
+// trimCache evicts what the prefix cache may not hold. A request that runs beyond
+// limits.active takes the place of an entry, so that active and cacheSize together bound
+// the number of sequences with a KV cache.
 func (s *scheduler) trimCache() {
 	for len(s.prefixCache) > s.cacheSize-s.extra() {
 		k := s.leastValuable(nil)
@@ -116,7 +116,7 @@ func (s *scheduler) trimCache() {
 	s.trimLeaving()
 }
 
-// leastValuable is the entry that is evicted next, other than except; of equals the
+// leastValuable returns the entry to evict next, other than except; among equals the
 // least recently used. nil if there is none.
 func (s *scheduler) leastValuable(except *session) (least *session) {
 	worth := 0.0
@@ -131,8 +131,8 @@ func (s *scheduler) leastValuable(except *session) (least *session) {
 	return least
 }
 
-// victims are entries other than except that hold so many bytes together: those of
-// least value, but none that need not go because of others among them.
+// victims returns entries other than except that together hold so many bytes: those of
+// least value, without those that are not needed because of others among them.
 func (s *scheduler) victims(bytes int64, except *session) []*session {
 	byValue := slices.DeleteFunc(slices.Clone(s.prefixCache), func(k *session) bool { return k == except })
 	slices.SortStableFunc(byValue, func(a, b *session) int { return cmp.Compare(s.value(a), s.value(b)) })
@@ -160,8 +160,7 @@ func (s *scheduler) forgetEntry(k *session) {
 	s.prefixCache = slices.DeleteFunc(s.prefixCache, func(other *session) bool { return other == k })
 }
 
-// expire makes the next step drop the entries that have not been used for the time
-// that entries are kept.
+// expire makes the next step drop the entries that have not been used for limits.keepFor.
 func (s *scheduler) expire() {
 	if s.keepFor == 0 {
 		return
@@ -174,7 +173,7 @@ func (s *scheduler) expire() {
 	}
 }
 
-// untilExpiry is the time until the next entry of the prefix cache expires; ok is
+// untilExpiry returns the time until the next entry of the prefix cache expires; ok is
 // false if none does.
 func (s *scheduler) untilExpiry() (d time.Duration, ok bool) {
 	if s.keepFor == 0 {

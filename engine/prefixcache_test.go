@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A request keeps what waits in its group alive, but only within its scope: nobody
-// else can name the group.
+// A request renews the waiting entries of its group, but only within its scope, so that
+// no other client can name the group.
 func TestRefreshStaysInItsScope(t *testing.T) {
 	start := time.Unix(0, 0)
 	s := &scheduler{limits: limits{active: 4, queue: 9, tokenBudget: 8, prefillChunk: 8, cacheSize: 4, rewind: 1}, now: start}
@@ -17,7 +17,7 @@ func TestRefreshStaysInItsScope(t *testing.T) {
 		_, ok := s.plan()
 		require.True(t, ok)
 		s.commit()
-		s.await(id) // before its end, which is the same as after it
+		s.await(id) // before its end, which is equivalent to after it
 		s.finish(id)
 	}
 	s.now = start.Add(time.Hour)
@@ -28,6 +28,6 @@ func TestRefreshStaysInItsScope(t *testing.T) {
 		require.Equal(t, k.scope == "a", k.since.Equal(s.now), k.scope)
 	}
 	before := s.prefixCache[0].since
-	s.add("", []int32{9}, false, "a", hints{}, 1, 0) // of no group, as is most
+	s.add("", []int32{9}, false, "a", hints{}, 1, 0) // without a group, as most are
 	require.Equal(t, before, s.prefixCache[0].since)
 }

@@ -14,8 +14,8 @@ import (
 	"ringmaster/model"
 )
 
-// oracle is the answer to r by definition: one sequence, the whole history in
-// one pass for each token, no engine.
+// oracle returns the answer to r by definition: one sequence, the whole history in one
+// pass for each token, no engine.
 func oracle(t *testing.T, r Request, context int) (tokens []int32, text string, finish FinishReason) {
 	t.Helper()
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: context, MaxTokens: context})
@@ -97,7 +97,7 @@ func randomRequest(random *rand.Rand, old [][]int32) Request {
 func checkAnswer(t *testing.T, r Request, a answer, context int) {
 	t.Helper()
 	tokens, text, finish := oracle(t, r, context)
-	// The oracle includes the tokens of the stop string, the answer does not.
+	// The oracle includes the tokens of the stop string, but the answer does not.
 	if n := len(a.Tokens); n > len(tokens) || !slices.Equal(a.ids(), tokens[:n]) || a.StopText == "" && n != len(tokens) ||
 		a.Text != text || a.Finish != finish {
 		t.Errorf("prompt %v: got %v %q %q, want %v %q %q", r.Prompt, a.ids(), a.Text, a.Finish, tokens, text, finish)
@@ -107,10 +107,10 @@ func checkAnswer(t *testing.T, r Request, a answer, context int) {
 	}
 }
 
-// TestRandomHistories runs random histories of requests, cancellations, steps
-// that are aborted or run out of memory, and losses of all sequences, under
-// random options. Whatever else goes on, each request that gets an answer gets
-// the same one that it would get alone.
+// TestRandomHistories runs random histories of requests, cancellations, steps that are
+// aborted or run out of memory, and losses of all sequences, under random options.
+// Whatever else happens, each request that gets an answer gets the same one that it would
+// get alone.
 func TestRandomHistories(t *testing.T) {
 	rounds := 120
 	var reused, answers, refused, starved, evicted, lost int
@@ -170,7 +170,7 @@ func TestRandomHistories(t *testing.T) {
 				default:
 					select {
 					case gate <- nil:
-					default: // no step is under way
+					default: // no step runs
 					}
 				}
 			}

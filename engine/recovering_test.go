@@ -24,8 +24,8 @@ func (m *recoverer) Epoch() (uint64, error) {
 	return m.Model.Epoch()
 }
 
-// TestRecovering: an engine whose model recovers takes requests, is not ready, and says
-// how long reading may take.
+// TestRecovering: while its model recovers, an engine takes requests, is not ready, and
+// reports how long reading may take.
 func TestRecovering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &recoverer{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{})}

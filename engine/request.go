@@ -6,39 +6,38 @@ import "errors"
 var (
 	// ErrBusy: the queue is full; try again later.
 	ErrBusy = errors.New("engine: queue is full")
-	// ErrShare is an ErrBusy of one tenant: its requests take up its share of
-	// the queue, and the rest is for others.
+	// ErrShare is an ErrBusy of one tenant: its requests take up its share of the queue,
+	// and the rest is for others.
 	ErrShare = errors.New("engine: the tenant's share of the queue is full")
-	// ErrTooMany: SubmitAll was given more requests than can run and wait at
-	// the same time.
+	// ErrTooMany: SubmitAll got more requests than can run and wait at the same time.
 	ErrTooMany = errors.New("engine: too many requests at once")
 	// ErrTooLong: the prompt leaves no room in the context.
 	ErrTooLong = errors.New("engine: prompt does not fit the context")
-	// ErrTooLarge: the KV cache of the request alone is larger than the budget
-	// for all sequences.
-	ErrTooLarge = errors.New("engine: request needs more memory than there is")
+	// ErrTooLarge: the KV cache of the request alone exceeds the budget for all
+	// sequences.
+	ErrTooLarge = errors.New("engine: request needs more memory than the budget")
 	// ErrInvalid: a parameter is out of range.
 	ErrInvalid = errors.New("engine: invalid request")
 	// ErrClosed: the engine is shutting down.
 	ErrClosed = errors.New("engine: closed")
 	// ErrFailed: the model failed; the engine generates no more tokens.
 	ErrFailed = errors.New("engine: model failed")
-	// ErrUnavailable: the model cannot run steps at the moment and has lost
-	// the running requests; once it is available, requests are taken again.
+	// ErrUnavailable: the model cannot run steps at the moment and has lost the running
+	// requests. It accepts requests again once it is available.
 	ErrUnavailable = errors.New("engine: the model is not available")
 	// ErrNoMemory: the model has no memory for the KV cache of this request;
 	// other requests continue.
 	ErrNoMemory = errors.New("engine: out of memory")
-	// ErrConstraint: no token goes on with an answer that a constraint allows;
-	// other requests continue.
+	// ErrConstraint: the constraint allows no token that continues the answer; other
+	// requests continue.
 	ErrConstraint = errors.New("engine: the constraint of the answer cannot be met")
 	// ErrNonFinite: a logit of this request is NaN or infinite, so no token
 	// can be sampled; other requests continue. See NonFiniteError.
 	ErrNonFinite = errors.New("engine: the model's output is not finite")
 )
 
-// Sampling says how a token is sampled from a row of logits; see sampler for the
-// order of the rules.
+// Sampling says how a token is sampled from a row of logits; see sampler for the order of
+// the rules.
 type Sampling struct {
 	Temperature      float64 // 0: greedy
 	TopK             int     // 0: off
@@ -56,44 +55,42 @@ type Sampling struct {
 type Request struct {
 	Prompt   []int32
 	Sampling Sampling
-	// MaxTokens is the most tokens to generate. Memory for them is set aside
-	// before the request begins, so that it cannot fail for lack of memory later.
-	// 0: as many as fit the context and, as the answer grows, the memory.
+	// MaxTokens is the most tokens to generate. Their memory is reserved before the
+	// request begins, so that it cannot fail for lack of memory later. 0: as many as fit
+	// the context and, as the answer grows, the memory.
 	MaxTokens int
-	MinTokens int      // end tokens and stop strings have no effect before
+	MinTokens int      // end tokens and stop strings have no effect before that
 	Stop      []string // texts that end the answer and are not part of it
 	IgnoreEOS bool     // end tokens do not end the answer
 
-	// StopsIn tells whether stop strings count in the text of the next token,
-	// given its bytes; it is called for each token of the answer in turn. nil:
-	// always.
+	// StopsIn, if set, reports whether stop strings count in the text of the next token,
+	// given its bytes; it is called for each token of the answer in turn. nil: always.
 	StopsIn func(token []byte) bool
-	// Visible are control tokens that are part of the answer's text, with the
-	// texts they have there.
+	// Visible maps control tokens that are part of the answer's text to their texts
+	// there.
 	Visible map[int32]string
-	// Banned are ids that the answer does not have, unless nothing else is left.
+	// Banned are ids that are not sampled unless nothing else is left.
 	Banned []int32
-	// Constraint says which tokens the answer may have; nil: all. It serves this
-	// request only.
+	// Constraint says which tokens the answer may have; nil: all. It serves this request
+	// only.
 	Constraint Constraint
 
 	Logprobs    bool // set Token.Logprob
 	TopLogprobs int  // number of alternatives in Token.Top, at most MaxTopLogprobs
-	// CacheScope limits prefix-cache hits to sequences of requests with the
-	// same value, because Usage.Cached and the time to the first token tell
-	// whether a prompt has been asked before.
+	// CacheScope limits prefix-cache hits to sequences of requests with the same value,
+	// because otherwise Usage.Cached and the time to the first token would tell whether
+	// another client has sent the prompt before.
 	CacheScope string
-	// CacheGroup is an opaque name of the conversation, or of the program, that the
-	// request belongs to within its scope: conversations of a group that wait for
-	// the results of functions stay in the prefix cache while others of it run.
-	// "": not known. It is never logged.
+	// CacheGroup is an opaque name of the request's conversation or program within its
+	// scope: conversations of a group that wait for results of functions stay in the
+	// prefix cache while others of the group run. "": not known. It is never logged.
 	CacheGroup string
 	// CacheMarked says that the client wants the prompt to stay in the prefix cache.
 	CacheMarked bool
 
-	// Tenant is an opaque name of who asks. Tenants share the places, the queue
-	// and the tokens of the steps fairly; requests without one are one tenant,
-	// whose part of the queue is not limited. It is never logged.
+	// Tenant is an opaque name of the client. Tenants share the places, the queue and the
+	// tokens of the steps fairly. Requests without one are one tenant that may fill the
+	// whole queue. It is never logged.
 	Tenant string
 
 	PromptLogprobs bool // the same for the prompt's tokens, in Event.Prompt; no prefix-cache hit
@@ -133,36 +130,35 @@ type Usage struct {
 
 // Event is a piece of an answer.
 type Event struct {
-	// Text is complete UTF-8 that cannot become part of a stop string any
-	// more. The concatenated texts of all events are the answer.
+	// Text is complete UTF-8 that can no longer become part of a stop string. The
+	// concatenated texts of all events are the answer.
 	Text string
-	// Tokens are those whose last byte is in Text. A token that lies partly
-	// in the stop string is included; a token that lies entirely in it is
-	// not, nor is the end token that ended the answer. Usage.Completion counts
-	// all of them.
+	// Tokens are the tokens that end in Text. They include a token that lies partly in
+	// the stop string, but neither a token that lies entirely in it nor the end token
+	// that ended the answer. Usage.Completion counts all of them.
 	Tokens []Token
-	// Prompt is the prompt's tokens, with Request.PromptLogprobs, in the first
-	// event that has more than Progress. The first token has no context, so
-	// its Logprob is 0 and means nothing.
+	// Prompt has the prompt's tokens, with Request.PromptLogprobs, in the first event
+	// that has more than Progress. The first token has no context, so its Logprob is 0
+	// and has no meaning.
 	Prompt []Token
 	Finish FinishReason
 	// StopText is the stop string that ended the answer, if one did.
 	StopText string
 	Usage    Usage // so far; final in the last event
-	// Progress is that of the prefill. An event sent during the prefill has
-	// no text or tokens.
+	// Progress is the progress of the prefill. An event sent during the prefill has no
+	// text or tokens.
 	Progress Progress
 }
 
-// Progress is how much of a prompt has been run, in tokens.
+// Progress is how much of a prompt has run, in tokens.
 type Progress struct{ Done, Total int }
 
 // Vocabulary is what the engine needs of a tokenizer.
 type Vocabulary interface {
-	// Size is the number of token ids.
+	// Size returns the number of token ids.
 	Size() int
-	// Bytes is the text of a token; possibly part of a UTF-8 sequence, empty
-	// for a token without text (BOS, EOS, padding).
+	// Bytes returns the text of a token: possibly part of a UTF-8 sequence, empty for a
+	// token without text (BOS, EOS, padding).
 	Bytes(id int32) []byte
 	// IsEnd reports whether the token ends an answer.
 	IsEnd(id int32) bool

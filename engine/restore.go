@@ -8,8 +8,8 @@ import (
 	"ringmaster/model"
 )
 
-// The scheduler's part of the prefix cache on disk: which requests wait for a snapshot, and
-// which entries of the prefix cache must be saved.
+// The scheduler's part of the prefix cache on disk: which requests wait for a snapshot,
+// and which entries of the prefix cache must be saved.
 
 // snapshots is what the scheduler needs of a *diskcache.Store.
 type snapshots interface {
@@ -17,18 +17,19 @@ type snapshots interface {
 	Version() uint64
 }
 
-// findOnDisk returns the snapshot that a prompt goes on with, if it saves enough tokens more
+// findOnDisk returns the snapshot that a prompt continues, if it saves enough tokens more
 // than the prefix cache, which saves reuse.
 func (s *scheduler) findOnDisk(t *task, reuse int) *diskcache.Entry {
 	if s.disk == nil || t.allRows || t.cold {
 		return nil
 	}
-	if v := s.disk.Version() + 1; t.lookedUp != v { // a request that waits is asked for often
+	// A waiting request asks often, so it looks only when the store has changed.
+	if v := s.disk.Version() + 1; t.lookedUp != v {
 		t.lookedUp = v
 		t.found, t.foundReuse = s.disk.Find(t.scope, t.prompt)
 	}
-	// A model that rewinds as far as one likes finds long snapshots for short prefixes:
-	// restoring a token takes much less than running it, but not nothing.
+	// A model that rewinds to any length finds long snapshots for short prefixes.
+	// Restoring a token takes much less than running it, but not nothing.
 	if t.found == nil || t.foundReuse-reuse < max(diskcache.MinTokens/2, t.found.Length()/32) {
 		return nil
 	}
@@ -41,7 +42,7 @@ func (s *scheduler) restores(id requestID, seq model.SeqID) bool {
 	return t != nil && t.restore != nil && t.seq == seq && !t.cancelled
 }
 
-// toRestore is the request whose snapshot is restored next, nil if there is none.
+// toRestore returns the request to restore a snapshot for next, nil if there is none.
 func (s *scheduler) toRestore() *task {
 	for _, t := range s.active {
 		if t.restore != nil && !t.cancelled {
@@ -52,8 +53,8 @@ func (s *scheduler) toRestore() *task {
 }
 
 // restored is called when the sequence of a request has been restored. If its tokens are
-// not those that were looked for, the request runs its prompt. reuse is the number of
-// tokens that need not run.
+// not the expected ones, the request runs its prompt. reuse is the number of tokens that
+// need not run.
 func (s *scheduler) restored(id requestID, tokens []int32, peak int) (reuse int, ok bool) {
 	t := s.find(id)
 	if t == nil || t.restore == nil {
@@ -75,13 +76,13 @@ func (s *scheduler) restoreFailed(id requestID) {
 	if t == nil || t.restore == nil {
 		return
 	}
-	s.drop = append(s.drop, t.seq) // what has been restored of it
+	s.drop = append(s.drop, t.seq) // the part that was restored
 	s.lastSeq++
 	t.seq, t.named = s.lastSeq, false
 	t.restore, t.cold, t.todo = nil, true, t.prompt
 }
 
-// toSave is the entry that is saved next: one that is to be dropped before one that
+// toSave returns the entry to save next: one that waits to be dropped before one that
 // stays; nil if none is due. With all, age does not matter.
 func (s *scheduler) toSave(all bool) *session {
 	if len(s.leaving) > 0 {
@@ -96,7 +97,7 @@ func (s *scheduler) toSave(all bool) *session {
 	return next
 }
 
-// untilSave is the time until an entry is to be saved; ok is false if none will be.
+// untilSave returns the time until an entry must be saved; ok is false if none must.
 func (s *scheduler) untilSave() (d time.Duration, ok bool) {
 	if s.disk == nil {
 		return 0, false
@@ -109,12 +110,12 @@ func (s *scheduler) untilSave() (d time.Duration, ok bool) {
 	return d, ok
 }
 
-// has reports whether the sequence of an entry is as it was.
+// has reports whether the sequence of an entry is unchanged.
 func (s *scheduler) has(k *session) bool {
 	return slices.Contains(s.prefixCache, k) || slices.Contains(s.leaving, k)
 }
 
-// saved notes that an entry is on disk, or will never be.
+// saved records that an entry is on disk, or will never be.
 func (s *scheduler) saved(k *session) {
 	k.saved = true
 	if i := slices.Index(s.leaving, k); i >= 0 {
@@ -128,8 +129,8 @@ func (s *scheduler) leave(i int) {
 	s.leaving = slices.Delete(s.leaving, i, i+1)
 }
 
-// trimLeaving drops entries that wait to be saved and whose places are needed: they have
-// only those that nobody else uses.
+// trimLeaving drops entries that wait to be saved when others need their places, because
+// only unused places are theirs.
 func (s *scheduler) trimLeaving() {
 	for len(s.leaving) > 0 && len(s.leaving)+len(s.active)+len(s.prefixCache) > s.limits.active+s.cacheSize {
 		s.leave(0)

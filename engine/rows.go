@@ -8,9 +8,9 @@ import (
 	"ringmaster/model"
 )
 
-// checkRows checks the shape of a step's logits: one row for each wanted token,
-// each of the model's vocabulary size. A model that answers in another shape does
-// not do what the step says, so nothing it returned can be trusted.
+// checkRows checks the shape of a step's logits: one row for each wanted token, each of
+// the model's vocabulary size. A model that returns another shape did not do what the
+// step says, so nothing that it returned can be trusted.
 func (e *Engine) checkRows(step model.Step, rows [][]float32) error {
 	wanted := 0
 	for _, en := range step.Entries {
@@ -33,9 +33,9 @@ func (e *Engine) checkRows(step model.Step, rows [][]float32) error {
 }
 
 // spoiledParts finds the parts of the step in flight with a logit that is NaN or
-// infinite, marks them in the scheduler, and returns an error for the request of
-// each. The rows of a step do not depend on each other, so the other requests
-// continue. rows must have passed checkRows.
+// infinite, marks them in the scheduler, and returns an error for the request of each.
+// The other requests continue, because the rows of a step do not depend on each other.
+// rows must have passed checkRows.
 func (e *Engine) spoiledParts(rows [][]float32) (spoiled map[requestID]error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,8 +61,8 @@ func (e *Engine) spoiledParts(rows [][]float32) (spoiled map[requestID]error) {
 	return spoiled
 }
 
-// endSpoiledLocked ends the requests of spoiled; the step has been committed and
-// mu is held.
+// endSpoiledLocked ends the requests in spoiled; the step has been committed and mu is
+// held.
 func (e *Engine) endSpoiledLocked(spoiled map[requestID]error) {
 	for _, id := range slices.Sorted(maps.Keys(spoiled)) {
 		err := spoiled[id]
@@ -82,7 +82,7 @@ func (e *Engine) endSpoiledLocked(spoiled map[requestID]error) {
 type NonFiniteError struct {
 	Request uint64      // number of the request since the engine started
 	Seq     model.SeqID // its sequence
-	Pos     int         // position of the token after which the logits are those of the row
+	Pos     int         // position of the token before the row's
 	Cached  int         // tokens of the prompt that came from the prefix cache
 	Token   int32       // id of the first such logit
 	Value   float32     // NaN, +Inf or -Inf
@@ -100,8 +100,8 @@ func (e *NonFiniteError) Error() string {
 // Unwrap makes errors.Is(err, ErrNonFinite) hold.
 func (e *NonFiniteError) Unwrap() error { return ErrNonFinite }
 
-// firstBad is the index of the first value that is NaN or infinite, -1 if there
-// is none.
+// firstBad returns the index of the first value that is NaN or infinite, -1 if there is
+// none.
 func firstBad(row []float32) int {
 	for i, x := range row {
 		// x-x is 0 for finite numbers and NaN for the others.
@@ -112,7 +112,7 @@ func firstBad(row []float32) int {
 	return -1
 }
 
-// countBad is how many values are NaN or infinite.
+// countBad returns how many values are NaN or infinite.
 func countBad(row []float32) (n int) {
 	for _, x := range row {
 		if x-x != 0 {

@@ -15,8 +15,8 @@ import (
 	"ringmaster/model"
 )
 
-// poisoned is a model in which every row of logits after the token bad, anywhere in
-// the sequence, has the value at the given places, as if the KV cache held it.
+// poisoned is a model that sets the given places of every row of logits after the token
+// bad, anywhere in the sequence, to value, as if the KV cache held it.
 type poisoned struct {
 	*enginetest.Model
 	bad    int32
@@ -44,8 +44,8 @@ func (m *poisoned) Forward(ctx context.Context, s model.Step) ([][]float32, erro
 	return rows, err
 }
 
-// newPoisoned makes a model whose steps wait on the gate; those that only drop do
-// not.
+// newPoisoned returns a model with steps that wait on the gate, except those that only
+// drop.
 func newPoisoned(value float32, places ...int) (*poisoned, chan error) {
 	gate := make(chan error)
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{OnForward: func(ctx context.Context, s model.Step) error {
@@ -62,9 +62,9 @@ func newPoisoned(value float32, places ...int) (*poisoned, chan error) {
 	return &poisoned{Model: m, bad: '!', value: value, places: places, seen: map[model.SeqID]bool{}}, gate
 }
 
-// TestNonFiniteLogitsEndOnlyTheirRequest: the error names request, sequence,
-// position and values, the request beside it gets the answer that it gets alone,
-// and the engine serves on.
+// TestNonFiniteLogitsEndOnlyTheirRequest: the error names request, sequence, position and
+// values, the request beside it gets the answer that it gets alone, and the engine keeps
+// serving.
 func TestNonFiniteLogitsEndOnlyTheirRequest(t *testing.T) {
 	for name, tt := range map[string]struct {
 		value  float32
@@ -111,16 +111,16 @@ func TestNonFiniteLogitsEndOnlyTheirRequest(t *testing.T) {
 	}
 }
 
-// TestASpoiledSequenceIsNotReused: neither after its request has failed nor when
-// the request was cancelled during the step that spoiled it. What an earlier
-// request left in the prefix cache is used again, and if it is spoiled, once only.
+// TestASpoiledSequenceIsNotReused: neither after its request has failed nor after the
+// request was cancelled during the step that spoiled it. An entry that an earlier request
+// left in the prefix cache is used again, but only once if it is spoiled.
 func TestASpoiledSequenceIsNotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, gate := newPoisoned(float32(math.NaN()), 3)
 		e, err := New(m, enginetest.Vocabulary{}, Options{PrefillChunk: 4, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 
-		// Cancelled beside another request, so the step runs to its end.
+		// Cancelled beside another request, so that the step runs to its end.
 		streams, err := e.SubmitAll(t.Context(), []Request{{Prompt: encode("!")}, {Prompt: encode("x"), MaxTokens: 1}})
 		require.NoError(t, err)
 		synctest.Wait()

@@ -7,21 +7,20 @@ import (
 	"slices"
 )
 
-// run is the state of one request. After Submit only the loop uses it, except for
-// stream.
+// run is the state of one request. After Submit only the loop uses it, except for stream.
 type run struct {
 	id      requestID
 	req     Request
 	stream  *Stream
-	unwatch func() // stops watching the context of Submit, and computing masks
+	unwatch func() // ends the watch on Submit's context, and the computation of masks
 
 	sampler   *sampler
 	text      *textFilter
-	maxTokens int // of the answer: the request's limit and the room in the context
+	maxTokens int // of the answer: the smaller of the request's limit and the room in the context
 	usage     Usage
 	prompt    []Token // with PromptLogprobs, until sent
 	mask      mask
-	row       []float32 // [vocab] logits that wait for a mask that is late
+	row       []float32 // [vocab] logits that wait for a late mask
 
 	started bool // its first step has run
 }
@@ -43,11 +42,11 @@ func (e *Engine) newRun(r Request) *run {
 	return run
 }
 
-// Bytes of Go's memory that log-probabilities take until they are sent: for a token
-// and for each of its alternatives, as values and as JSON.
+// logprobBytes is Go's memory for the log-probability of a token or of one alternative
+// until it is sent, as values and as JSON.
 const logprobBytes = 256
 
-// logprobMemory is what the log-probabilities of a request take at most, in bytes.
+// logprobMemory returns the most bytes that the log-probabilities of a request take.
 func (r *run) logprobMemory() int64 {
 	tokens := 0
 	if r.req.Logprobs {
@@ -59,8 +58,8 @@ func (r *run) logprobMemory() int64 {
 	return int64(tokens) * int64(1+r.req.TopLogprobs) * logprobBytes
 }
 
-// atMost is how long the answer is for which memory is set aside: as long as the
-// request allows, or one token if the request sets no limit.
+// atMost returns the length of the answer to reserve memory for: the request's limit, or
+// one token if it sets none.
 func (r *run) atMost() int {
 	if r.req.MaxTokens == 0 {
 		return 1
@@ -68,8 +67,8 @@ func (r *run) atMost() int {
 	return r.maxTokens
 }
 
-// readPrompt turns the rows of logits [n][vocab] of the prompt tokens from
-// position pos into log-probabilities: each row is that of the next token.
+// readPrompt turns the rows of logits [n][vocab] of the prompt tokens from position pos
+// into log-probabilities; each row belongs to the next token.
 func (r *run) readPrompt(e *Engine, pos int, rows [][]float32) {
 	if pos == 0 {
 		r.prompt = append(r.prompt, r.token(e, r.req.Prompt[0]))
@@ -81,7 +80,7 @@ func (r *run) readPrompt(e *Engine, pos int, rows [][]float32) {
 	}
 }
 
-// errNoToken is why an answer cannot go on.
+// errNoToken is why an answer cannot continue.
 var errNoToken = errors.New("no token of the vocabulary is allowed here")
 
 // advance samples the next token from its row of logits [vocab] and returns the
@@ -135,7 +134,7 @@ func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, ev Even
 	return id, ev, nil
 }
 
-// send puts the event of advance into the stream, unless it is empty.
+// send pushes the event of advance to the stream, unless it is empty.
 func (r *run) send(ev Event) {
 	switch {
 	case ev.Finish != FinishNone:

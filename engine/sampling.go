@@ -17,16 +17,16 @@ const pcgStream = 0x52696e676d617374
 //     prompt does not count);
 //  3. banned tokens are excluded, and end tokens before MinTokens, unless a
 //     constraint leaves no other;
-//  4. with temperature 0 the largest logit wins, of equals the lowest id.
+//  4. with temperature 0 the largest logit wins, the lowest id among equals.
 //     Otherwise the weights are exp(logit / temperature);
 //  5. top_k keeps the k largest weights;
-//  6. top_p keeps the fewest of the largest weights whose sum is at least the
+//  6. top_p keeps the fewest of the largest weights that together have at least the
 //     fraction p of the weights that top_k kept;
 //  7. min_p keeps the weights of at least p times the largest;
 //  8. one of the remaining tokens is sampled in proportion to its weight, with
 //     one number of the generator.
 //
-// All sums are in float64 in a fixed order, so equal logits and an equal seed
+// All sums are in float64 in a fixed order, so that equal logits and an equal seed
 // give the same text.
 type sampler struct {
 	params Sampling
@@ -45,8 +45,8 @@ type scratch struct {
 	ids     []int32   // [vocab] at most
 }
 
-// draw samples the next token of the answer from its row of logits [vocab], which
-// it does not change. banned ids are excluded.
+// draw samples the next token of the answer from its row of logits [vocab], which it does
+// not change. It excludes the banned ids.
 func (s *sampler) draw(row []float32, banned []int32, mem *scratch) int32 {
 	if cap(mem.weights) < len(row) {
 		mem.weights = make([]float64, len(row))
@@ -72,8 +72,8 @@ func (s *sampler) draw(row []float32, banned []int32, mem *scratch) int32 {
 	return id
 }
 
-// pick samples at a temperature above 0 from logits w [vocab], whose largest is
-// top; it turns w into weights.
+// pick samples at a temperature above 0 from logits w [vocab] with the maximum top; it
+// turns w into weights.
 func (s *sampler) pick(w []float64, top float64, mem *scratch) int32 {
 	p := s.params
 	total := 0.0
@@ -89,9 +89,9 @@ func (s *sampler) pick(w []float64, top float64, mem *scratch) int32 {
 		return s.drawFrom(w, p.MinP, -1)
 	}
 
-	// Weights below (1-p)/vocab of the total have a sum below 1-p, so top_p
-	// never keeps them, and few tokens of a peaked row remain to be sorted.
-	// Half of that bound leaves a margin for rounding.
+	// Weights below (1-p)/vocab of the total have a sum below 1-p, so top_p never keeps
+	// them, and few tokens of a peaked row remain to be sorted. Half of that bound leaves
+	// a margin for rounding.
 	least := 0.0
 	if topP && !topK {
 		least = total * (1 - p.TopP) / float64(len(w)) / 2
@@ -122,8 +122,8 @@ func (s *sampler) pick(w []float64, top float64, mem *scratch) int32 {
 	return s.drawFrom(w, p.MinP, last)
 }
 
-// drawFrom samples in the order of the ids from the weights of at least minP
-// whose token does not come after last in the order of before; -1: any token.
+// drawFrom samples in the order of the ids among the weights of at least minP. Tokens
+// after last in the order of before are left out; -1: none.
 func (s *sampler) drawFrom(w []float64, minP float64, last int32) int32 {
 	kept := func(i int) bool { return w[i] >= minP && (last < 0 || !before(w, last, int32(i))) }
 	total := 0.0
@@ -147,7 +147,7 @@ func (s *sampler) drawFrom(w []float64, minP float64, last int32) int32 {
 	return int32(id)
 }
 
-// argMax is the lowest id of the largest value.
+// argMax returns the lowest id of the largest value.
 func argMax(x []float64) int32 {
 	best := 0
 	for i := range x {
@@ -158,13 +158,13 @@ func argMax(x []float64) int32 {
 	return int32(best)
 }
 
-// before orders tokens by descending weight, of equals the lowest id first.
+// before orders tokens by descending weight, the lowest id first among equals.
 func before(w []float64, a, b int32) bool { return w[a] > w[b] || w[a] == w[b] && a < b }
 
-// heaviest moves the heaviest of ids to the front and returns them: the fewest
-// that are most in number or have a sum of at least enough, all of them if
-// neither is reached. It is a quickselect, which continues only on the side of
-// the pivot that holds the border, so it takes linear time on average.
+// heaviest moves the heaviest of ids to the front and returns them: the fewest that
+// either number most or have a sum of at least enough, all of them if neither is reached.
+// It is a quickselect that continues only on the side of the pivot that holds the border,
+// so that it takes linear time on average.
 func heaviest(w []float64, ids []int32, most int, enough float64) []int32 {
 	if most >= len(ids) && math.IsInf(enough, 1) {
 		return ids

@@ -25,8 +25,8 @@ func ids(counts map[int32]int) (ids []int32) {
 	return ids
 }
 
-// shares is a row of logits whose probabilities at temperature 1 are in these
-// proportions.
+// shares returns a row of logits that has probabilities in these proportions at
+// temperature 1.
 func shares(w ...float64) (row []float32) {
 	for _, x := range w {
 		row = append(row, float32(math.Log(x)))

@@ -9,26 +9,26 @@ import (
 )
 
 // The scheduler does continuous batching with chunked prefill. It is a state
-// machine: no goroutine, no clock, no model. Its owner adds requests, asks for
+// machine without goroutines, clock or model. Its owner adds requests, asks for
 // the next step with plan, and reports the step's outcome with commit or abort.
 // Equal calls give equal steps.
 //
 //	queued -> active (prefill) -> active (decoding) -> in the prefix cache -> dropped
 //
-// Places and tokens are shared fairly among tenants (tenants.go); within a tenant,
-// among its sequences (budget.go).
+// Tenants share places and tokens fairly (tenants.go); within a tenant, its sequences
+// do (budget.go).
 //
 // The transcripts in testdata/scheduler show its decisions.
 
 // requestID numbers requests in the order of their arrival, from 1.
 type requestID uint64
 
-// maxPromptRows bounds the rows of logits that one step computes for prompts
-// with log-probabilities: a row of a large vocabulary takes 512 KB.
+// maxPromptRows bounds the rows of logits that one step computes for prompts with
+// log-probabilities, because a row of a large vocabulary takes 512 KB.
 const maxPromptRows = 64
 
-// limits are the bounds of a scheduler; all are positive but cacheSize and
-// rewind, which may be 0.
+// limits are the bounds of a scheduler; all are positive except cacheSize and rewind,
+// which may be 0.
 type limits struct {
 	active       int // most sequences in a step, and places that any tenant can get
 	queue        int // most requests that wait
@@ -47,13 +47,13 @@ type task struct {
 	allRows bool // every prompt token needs its logits: no prefix-cache hit
 	scope   string
 	hints   hints
-	awaited bool  // as of a session
-	reserve int   // positions whose memory is set aside for the request
-	beside  int64 // bytes set aside for it in addition
+	awaited bool  // as in a session
+	reserve int   // positions that memory is reserved for
+	beside  int64 // further bytes that are reserved
 	tenant  string
 
 	seq    model.SeqID
-	named  bool    // a step had the sequence: the model may hold memory for it
+	named  bool    // a step has named the sequence, so the model may hold memory for it
 	tokens []int32 // committed tokens of the sequence
 	peak   int     // greatest number of tokens ever committed to it
 	pos    int     // position of todo[0]: len(tokens), less after a rewind
@@ -65,9 +65,9 @@ type task struct {
 	cancelled bool // released when the step in flight has finished
 	spoiled   bool // its KV cache may hold values that are not finite: never reused
 
-	restore    *diskcache.Entry // of which the sequence is being made; nothing runs meanwhile
-	cold       bool             // that has failed: the disk is not asked again
-	lookedUp   uint64           // what follows is what the disk had in this version, plus 1
+	restore    *diskcache.Entry // the snapshot that is being restored; nothing runs meanwhile
+	cold       bool             // restoring failed, so the disk is not asked again
+	lookedUp   uint64           // version of the disk, plus 1, at the last lookup; the fields below are its result
 	found      *diskcache.Entry
 	foundReuse int
 }
@@ -84,7 +84,7 @@ type scheduler struct {
 	active      []*task    // in the order of admission
 	prefixCache []*session // least recently used first
 	leaving     []*session // evicted, and dropped as soon as they are saved
-	disk        snapshots  // nil: there is no prefix cache on disk
+	disk        snapshots  // nil: no prefix cache on disk
 	drop        []model.SeqID
 
 	// dropFirst makes the next step free memory and run nothing.
@@ -107,8 +107,8 @@ type part struct {
 	last   bool // the next token can be sampled from the last row
 }
 
-// newScheduler is the scheduler of an engine with these options, which have their
-// defaults, on a model.
+// newScheduler returns the scheduler of an engine on a model; opts has its defaults
+// filled in.
 func newScheduler(info model.Info, opts Options) *scheduler {
 	return &scheduler{limits: limits{
 		active: opts.MaxActive, queue: opts.QueueLength, tokenBudget: info.MaxTokens,
@@ -117,8 +117,8 @@ func newScheduler(info model.Info, opts Options) *scheduler {
 	}, tenants: tenants{weights: opts.Weights}}
 }
 
-// tooManyQueued reports whether requests whose prompts have so many tokens together may
-// not wait beside those that do.
+// tooManyQueued reports whether requests with so many prompt tokens together may not wait
+// beside those that do.
 func (s *scheduler) tooManyQueued(tokens int) bool {
 	for _, t := range s.queue {
 		tokens += len(t.prompt)
@@ -126,8 +126,9 @@ func (s *scheduler) tooManyQueued(tokens int) bool {
 	return len(s.queue) > 0 && tokens > MaxQueuedTokens
 }
 
-// add queues a request, for which hasRoom must have been true, and returns its id.
-// Memory is set aside for its prompt and for an answer of so many tokens, 1 or more, and bytes beside the sequence.
+// add queues a request and returns its id; hasRoom must have been true. It reserves
+// memory for the prompt, for an answer of so many tokens (1 or more), and for bytes
+// beside the sequence.
 func (s *scheduler) add(tenant string, prompt []int32, allRows bool, scope string, h hints, answer int, beside int64) requestID {
 	s.lastID++
 	s.refresh(scope, h.group)
@@ -137,8 +138,8 @@ func (s *scheduler) add(tenant string, prompt []int32, allRows bool, scope strin
 	return s.lastID
 }
 
-// positions is how many positions a prompt and an answer take: the last token of the
-// answer is not run.
+// positions returns how many positions a prompt and an answer take: the last token of the
+// answer does not run.
 func positions(prompt, answer int) int { return prompt + max(answer, 1) - 1 }
 
 // plan returns the next step and marks it in flight; ok is false when there is
@@ -173,8 +174,8 @@ func (s *scheduler) plan() (step model.Step, ok bool) {
 	return step, true
 }
 
-// admit moves waiting requests into free places and looks their prompts up in
-// the prefix cache.
+// admit moves waiting requests into free places and looks their prompts up in the prefix
+// cache.
 func (s *scheduler) admit() {
 	for t := s.nextWaiting(); t != nil && !(s.mem.short && len(s.active) > 0); t = s.nextWaiting() {
 		i, n := s.findPrefix(t)
@@ -204,10 +205,10 @@ func (s *scheduler) admit() {
 	}
 }
 
-// findPrefix finds the entry of the prefix cache that shares the longest prefix
-// with t's prompt, among those of its scope that the model can rewind to it. index is -1
-// without a hit; reuse is the number of tokens that need not run. One token of
-// the prompt is always left to run, for its logits.
+// findPrefix finds the entry of the prefix cache that shares the longest prefix with t's
+// prompt, among those of its scope that the model can rewind to it. index is -1 without a
+// hit; reuse is the number of tokens that need not run. One token of the prompt always
+// runs, because its logits are needed.
 func (s *scheduler) findPrefix(t *task) (index, reuse int) {
 	index = -1
 	if t.allRows {
@@ -265,8 +266,8 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 	return parts, firstRow
 }
 
-// abort forgets the step in flight: nothing of it was committed. The next plan
-// returns it again, without the requests cancelled meanwhile.
+// abort discards the step in flight: nothing of it was committed. The next plan returns
+// it again, without the requests cancelled meanwhile.
 func (s *scheduler) abort() { s.finishStep() }
 
 // finishStep clears the step in flight and releases the requests that were
@@ -280,8 +281,8 @@ func (s *scheduler) finishStep() {
 	}
 }
 
-// next sets the token sampled for a request, which the next step runs. An
-// unknown id is ignored, as in finish.
+// next sets the token sampled for a request; the next step runs it. It ignores an unknown
+// id, as finish does.
 func (s *scheduler) next(id requestID, token int32) {
 	if t := s.find(id); t != nil {
 		t.todo = []int32{token}
@@ -295,10 +296,10 @@ func (s *scheduler) finish(id requestID) {
 	}
 }
 
-// spoil is called before commit for a part of the step in flight whose logits are
-// not finite. Its sequence is dropped when the request ends, however it ends: what
-// the KV cache holds may not be finite either. The caller then calls finish in
-// place of next, unless the request was cancelled.
+// spoil is called before commit for a part of the step in flight with logits that are not
+// finite. The part's sequence is dropped when the request ends, however it ends, because
+// the KV cache may hold such values too. The caller then calls finish in place of next,
+// unless the request was cancelled.
 func (s *scheduler) spoil(p part) { p.task.spoiled = true }
 
 // cancel removes a request, at once or, when a step is in flight, as soon as that
@@ -327,11 +328,11 @@ func (s *scheduler) allCancelled() bool {
 		!slices.ContainsFunc(s.parts, func(p part) bool { return !p.task.cancelled })
 }
 
-// noMemory is called in place of abort when the model had no memory for the step
-// in flight; blamed is the sequence it named, 0 for none. The least valuable
-// entry of the prefix cache is evicted. If the cache is empty, a request is
-// removed and victim is its id: the blamed one, else the one with the most
-// tokens in the step, of equals the newest.
+// noMemory is called in place of abort when the model had no memory for the step in
+// flight; blamed is the sequence it named, 0 for none. It evicts the least valuable entry
+// of the prefix cache. If the cache is empty, it removes a request and returns its id as
+// victim: the blamed one, otherwise the one with the most tokens in the step, the newest
+// among equals.
 func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 	var worst *part
 	for i := range s.parts {
@@ -362,10 +363,9 @@ func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 	return victim
 }
 
-// forget is called, while no step is in flight, when the model has lost all
-// sequences. It empties the prefix cache and removes the requests that a step has
-// run; lost are their ids. Requests that no step has run yet stay. Sequence ids
-// are not used again.
+// forget is called, while no step is in flight, when the model has lost all sequences. It
+// empties the prefix cache and removes the requests that a step has run; lost has their
+// ids. Requests that no step has run yet stay. Sequence ids are not used again.
 func (s *scheduler) forget() (lost []requestID) {
 	s.prefixCache, s.leaving, s.drop, s.dropFirst = nil, nil, nil, false
 	for _, t := range s.active {
@@ -399,8 +399,8 @@ func (s *scheduler) remove(t *task) {
 	s.active = slices.DeleteFunc(s.active, func(u *task) bool { return u == t })
 }
 
-// release removes a task and puts its sequence into the prefix cache as the most
-// recently used entry, unless there is nothing in it to reuse.
+// release removes a task and puts its sequence into the prefix cache as the most recently
+// used entry, unless it has nothing to reuse.
 func (s *scheduler) release(t *task) {
 	s.remove(t)
 	if len(t.tokens) == 0 || t.spoiled {

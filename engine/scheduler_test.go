@@ -29,7 +29,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the transcripts with the outp
 //	weight a 3           the weight of tenant a
 //	add [of=g] [marked] [by=a] 1..5 9 [all] [answer=N]
 //	                     queue a prompt, of group g, to be kept, of tenant a; all: with
-//	                     log-probabilities; answer: tokens for which memory is set aside
+//	                     log-probabilities; answer: tokens to reserve memory for
 //	plan                 the next step, which is then in flight
 //	commit, abort        the outcome of the step
 //	spoil REQUEST        before commit: a logit of the request is not finite
@@ -42,7 +42,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the transcripts with the outp
 //	state                the queue, the active requests and the prefix cache
 //
 // go test ./engine -run Transcripts -rewrite writes new output; read it before
-// it is committed.
+// committing it.
 func TestSchedulerTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/scheduler/*.txt")
 	if err != nil || len(files) == 0 {
@@ -159,7 +159,7 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 	case "commit":
 		parts, rows := s.commit()
 		if len(parts) == 0 {
-			return "nobody goes on"
+			return "no request continues"
 		}
 		for i, p := range parts {
 			switch {
@@ -195,7 +195,7 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 	case "forget":
 		lost := s.forget()
 		if len(lost) == 0 {
-			return "nobody ends"
+			return "no request ends"
 		}
 		for _, id := range lost {
 			fmt.Fprintf(&b, "request %d ends\n", id)

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// streamBuffer is the most events that are buffered separately for a slow reader;
-// later ones are merged into the last.
+// streamBuffer is the most events that are buffered separately for a slow reader; later
+// ones are merged into the last.
 const streamBuffer = 16
 
-// Stream delivers one answer while it is generated. One goroutine reads it with
-// Next; Close may be called by any goroutine, any number of times.
+// Stream delivers one answer while it is generated. One goroutine reads it with Next. Any
+// goroutine may call Close, any number of times.
 type Stream struct {
 	cancel func() // removes the request from the engine
-	await  func() // notes that more of the conversation is to come
+	await  func() // records that the conversation will continue
 
 	now     func() time.Time
 	mu      sync.Mutex
@@ -25,19 +25,19 @@ type Stream struct {
 	times   Times
 }
 
-// newStream makes the stream of a request that is submitted now, by a clock.
+// newStream returns the stream of a request that is submitted now, by a clock.
 func newStream(now func() time.Time) *Stream {
 	return &Stream{now: now, changed: make(chan struct{}, 1), times: Times{Submitted: now()}}
 }
 
-// Times tell when a request passed from one part of its life to the next. What has not
-// happened is the zero time.
+// Times are when a request passed from one stage to the next. The zero time stands for
+// what has not happened.
 type Times struct {
 	Submitted time.Time // the wait in the queue begins
 	Started   time.Time // its first step began: prefill
 	Decoding  time.Time // the last step of its prompt ended: decode
 	Ended     time.Time // the answer is complete, or was given up
-	// PrefillSteps and DecodeSteps are the steps of the two parts; each step of decode
+	// PrefillSteps and DecodeSteps are the steps of the two stages; each step of decode
 	// makes one token, and so does the last one of prefill.
 	PrefillSteps, DecodeSteps int
 }
@@ -49,8 +49,8 @@ func (s *Stream) Times() Times {
 	return s.times
 }
 
-// step notes a step that has run a part of the request: of its prompt, perhaps the last
-// of it, or of its answer.
+// step records a step that has run a part of the request: of its prompt, perhaps the last
+// part, or of its answer.
 func (s *Stream) step(began, ended time.Time, prompt, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,12 +113,12 @@ func (s *Stream) Close() {
 	s.cancel()
 }
 
-// Await says, after the last event, that the answer called functions, so that the
-// client will send their results: the prefix cache keeps the conversation for
-// longer. It does nothing if the conversation is not kept, or goes on already.
+// Await says, after the last event, that the answer called functions, so that the client
+// will send their results: the prefix cache keeps the conversation for longer. It does
+// nothing if the conversation is not kept, or continues already.
 func (s *Stream) Await() { s.await() }
 
-// push adds an event; it never waits.
+// push adds an event; it never blocks.
 func (s *Stream) push(ev Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,8 @@ func (ev *Event) progressOnly() bool {
 	return ev.Progress.Total > 0 && ev.Text == "" && len(ev.Tokens) == 0 && len(ev.Prompt) == 0 && ev.Finish == FinishNone
 }
 
-// bufferedEvent is an event that waits for the reader, with those merged into it.
+// bufferedEvent is an event that waits for the reader, with the later ones merged into
+// it.
 type bufferedEvent struct {
 	Event
 	more []byte // follows Event.Text
@@ -181,7 +182,7 @@ func (w *bufferedEvent) merge(b Event) {
 	w.Finish, w.StopText, w.Usage, w.Progress = b.Finish, b.StopText, b.Usage, b.Progress
 }
 
-// joined is the event with all its text.
+// joined returns the event with all its text.
 func (w *bufferedEvent) joined() Event {
 	w.Text += string(w.more)
 	return w.Event

@@ -11,8 +11,8 @@ import (
 	"ringmaster/model"
 )
 
-// TestSubmitAll checks that places are taken for all requests or for none, and
-// that requesting more places than there can ever be is a distinct error.
+// TestSubmitAll checks that places are taken for all requests or for none, and that a
+// request for more places than can ever exist is a distinct error.
 func TestSubmitAll(t *testing.T) {
 	gate := make(chan struct{})
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{
@@ -50,7 +50,7 @@ func TestSubmitAll(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Places are kept for requests that are still being made, each once.
+	// Requests that are still being made have one reserved place each.
 	var leave []func()
 	for range 4 {
 		release, err := e.Admit("")
@@ -75,8 +75,8 @@ func TestSubmitAll(t *testing.T) {
 	}
 }
 
-// TestQueueOfTenants checks that a tenant gets its share of the queue and no more,
-// that another one still gets a place when the queue is full, and what the errors say.
+// TestQueueOfTenants checks that a tenant gets its share of the queue and no more, that
+// another one still gets a place when the queue is full, and what the errors say.
 func TestQueueOfTenants(t *testing.T) {
 	gate := make(chan struct{})
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{
@@ -123,8 +123,8 @@ func TestQueueOfTenants(t *testing.T) {
 	}
 }
 
-// TestCacheScope checks that a request finds the sequences of its own scope only,
-// so that nothing tells one user what another has asked.
+// TestCacheScope checks that a request finds the sequences of its own scope only, so that
+// no user learns what another has asked.
 func TestCacheScope(t *testing.T) {
 	e := start(t, enginetest.Script("answer"), Options{})
 	cached := func(scope, more string) int {

@@ -2,32 +2,31 @@ package engine
 
 import "slices"
 
-// Fair shares among tenants. A tenant is what requests share that have the same
-// Request.Tenant: those of one API key. Requests without one are one tenant.
+// Fair shares among tenants. A tenant is all requests with the same Request.Tenant: those
+// of one API key. Requests without one are one tenant.
 //
 // Tokens are shared by weighted fair queueing. Each tenant has a virtual time, which
 // advances by 1/weight with each token that a step runs for it, of a prompt or of an
 // answer. A step gives its prefill budget to the tenants with the least virtual time
-// (fillBudget), so those that could use more than they get advance together. A
-// tenant that needs no more than it gets, or has been away, is moved forward to the
-// least of the others: what was not used is not owed. The rule is that of start-time
-// fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996), with all packets of a step
-// served at once.
+// (fillBudget), so that those that could use more than they get advance together. A
+// tenant that needs no more than it gets, or has been away, is moved forward to the least
+// of the others, because unused service is not owed. This is start-time fair queueing
+// (Goyal, Vin and Cheng, SIGCOMM 1996), with all packets of a step served at once.
 //
-// Places are shared by their number: a free place goes to the waiting tenant that has
-// the fewest for its weight. A tenant that has none gets one even when limits.active
-// are taken, as long as the prefix cache can give up an entry for it; a step then
-// leaves out some sequences in turn. So long answers of one tenant do not make
-// another wait for their end.
+// Places are shared by their number: a free place goes to the waiting tenant that has the
+// fewest for its weight. A tenant that has none gets one even when limits.active are
+// taken, as long as the prefix cache can give up an entry for it; a step then leaves out
+// some sequences in turn. So long answers of one tenant do not make another wait for
+// their end.
 //
-// The queue is shared by a dynamic threshold (Choudhury and Hahne, IEEE/ACM
-// Transactions on Networking 6(2), 1998, with alpha = 1): a tenant may have as many
-// waiting requests as there are free places in the queue. One that is alone gets half
-// of the queue, n of them 1/(n+1) each, and some places are always free for another.
-// The same holds for the memory of KV caches, where there is a budget: beyond its first
-// request, a tenant may hold as much as is free.
+// The queue is shared by a dynamic threshold (Choudhury and Hahne, IEEE/ACM Transactions
+// on Networking 6(2), 1998, with alpha = 1): a tenant may have as many waiting requests
+// as there are free places in the queue. One that is alone gets half of the queue, n of
+// them 1/(n+1) each, and some places are always free for another. The same holds for the
+// memory of KV caches if it has a budget: beyond its first request, a tenant may hold as
+// much as is free.
 
-// tokenUnit is the virtual time of one token of a tenant of weight 1: large, so that
+// tokenUnit is the virtual time of one token of a tenant of weight 1. It is large so that
 // its quotient by a weight of at most MaxWeight is exact to 0.1%.
 const tokenUnit = 1 << 20
 
@@ -36,16 +35,16 @@ const MaxWeight = 1000
 
 // tenants is the part of the scheduler's state that concerns tenants.
 type tenants struct {
-	weights map[string]int    // 1 for those not in it
+	weights map[string]int    // 1 for unlisted tenants
 	start   uint64            // virtual time at which a tenant starts
 	virtual map[string]uint64 // of each tenant with a request
 
-	held   int            // places for requests that are still being made
-	holder map[string]int // of each tenant that has some
+	held   int            // places reserved by hold
+	holder map[string]int // the same by tenant, for tenants that have some
 }
 
-// hold keeps n more places for requests of a tenant that are still being made, or gives
-// them back.
+// hold reserves n more places for requests of a tenant that are still being made; a
+// negative n returns them.
 func (s *tenants) hold(tenant string, n int) {
 	if s.holder == nil {
 		s.holder = map[string]int{}
@@ -73,7 +72,7 @@ func (s *tenants) weight(tenant string) int {
 	return 1
 }
 
-// cost is the virtual time of a token.
+// cost returns the virtual time of a token.
 func (s *tenants) cost(tenant string) uint64 { return tokenUnit / uint64(s.weight(tenant)) }
 
 // charge adds n tokens to what a tenant has been served.
@@ -113,13 +112,13 @@ func (s *scheduler) settle() {
 type group struct {
 	tasks   []*task
 	demand  int // tokens, if all are prompts
-	taken   int // tasks or tokens, of those that are shared
+	taken   int // the tasks or tokens given to it so far
 	weight  int
 	cost    uint64
 	virtual uint64
 }
 
-// byTenant groups tasks, in the order of the first task of each tenant. ahead are
+// byTenant groups tasks, in the order of the first task of each tenant. ahead has the
 // tokens by which a tenant's virtual time is ahead of what has been charged.
 func (s *scheduler) byTenant(tasks []*task, ahead map[string]int) []*group {
 	var groups []*group
@@ -138,8 +137,8 @@ func (s *scheduler) byTenant(tasks []*task, ahead map[string]int) []*group {
 	return groups
 }
 
-// before reports whether the next place is for g rather than for h: it has fewer for
-// its weight, or as many and less virtual time.
+// before reports whether the next place is for g rather than for h: it has fewer for its
+// weight, or as many and less virtual time.
 func (g *group) before(h *group) bool {
 	if a, b := g.taken*h.weight, h.taken*g.weight; a != b {
 		return a < b
@@ -147,8 +146,8 @@ func (g *group) before(h *group) bool {
 	return g.virtual < h.virtual
 }
 
-// nextWaiting is the waiting request that gets the next place, nil if there is none
-// for any. Of the requests of a tenant it is the oldest.
+// nextWaiting returns the waiting request that gets the next place, nil if there is no
+// place for any. It takes a tenant's oldest request.
 func (s *scheduler) nextWaiting() *task {
 	if len(s.queue) == 0 || len(s.active) >= s.limits.active+s.cacheSize {
 		return nil
@@ -191,21 +190,22 @@ func (s *scheduler) leavesTooLittle(t *task) bool {
 	return own+s.mem.size(t.reserve)+t.beside > s.mem.budget-all
 }
 
-// extra is how many requests run beyond limits.active.
+// extra returns how many requests run beyond limits.active.
 func (s *scheduler) extra() int { return max(0, len(s.active)-s.limits.active) }
 
-// room is why n more requests of a tenant may not be added.
+// room says why n more requests of a tenant may not be added.
 type room uint8
 
 const (
 	hasRoom   room = iota
-	queueFull      // by the requests of all tenants
+	queueFull      // the requests of all tenants fill it
 	shareFull      // the tenant has its share, and the rest is for others
 )
 
-// roomFor reports whether n more requests of a tenant may be added. Requests that are
-// still being made count as waiting, and those that the next step will admit do not. A tenant without any request has room
-// for one as long as there is a place beyond limits.active.
+// roomFor returns whether n more requests of a tenant may be added. Requests that are
+// still being made count as waiting, and those that the next step will admit do not. A
+// tenant without any request has room for one as long as there is a place beyond
+// limits.active.
 func (s *scheduler) roomFor(tenant string, n int) room {
 	places := max(0, s.limits.active-len(s.active))
 	left := s.limits.queue + places - len(s.queue) - s.held
@@ -229,7 +229,7 @@ func (s *scheduler) roomFor(tenant string, n int) room {
 	return hasRoom
 }
 
-// most is how many requests of a tenant can be there at the same time.
+// most returns how many requests a tenant can have at the same time.
 func (l *limits) most(tenant string) int {
 	if tenant == "" {
 		return l.active + l.queue

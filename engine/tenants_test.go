@@ -16,13 +16,13 @@ type crowd struct {
 	answer  map[requestID]int // tokens still to generate
 }
 
-// crowdTenant keeps so many requests in the scheduler, as far as there is room.
+// crowdTenant keeps so many requests in the scheduler, as far as they fit.
 type crowdTenant struct {
 	name             string
 	requests         int
 	prompt, answer   int // most tokens of each
 	served, since    int // tokens in all, and since it could use more than it got
-	longest, waiting int // most steps without a token while it had a request, and now
+	longest, waiting int // most steps without a token while it had a request, and the current number
 	refused          int
 }
 
@@ -89,7 +89,7 @@ func (c *crowd) step(t *testing.T) {
 	for i := range c.tenants {
 		w := &c.tenants[i]
 		w.longest = max(w.longest, w.waiting)
-		if !short[w.name] { // compared again from when all can use more
+		if !short[w.name] { // compared again once all can use more
 			for j := range c.tenants {
 				c.tenants[j].since = 0
 			}
@@ -108,9 +108,8 @@ func (c *crowd) step(t *testing.T) {
 	}
 }
 
-// TestTenantsShareTheTokens: as long as all tenants could use more than they get,
-// what they are served differs by no more than a step, weighed, whatever number of
-// requests each has.
+// TestTenantsShareTheTokens: as long as all tenants could use more than they get, their
+// weighted service differs by at most a step, however many requests each has.
 func TestTenantsShareTheTokens(t *testing.T) {
 	for seed := range uint64(8) {
 		c := &crowd{
@@ -143,8 +142,7 @@ func TestTenantsShareTheTokens(t *testing.T) {
 }
 
 // TestNoTenantStarves: while one tenant keeps every place and its share of the queue
-// filled with answers that do not end, each of the others is admitted at once and
-// runs again and again.
+// filled with endless answers, each of the others is admitted at once and keeps running.
 func TestNoTenantStarves(t *testing.T) {
 	for seed := range uint64(10) {
 		c := &crowd{

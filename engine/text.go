@@ -2,12 +2,12 @@ package engine
 
 import "unicode/utf8"
 
-// textFilter turns the tokens of an answer into text that can be sent: complete
-// UTF-8 sequences, and nothing that may turn out to be part of a stop string.
-// Each invalid byte becomes U+FFFD, as in a Go conversion to runes.
+// textFilter turns the tokens of an answer into text that can be sent: complete UTF-8
+// sequences, and nothing that may turn out to be part of a stop string. Each invalid byte
+// becomes U+FFFD, as in a Go conversion to runes.
 //
-// Which stop string ends an answer does not depend on how the text is divided
-// into tokens: it is the one complete at the earliest byte, of those the longest.
+// Which stop string ends an answer does not depend on how the text is divided into
+// tokens: it is the one that is complete at the earliest byte, the longest among those.
 type textFilter struct {
 	stops []stopMatcher
 	raw   []byte      // bytes held back
@@ -73,7 +73,7 @@ func (f *textFilter) add(t Token, watch bool) released {
 	return f.release(show - incompleteTail(f.raw[:show]))
 }
 
-// flush releases everything that is held back: the answer has ended.
+// flush releases everything that is held back, because the answer has ended.
 func (f *textFilter) flush() released {
 	out := f.release(len(f.raw))
 	for _, t := range f.held {
@@ -105,7 +105,7 @@ func cutTokens(held []heldToken, end int) []heldToken {
 	return held
 }
 
-// incompleteTail is the length in bytes of an incomplete UTF-8 sequence at the end
+// incompleteTail returns the length in bytes of an incomplete UTF-8 sequence at the end
 // of b, 0 if there is none.
 func incompleteTail(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
@@ -120,7 +120,7 @@ func incompleteTail(b []byte) int {
 	return 0
 }
 
-// validText is b with each invalid byte replaced by U+FFFD.
+// validText returns b with each invalid byte replaced by U+FFFD.
 func validText(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
@@ -150,8 +150,8 @@ func newStopMatcher(text string) stopMatcher {
 	return m
 }
 
-// step advances by a byte and reports whether the stop string is complete, after
-// which the matcher must not be used again.
+// step advances by a byte and reports whether the stop string is complete; after that the
+// matcher must not be used again.
 func (m *stopMatcher) step(c byte) bool {
 	for m.matched > 0 && c != m.text[m.matched] {
 		m.matched = m.border[m.matched-1]

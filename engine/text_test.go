@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// naiveStop finds where an answer ends and by which stop string, by definition:
-// the first end of any stop string in text[from:], and of those that end there
-// the longest. cut is len(text) if there is none.
+// naiveStop finds where an answer ends and by which stop string, by definition: the first
+// end of any stop string in text[from:], and the longest of those that end there. cut is
+// len(text) if there is none.
 func naiveStop(text string, from int, stops []string) (cut int, stop string) {
 	for end := from; end <= len(text); end++ {
 		for _, s := range stops {
@@ -23,7 +23,7 @@ func naiveStop(text string, from int, stops []string) (cut int, stop string) {
 	return len(text), ""
 }
 
-// mayBegin is the length of the longest suffix of text[from:] that a longer stop
+// mayBegin returns the length of the longest suffix of text[from:] that a longer stop
 // string begins with.
 func mayBegin(text string, from int, stops []string) int {
 	for n := len(text) - from; n > 0; n-- {
@@ -36,9 +36,9 @@ func mayBegin(text string, from int, stops []string) int {
 	return 0
 }
 
-// checkFilter feeds text to a filter in tokens whose lengths are the bytes of
-// cuts in turn, the first early of them not searched for stop strings, and
-// checks every release against the definition.
+// checkFilter feeds text to a filter in tokens with lengths that cycle through cuts; the
+// first early tokens are not searched for stop strings. It checks every release against
+// the definition.
 func checkFilter(t *testing.T, text string, stops []string, cuts []byte, early int) {
 	var tokens []string
 	for rest := text; rest != ""; {

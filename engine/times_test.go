@@ -14,9 +14,9 @@ import (
 	"ringmaster/model"
 )
 
-// TestTimes: a stream knows when its request was submitted, when its first step began,
-// when its prompt had been run and when the answer ended, and how many steps that took.
-// Each step takes a second of a clock that nothing else moves.
+// TestTimes: a stream records when its request was submitted, when its first step began,
+// when its prompt had run and when the answer ended, and how many steps that took. Each
+// step takes a second of a clock that nothing else moves.
 func TestTimes(t *testing.T) {
 	var now atomic.Int64
 	clock := func() time.Time { return time.Unix(now.Load(), 0) }
@@ -33,7 +33,8 @@ func TestTimes(t *testing.T) {
 	// Three chunks of the prompt, the last of which gives a; then b, c and the end.
 	require.Equal(t, Times{Submitted: at(0), Started: at(0), Decoding: at(3), Ended: at(6), PrefillSteps: 3, DecodeSteps: 3}, s.Times())
 
-	// A request of another tenant that has waited, and one whose client has gone.
+	// A request of another tenant that has waited, and one with a client that
+	// disconnected.
 	now.Store(100)
 	short, err := e.Submit(testContext(t), Request{Prompt: encode("y"), MaxTokens: 1})
 	require.NoError(t, err)

@@ -7,26 +7,26 @@ import (
 	"ringmaster/model"
 )
 
-// Virtual decides what each step runs exactly as an Engine does, by the same scheduler,
-// but has neither a model nor a goroutine nor a clock: its user says what the answers
-// are and when each step begins and ends. Package simulate runs thousands of them. It
-// serves one goroutine.
+// Virtual decides what each step runs exactly as an Engine does, with the same scheduler,
+// but has no model, goroutine or clock: its user says what the answers are and when each
+// step begins and ends. Package simulate runs thousands of them. It is not safe for
+// concurrent use.
 type Virtual struct {
 	sched   *scheduler
 	context int
 	answers map[requestID]*virtualAnswer
-	failed  []requestID // for lack of memory, not told yet
+	failed  []requestID // for lack of memory, not reported yet
 }
 
-// virtualAnswer is what a request will be answered.
+// virtualAnswer is the answer to a request.
 type virtualAnswer struct {
 	tokens []int32
 	sent   int
 }
 
-// NewVirtual is the scheduler of an Engine with the same options, on a model with this
-// Info. memory is what its sequences take, nil if nothing is counted. Options that
-// concern no scheduling are not used. Errors wrap ErrInvalid.
+// NewVirtual returns the scheduler of an Engine with the same options, on a model with
+// this Info. memory gives the sizes of its sequences, nil if nothing is counted. Options
+// that do not concern scheduling are ignored. Errors wrap ErrInvalid.
 func NewVirtual(info model.Info, memory model.Sized, opts Options) (*Virtual, error) {
 	opts, err := opts.withDefaults(info)
 	if err != nil {
@@ -39,10 +39,10 @@ func NewVirtual(info model.Info, memory model.Sized, opts Options) (*Virtual, er
 	return v, nil
 }
 
-// Submit queues a prompt whose answer will be these tokens, at least one, and returns
-// the number of the request, from 1. Memory for the answer is set aside as for a request
-// with that MaxTokens. Errors wrap ErrInvalid, ErrTooLong, ErrTooLarge or ErrBusy. The
-// slices must not change while the request runs.
+// Submit queues a prompt that will get these tokens as its answer, at least one, and
+// returns the number of the request, from 1. It reserves memory for the answer as for a
+// request with that MaxTokens. Errors wrap ErrInvalid, ErrTooLong, ErrTooLarge or
+// ErrBusy. The slices must not change while the request runs.
 func (v *Virtual) Submit(now time.Time, prompt, answer []int32) (uint64, error) {
 	switch {
 	case len(prompt) == 0 || len(answer) == 0:
@@ -68,9 +68,9 @@ type VirtualStep struct {
 	Decoding int // sequences that decode, one token each
 }
 
-// Plan begins the next step, which Commit must end before the next Plan; ok is false
-// when there is nothing to do until a request comes. A step that only frees memory runs
-// nothing.
+// Plan begins the next step; the caller must call Commit before the next Plan. ok is
+// false when there is nothing to do until a request comes. A step that only frees memory
+// runs nothing.
 func (v *Virtual) Plan(now time.Time) (step VirtualStep, ok bool) {
 	v.sched.now = now
 	for {
@@ -92,7 +92,7 @@ func (v *Virtual) Plan(now time.Time) (step VirtualStep, ok bool) {
 	return step, ok
 }
 
-// Started are the requests whose first step is the one that Plan has begun.
+// Started returns the requests that run their first step in the one that Plan has begun.
 func (v *Virtual) Started() (requests []uint64) {
 	for _, p := range v.sched.parts {
 		if p.prompt && p.pos == p.task.cached {
@@ -108,11 +108,11 @@ type VirtualToken struct {
 	Cached  int  // tokens of the prompt that were a prefix-cache hit
 	First   bool // of the answer
 	Last    bool
-	Failed  bool // in place of a token: there was no memory for the request, which has ended
+	Failed  bool // in place of a token: the request ended for lack of memory
 }
 
-// Commit ends the step under way and returns the tokens that it gave, in the order of
-// the step's entries, and the requests that ended for lack of memory.
+// Commit ends the current step and returns its tokens, in the order of the step's
+// entries, and the requests that ended for lack of memory.
 func (v *Virtual) Commit(now time.Time) []VirtualToken {
 	v.sched.now = now
 	var out []VirtualToken
@@ -137,8 +137,8 @@ func (v *Virtual) Commit(now time.Time) []VirtualToken {
 	return append(out, v.Failed()...)
 }
 
-// Failed are the requests that ended for lack of memory and that no call has returned
-// yet. They need asking for only when Plan had no step.
+// Failed returns the requests that ended for lack of memory and that no call has returned
+// yet. It is needed only when Plan had no step.
 func (v *Virtual) Failed() (out []VirtualToken) {
 	for _, id := range v.failed {
 		out = append(out, VirtualToken{Request: uint64(id), Failed: true})
@@ -155,7 +155,7 @@ type VirtualStats struct {
 	EvictedTokens  uint64
 }
 
-// Stats is the state.
+// Stats returns the state.
 func (v *Virtual) Stats() VirtualStats {
 	return VirtualStats{Active: len(v.sched.active), Queued: len(v.sched.queue), Sessions: len(v.sched.prefixCache),
 		EvictedTokens: v.sched.mem.counts.evictedTokens}

@@ -117,7 +117,7 @@ func (j *journal) readRecord(in *bufio.Reader) (*replay, error) {
 		return nil, io.ErrUnexpectedEOF
 	}
 	if binary.LittleEndian.Uint32(head[4:]) != crc32.Checksum(text, castagnoli) {
-		return nil, errors.New("the checksum of a record is wrong")
+		return nil, errors.New("the checksum of a record does not match")
 	}
 	var r record
 	if err := json.Unmarshal(text, &r); err != nil {

@@ -79,10 +79,10 @@ func TestSettled(t *testing.T) {
 		name, settled, open string
 		code                bool
 	}{
-		{name: "a paragraph may go on", open: "a\nb"},
+		{name: "a paragraph may continue", open: "a\nb"},
 		{name: "one that has ended", settled: "a\n\n", open: "b"},
 		{name: "three", settled: "a\n\nb\n\n", open: "c\n"},
-		{name: "a list may go on after an empty line", settled: "x\n\n", open: "y\n- a\n\n- b"},
+		{name: "a list may continue after an empty line", settled: "x\n\n", open: "y\n- a\n\n- b"},
 		{name: "and what is indented belongs to it", open: "- a\n\n  b"},
 		{name: "a paragraph after a list", settled: "- a\n\n- b\n\n", open: "c"},
 		{name: "code", settled: "a\n\n", open: "```\nb\n\nc", code: true},

@@ -13,9 +13,9 @@ import (
 	"ringmaster/model/snapshot"
 )
 
-// BenchmarkSnapshots measures how fast snapshots of 64 MiB are written, to the end of their
-// sync, and read from files that are in memory; they are checked by who restores them. They
-// lie where TMPDIR says.
+// BenchmarkSnapshots measures how fast snapshots of 64 MiB are written, to the end of
+// their sync, and read from files that are in memory; whoever restores them checks them.
+// They lie in TMPDIR.
 func BenchmarkSnapshots(b *testing.B) {
 	const size = 64 << 20
 	s, err := Open(filepath.Join(b.TempDir(), "cache"), Options{Budget: 2 << 30, Logger: slog.New(slog.DiscardHandler)})

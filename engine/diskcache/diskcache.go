@@ -1,27 +1,27 @@
-// Package diskcache keeps snapshots of sequences as files, finds the one that a prompt
-// goes on with, and holds them to a number of bytes. It knows ids and bytes: which
-// sequence is worth a snapshot and when a model is free to make or to take one is the
-// engine's business. No call waits for the disk except Open and Close.
+// Package diskcache keeps snapshots of sequences as files within a number of bytes, and
+// finds the one that a prompt continues. It knows ids and bytes. The engine decides which
+// sequence is worth a snapshot and when a model is free to make or to take one. No call
+// waits for the disk except Open and Close.
 //
 // # Files
 //
 // A directory belongs to one Store at a time, by a lock on its file "lock". A snapshot
-// is a file NAME.snapshot, readable by its owner only. The directory and all files belong
-// to this process's user or to root, and no links are followed: who can write a snapshot
-// decides what the model remembers. NAME is a hash of what the
-// snapshot belongs to: model, scope and tokens. It begins with a header of 4 KiB:
+// is a file NAME.snapshot, readable by its owner only. The directory and all files must
+// belong to this process's user or to root, and no links are followed, because whoever can
+// write a snapshot decides what the model remembers. NAME is a hash of what the snapshot
+// belongs to: model, scope and tokens. The file begins with a header of 4 KiB:
 //
 //	8 bytes  "RMCACHE1", the format and its version
 //	u32      length of the JSON, little-endian
 //	JSON     what the snapshot belongs to (form)
 //	u32      CRC-32C of the JSON, and zeros
 //
-// and then has the snapshot as package snapshot writes it. It is written as
-// NAME.partial, synced and renamed, so a file of the final name is complete. Scopes,
-// which come from API keys, are hashed wherever they appear.
+// The snapshot follows as package snapshot writes it. It is written as NAME.partial,
+// synced and renamed, so that a file with the final name is complete. Scopes are hashed
+// wherever they appear, because they come from API keys.
 //
-// A file that cannot be read any more is named in the log and removed; one of another
-// model is left alone until its bytes are needed.
+// A file that cannot be read any more is named in the log and removed. A file of another
+// model stays until its bytes are needed.
 package diskcache
 
 import (
@@ -48,7 +48,7 @@ import (
 
 // Options of a Store.
 type Options struct {
-	Budget int64 // most bytes of all snapshots
+	Budget int64 // limit of the bytes of all snapshots
 
 	Logger *slog.Logger     // default slog.Default
 	Clock  func() time.Time // default time.Now
@@ -59,12 +59,12 @@ type Options struct {
 var (
 	// ErrLocked: another server uses the directory.
 	ErrLocked = errors.New("another server uses the directory")
-	// ErrExposed: others may write to the directory.
-	ErrExposed = errors.New("others may write to the directory, so what is in it cannot be trusted; run chmod 700")
+	// ErrExposed: other users may write to the directory.
+	ErrExposed = errors.New("other users may write to the directory, so its contents cannot be trusted; run chmod 700")
 )
 
-// DiskFailed reports whether an error of Open is the disk's, which may pass: it is full,
-// broken or does not answer. Others are of how a Store was called.
+// DiskFailed reports whether an error of Open is the disk's (full, broken or not
+// responding), which may pass. Other errors are mistakes in the call.
 func DiskFailed(err error) bool {
 	for _, e := range []error{ErrHangs, unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.EROFS, unix.ESTALE, unix.ENODEV, unix.ENXIO, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ETIMEDOUT, unix.ENOTCONN} {
 		if errors.Is(err, e) {
@@ -74,39 +74,39 @@ func DiskFailed(err error) bool {
 	return false
 }
 
-// MinTokens is the fewest tokens of a sequence that is kept: what a shorter one saves
-// is not worth a file.
+// MinTokens is the length of the shortest sequence that is kept, because a shorter one
+// saves too little to be worth a file.
 const MinTokens = 128
 
 // retryAfter is how long nothing is saved after the disk has failed.
 const retryAfter = time.Minute
 
-// Store is the snapshots in a directory. Its methods may be called by any goroutine.
+// Store holds the snapshots in a directory. Its methods may be called by any goroutine.
 type Store struct {
 	dir  string
 	o    Options
 	lock *os.File
 
-	ctx  context.Context // ends when Close waits no longer
+	ctx  context.Context // ends when Close stops waiting
 	stop context.CancelFunc
-	wg   sync.WaitGroup // work, and read of each Loader
+	wg   sync.WaitGroup // work, and the read of each Loader
 
-	mu      sync.Mutex // held for no operation of the disk
+	mu      sync.Mutex // not held during an operation of the disk
 	closing bool
 	hanging int  // operations that have passed their limit
-	working bool // work runs; it does what these say:
+	working bool // work runs; the following fields say what it does
 	removed []string
 	touched map[string]time.Time
 	savers  []*Saver
 	wake    func()
-	model   string // of Use
+	model   string // set by Use
 	rewind  int
-	entries map[string]*Entry // by name; of other models too
-	bytes   int64             // of entries, and of what is being written
-	version uint64            // changes with the set of entries
-	failed  time.Time         // when the disk failed last
+	entries map[string]*Entry // by name; including those of other models
+	bytes   int64             // of entries, and of snapshots that are being written
+	version uint64            // changes whenever the set of entries does
+	failed  time.Time         // time of the disk's last failure
 	counts  Stats
-	large   bool // it was said that snapshots are larger than the budget
+	large   bool // the log has said that snapshots exceed the budget
 }
 
 // Entry is a snapshot.
@@ -114,27 +114,27 @@ type Entry struct {
 	form
 	name       string
 	size       int64     // of the file
-	used       time.Time // last
+	used       time.Time // last time
 	superseded bool      // a longer snapshot of the conversation exists
 }
 
-// Length is the committed tokens of the sequence, Peak its greatest length.
+// Length returns the committed tokens of the sequence.
 func (e *Entry) Length() int { return e.form.Length }
 
-// Peak is the greatest length that the sequence had.
+// Peak returns the greatest length that the sequence had.
 func (e *Entry) Peak() int { return e.form.Peak }
 
-// Stats are the numbers of a Store; totals are since Open.
+// Stats are the numbers of a Store; totals count from Open.
 type Stats struct {
 	Entries       int
 	Bytes, Budget int64
 
 	Saved, SavedBytes uint64 // snapshots written
-	Hits, HitTokens   uint64 // snapshots restored, and the prompt tokens that were not run for it
-	Evicted           uint64 // for others
+	Hits, HitTokens   uint64 // snapshots restored, and the prompt tokens that did not run because of them
+	Evicted           uint64 // to make room for others
 	Refused           uint64 // damaged or foreign files, which were removed
 	Errors            uint64 // failures of the disk
-	Hangs             bool   // it does not answer: nothing is saved or found
+	Hangs             bool   // the disk does not respond: nothing is saved or found
 }
 
 // Open opens a directory, and makes it if it does not exist.
@@ -146,7 +146,7 @@ func Open(dir string, o Options) (*Store, error) {
 		o.Clock = time.Now
 	}
 	if o.Budget < 1 {
-		return nil, fmt.Errorf("cache on disk: a budget of %d bytes", o.Budget)
+		return nil, fmt.Errorf("cache on disk: the budget of %d bytes is not positive", o.Budget)
 	}
 	if o.Files == nil {
 		o.Files = OS{}
@@ -184,7 +184,7 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// open does what Open has to do with the disk.
+// open does the disk operations of Open.
 func (s *Store) open() error {
 	err := s.do(writeLimit, "opening "+s.dir, func() error {
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -224,9 +224,9 @@ func (s *Store) open() error {
 	return err
 }
 
-// Use says what snapshots are saved and looked for from now on. model names everything that
-// their bits depend on: the file with its weights, the kernels, the build; snapshots of
-// others are not found. rewind is model.Info.Rewind.
+// Use sets which snapshots are saved and found from now on. model names everything that
+// their bits depend on (the file with its weights, the kernels, the build); snapshots
+// with another name are not found. rewind is model.Info.Rewind.
 func (s *Store) Use(model string, rewind int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +234,8 @@ func (s *Store) Use(model string, rewind int) {
 	s.version++
 }
 
-// Notify sets what is called, by any goroutine, when a Saver or a Loader can go on.
+// Notify sets the function that any goroutine calls when a Saver or a Loader can
+// continue.
 func (s *Store) Notify(wake func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,8 +257,8 @@ func (s *Store) Version() uint64 {
 }
 
 // Find returns the snapshot of a scope that shares the longest prefix with a prompt and
-// can be rewound to it, with the number of tokens that need not run, or somewhat fewer than
-// that. One token of the prompt is always left to run.
+// can be rewound to it. reuse is the number of tokens that need not run, or somewhat
+// fewer. At least one token of the prompt is always left to run.
 func (s *Store) Find(scope string, prompt []int32) (best *Entry, reuse int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,17 +323,17 @@ func hashScope(scope string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// What a snapshot is worth: the tokens that it saves, times how likely they are asked
-// for again, for its bytes.
+// The value of a snapshot is the tokens that it saves, times how likely they are asked
+// for again, divided by its bytes.
 const (
 	fading           = 24 * time.Hour // the likelihood falls as 1/(1 + age/fading)
-	awaitedWeight    = 8              // as of the engine's prefix cache
+	awaitedWeight    = 8              // as in the engine's prefix cache
 	hitWeight        = 2
 	markedWeight     = 2
 	supersededWeight = 1.0 / 8
 )
 
-// value is that of an entry. Only how values compare means anything.
+// value returns the value of an entry. Only comparisons of values are meaningful.
 func (e *Entry) value(now time.Time) float64 {
 	v := float64(e.form.Length) / float64(e.size)
 	for _, w := range []struct {
@@ -346,11 +347,11 @@ func (e *Entry) value(now time.Time) float64 {
 	return v / (1 + max(now.Sub(e.used), 0).Seconds()/fading.Seconds())
 }
 
-// errWorthless: the room is taken by snapshots that are worth more.
-var errWorthless = errors.New("it is worth less than what it would take the place of")
+// errWorthless: snapshots of a higher value take up the budget.
+var errWorthless = errors.New("its value is lower than that of every snapshot it would replace")
 
-// reserve makes room for a new entry, and counts it. What is evicted for it has still to be
-// removed.
+// reserve makes room for a new entry, and counts it. The caller must have the files of
+// the evicted entries removed.
 func (s *Store) reserve(e *Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -391,7 +392,8 @@ func (s *Store) reserve(e *Entry) error {
 	return nil
 }
 
-// forgetLocked forgets an entry, whose file is then to be removed; mu is held.
+// forgetLocked removes an entry from the index; its file must then be removed. mu is
+// held.
 func (s *Store) forgetLocked(e *Entry) {
 	if s.entries[e.name] != e {
 		return
@@ -405,7 +407,7 @@ func (s *Store) forgetLocked(e *Entry) {
 	s.removed = append(s.removed, e.name)
 }
 
-// Used notes that a snapshot was restored and saved a prompt so many tokens.
+// Used records that a snapshot was restored and saved a prompt so many tokens.
 func (s *Store) Used(e *Entry, tokens int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -418,37 +420,37 @@ func (s *Store) Used(e *Entry, tokens int) {
 	}
 }
 
-// Refuse forgets a snapshot that could not be restored, and has its file removed if that is
-// why.
+// Refuse forgets a snapshot that could not be restored. It has the file removed unless
+// the disk was the cause.
 func (s *Store) Refuse(e *Entry, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !errors.Is(cause, snapshot.ErrDamaged) && !errors.Is(cause, snapshot.ErrForeign) && !errors.Is(cause, ErrMismatch) && !errors.Is(cause, os.ErrNotExist) {
-		if !errors.Is(cause, ErrHangs) { // which was counted
+		if !errors.Is(cause, ErrHangs) { // it is counted already
 			s.counts.Errors++
 		}
 		s.o.Logger.Warn("cache on disk: a snapshot was not restored; the prompt runs instead", "file", s.path(e.name, final), "error", cause)
 		return
 	}
 	s.counts.Refused++
-	s.o.Logger.Warn("cache on disk: a snapshot is refused and removed; the prompt runs instead", "file", s.path(e.name, final), "error", cause)
+	s.o.Logger.Warn("cache on disk: refused and removed a snapshot; the prompt runs instead", "file", s.path(e.name, final), "error", cause)
 	s.forgetLocked(e)
 	s.workLocked()
 }
 
-// ErrMismatch: a snapshot is whole, but not that of the prompt it was found for.
-var ErrMismatch = errors.New("its tokens are others than its name says")
+// ErrMismatch: a snapshot is whole, but belongs to another prompt.
+var ErrMismatch = errors.New("its tokens do not match its name")
 
-// fail notes that the disk has failed; nothing is saved for a while.
+// fail records that the disk has failed; nothing is saved for retryAfter.
 func (s *Store) fail(what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts.Errors++
 	s.failed = s.o.Clock()
-	s.o.Logger.Warn("cache on disk: the disk failed; nothing is saved for a while", "operation", what, "error", err, "pause", retryAfter)
+	s.o.Logger.Warn("cache on disk: the disk failed; saving pauses", "operation", what, "error", err, "pause", retryAfter)
 }
 
-// Stats is a consistent snapshot of the numbers.
+// Stats returns a consistent snapshot of the numbers.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -457,9 +459,9 @@ func (s *Store) Stats() Stats {
 	return out
 }
 
-// Close waits for what is being written, until ctx ends, and gives the directory free. If
-// something is still under way then, no other Store gets the directory until it has ended:
-// it may still write.
+// Close waits until ctx ends for what is being written, and releases the directory. If an
+// operation still runs then, no other Store gets the directory until it has ended,
+// because it may still write.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true

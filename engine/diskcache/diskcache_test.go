@@ -17,7 +17,7 @@ import (
 	"ringmaster/model/snapshot"
 )
 
-// bed is a Store with a clock of its own.
+// bed is a Store with its own clock.
 type bed struct {
 	*Store
 	t   *testing.T
@@ -51,7 +51,7 @@ func (b *bed) close() {
 	require.NoError(b.t, b.Close(b.t.Context()))
 }
 
-// ids are n token ids.
+// ids returns n token ids.
 func ids(seed uint64, n int) (out []int32) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	for range n {
@@ -60,7 +60,7 @@ func ids(seed uint64, n int) (out []int32) {
 	return out
 }
 
-// state is a snapshot with so many bytes of state.
+// state returns a snapshot with n bytes of state.
 func state(t testing.TB, tokens []int32, n int) []byte {
 	var out bytes.Buffer
 	h := snapshot.Header{Model: "m", Layout: "l", Length: len(tokens), Peak: len(tokens)}
@@ -68,7 +68,8 @@ func state(t testing.TB, tokens []int32, n int) []byte {
 	return out.Bytes()
 }
 
-// save writes a snapshot as the engine does, and waits for its end; false if none was wanted.
+// save writes a snapshot as the engine does, and waits for its end; false if none was
+// wanted.
 func (b *bed) save(scope string, tokens []int32, n int, worth Worth) bool {
 	b.t.Helper()
 	w := b.Save(Sequence{Scope: scope, Tokens: tokens, Peak: len(tokens), Worth: worth})
@@ -113,8 +114,8 @@ func (b *bed) finds(scope string, prompt []int32) int {
 
 const kib = 1 << 10
 
-// TestFind: the longest prefix of a prompt over all snapshots of its scope, within what can
-// be rewound, in this Store and in the next.
+// TestFind: Find returns the longest prefix of a prompt over all snapshots of its scope,
+// within what can be rewound, in this Store and in the next.
 func TestFind(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "cache")
 	b := open(t, dir, 1<<30)
@@ -151,14 +152,14 @@ func TestFind(t *testing.T) {
 		b = open(t, dir, 1<<30)
 	}
 	b.close()
-	// Nothing of a scope is in a name or in a header.
+	// Names and headers contain nothing of a scope.
 	list, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, list, 4)
 }
 
-// TestUnlimitedRewind: a model that can be rewound as far as one likes finds what any two
-// conversations begin with, about.
+// TestUnlimitedRewind: a model that can be rewound to any length finds roughly the common
+// beginning of any two conversations.
 func TestUnlimitedRewind(t *testing.T) {
 	b := open(t, filepath.Join(t.TempDir(), "cache"), 1<<30)
 	b.Use("model", 1<<20)
@@ -172,8 +173,8 @@ func TestUnlimitedRewind(t *testing.T) {
 	b.close()
 }
 
-// TestEviction: within the budget, also that of a smaller next server, the least valuable go;
-// what is worth less than all that is there is not written.
+// TestEviction: to stay within the budget, also that of a smaller next server, the least
+// valuable are evicted; a snapshot that is worth less than all others is not written.
 func TestEviction(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	const size = 100 * kib
@@ -181,7 +182,7 @@ func TestEviction(t *testing.T) {
 	long := ids(1, 600)
 	require.True(t, b.save("", long[:300], size, Worth{}))
 	b.now = b.now.Add(time.Hour)
-	require.True(t, b.save("", long, size, Worth{})) // goes on with the first
+	require.True(t, b.save("", long, size, Worth{})) // continues the first
 	require.True(t, b.save("", ids(2, 300), size, Worth{Awaited: true}))
 	require.Equal(t, 3, b.Stats().Entries)
 	require.True(t, b.save("", ids(3, 300), size, Worth{}))
@@ -239,8 +240,8 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// TestFilesOfOthers: what is not a snapshot of this format is left or removed, by name, and
-// costs nothing else.
+// TestFilesOfOthers: a file that is not a snapshot of this format is left or removed,
+// depending on its name, and costs nothing else.
 func TestFilesOfOthers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	b := open(t, dir, 1<<20)
@@ -321,8 +322,8 @@ func (d *fullDisk) Create(path string) (File, error) {
 	return d.fail(f)
 }
 
-// TestAFullDisk: nothing is left of what could not be written, what is there is still found,
-// and after a while the disk is tried again.
+// TestAFullDisk: no trace remains of what could not be written, existing snapshots are
+// still found, and after a while the disk is tried again.
 func TestAFullDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	disk := &fullDisk{}
@@ -361,7 +362,7 @@ func TestAFullDisk(t *testing.T) {
 	b.close()
 }
 
-// TestAbort: a snapshot that is not completed leaves nothing, at whatever piece it ends.
+// TestAbort: a snapshot that is not completed leaves nothing, whatever piece it ends at.
 func TestAbort(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	b := open(t, dir, 1<<30)
@@ -389,7 +390,7 @@ func TestAbort(t *testing.T) {
 	require.Len(t, list, 1)
 }
 
-// TestReadsEnd: a read that is not ended by its reader ends with Close.
+// TestReadsEnd: Close ends a read that its reader has not ended.
 func TestReadsEnd(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	b := open(t, dir, 1<<30)
@@ -405,7 +406,7 @@ func TestReadsEnd(t *testing.T) {
 	b.close()
 }
 
-// FuzzHeader: whatever the bytes, decoding ends with an error or with what encode writes.
+// FuzzHeader: decoding any bytes ends with an error or with what encode writes.
 func FuzzHeader(f *testing.F) {
 	good := form{Model: "m", Scope: hashScope("x"), Length: 300, Peak: 310, Base: 290, Stride: 32, Marks: []string{"0123456789abcdef"},
 		Whole: strings.Repeat("a", 64), Bytes: 7, Parent: "p", Hit: true}

@@ -31,10 +31,10 @@ type form struct {
 	Scope  string `json:"scope"`
 	Length int    `json:"length"` // committed tokens
 	Peak   int    `json:"peak"`   // greatest length
-	Base   int    `json:"base"`   // least length to which the sequence can be rewound, but for 0
+	Base   int    `json:"base"`   // least length to which the sequence can be rewound, other than 0
 	Stride int    `json:"stride"` // tokens between two of Marks
 	// Marks are hashes of the first Base, Base+Stride, … tokens, cut to markLength. They
-	// tell how far a prompt goes along with the sequence, about.
+	// show roughly how much of the sequence a prompt shares.
 	Marks []string `json:"marks"`
 	Whole string   `json:"whole"` // hash of all tokens
 	Bytes int64    `json:"bytes"` // of the snapshot that follows
@@ -46,7 +46,7 @@ type form struct {
 	Marked  bool `json:"marked,omitempty"`
 }
 
-// check looks for what no Store has written.
+// check rejects what no Store has written.
 func (f *form) check() error {
 	switch {
 	case f.Length < MinTokens || f.Peak < f.Length || f.Base < 1 || f.Base > f.Length || int64(f.Peak) > 1<<40:
@@ -56,7 +56,7 @@ func (f *form) check() error {
 	case f.Stride < 1 || f.Stride > f.Length || len(f.Marks) != (f.Length-f.Base)/f.Stride+1:
 		return fmt.Errorf("%d marks at distances of %d", len(f.Marks), f.Stride)
 	case len(f.Whole) != sha256.Size*2:
-		return errors.New("a hash of a wrong length")
+		return errors.New("a hash has the wrong length")
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ const (
 	markLength = 16 // hexadecimal digits
 )
 
-// lengths are those of the prefixes that Marks are of.
+// lengths returns the lengths of the prefixes that Marks has hashes of.
 func (f *form) lengths() (out []int) {
 	for n := f.Base; n <= f.Length; n += f.Stride {
 		out = append(out, n)
@@ -75,7 +75,7 @@ func (f *form) lengths() (out []int) {
 	return out
 }
 
-// encode is the header.
+// encode returns the header.
 func (f *form) encode() ([]byte, error) {
 	text, err := json.Marshal(f)
 	if err != nil {
@@ -100,14 +100,14 @@ func decode(b []byte) (f form, err error) {
 		return f, fmt.Errorf("a header of %d bytes", len(b))
 	}
 	if string(b[:len(magic)]) != magic {
-		return f, fmt.Errorf("it begins with %q, this build knows %q", b[:len(magic)], magic)
+		return f, fmt.Errorf("it begins with %q, but this build reads %q", b[:len(magic)], magic)
 	}
 	n := int(binary.LittleEndian.Uint32(b[len(magic):]))
 	if n < 0 || n > headerBytes-at-4 {
 		return f, fmt.Errorf("a description of %d bytes", n)
 	}
 	if binary.LittleEndian.Uint32(b[at+n:]) != crc32.Checksum(b[at:at+n], castagnoli) {
-		return f, errors.New("the checksum of the header is wrong")
+		return f, errors.New("the checksum of the header does not match")
 	}
 	d := json.NewDecoder(bytes.NewReader(b[at : at+n]))
 	d.DisallowUnknownFields()
@@ -121,8 +121,8 @@ var nameForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 func (s *Store) path(name, kind string) string { return filepath.Join(s.dir, name+kind) }
 
-// scan reads the headers of all files. Those that were not finished and those that
-// cannot be read are removed, what does not look like a snapshot's is left alone.
+// scan reads the headers of all files. It removes unfinished and unreadable snapshots,
+// and leaves alone what does not have a snapshot's name.
 func (s *Store) scan() error {
 	var list []os.DirEntry
 	err := s.do(readLimit, "listing "+s.dir, func() (err error) {
@@ -141,14 +141,14 @@ func (s *Store) scan() error {
 		path := s.path(name, kind)
 		switch kind {
 		case partial:
-			s.o.Logger.Info("cache on disk: a snapshot that was not finished is removed", "file", path)
+			s.o.Logger.Info("cache on disk: removed an unfinished snapshot", "file", path)
 			err = s.remove(path)
 		case final:
 			var e *Entry
 			var unreadable error
 			if e, unreadable, err = s.readEntry(path, name); unreadable != nil {
 				s.counts.Refused++
-				s.o.Logger.Warn("cache on disk: a snapshot is refused and removed", "file", path, "error", unreadable)
+				s.o.Logger.Warn("cache on disk: refused and removed a snapshot", "file", path, "error", unreadable)
 				err = s.remove(path)
 			} else if err == nil {
 				s.entries[name] = e
@@ -167,13 +167,13 @@ func (s *Store) scan() error {
 	s.shrink()
 	err = s.writable()
 	if DiskFailed(err) && !errors.Is(err, ErrHangs) {
-		s.fail("writing a first file", err) // what is there can be read
+		s.fail("writing a first file", err) // the existing snapshots can still be read
 		return nil
 	}
 	return err
 }
 
-// readEntry reads what a file says of itself.
+// readEntry reads the header of a file.
 func (s *Store) readEntry(path, name string) (e *Entry, unreadable, err error) {
 	f, err := s.openFile(path)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *Store) readEntry(path, name string) (e *Entry, unreadable, err error) {
 }
 
 // entryOf reads the header of a file, up to the snapshot. unreadable says what is wrong
-// with it, err that the disk has failed.
+// with it; err means that the disk has failed.
 func (s *Store) entryOf(path, name string, f Source) (e *Entry, unreadable, err error) {
 	head := make([]byte, headerBytes)
 	var info os.FileInfo
@@ -210,15 +210,15 @@ func (s *Store) entryOf(path, name string, f Source) (e *Entry, unreadable, err 
 	case unreadable != nil:
 		return nil, unreadable, nil
 	case h.Whole[:nameLength] != name:
-		return nil, errors.New("its name is that of another"), nil
+		return nil, errors.New("its name belongs to another snapshot"), nil
 	case info.Size() != headerBytes+h.Bytes:
 		return nil, fmt.Errorf("it has %d bytes, expected %d", info.Size(), headerBytes+h.Bytes), nil
 	}
 	return &Entry{form: h, name: name, size: info.Size(), used: info.ModTime()}, nil, nil
 }
 
-// shrink evicts what passes a budget that is smaller than the last server's. Nobody else
-// has the Store yet.
+// shrink evicts what exceeds the budget, which may be smaller than the last server's. No
+// other goroutine has the Store yet.
 func (s *Store) shrink() {
 	now := s.o.Clock()
 	for s.bytes > s.o.Budget {
@@ -237,7 +237,7 @@ func (s *Store) shrink() {
 	}
 }
 
-// writable is an error if no file can be written.
+// writable returns an error if no file can be written.
 func (s *Store) writable() error {
 	path := s.path(strings.Repeat("0", nameLength), partial)
 	return s.do(writeLimit, "writing "+path, func() error {
@@ -250,5 +250,5 @@ func (s *Store) writable() error {
 	})
 }
 
-// sized sets a slice's length to 0 and its capacity to n at least.
+// sized sets a slice's length to 0 and its capacity to at least n.
 func sized(b []byte, n int) []byte { return slices.Grow(b[:0], n) }

@@ -14,32 +14,33 @@ import (
 
 // Files is what a Store does with its files; tests have disks that fail or hang.
 type Files interface {
-	// Create makes a new file that only its owner can read. One that a crash has left is
-	// replaced.
+	// Create makes a new file that only its owner can read. It replaces one that a crash
+	// has left.
 	Create(path string) (File, error)
 	Open(path string) (Source, error)
 	Rename(from, to string) error
 	Remove(path string) error
-	// Touch sets the time of a file.
+	// Touch sets the modification time of a file.
 	Touch(path string, at time.Time) error
-	// SyncDir makes renames in a directory last.
+	// SyncDir makes renames in a directory durable.
 	SyncDir(dir string) error
 }
 
-// File is a file that is written.
+// File is a file to write.
 type File interface {
 	io.WriteCloser
 	Sync() error
 }
 
-// Source is a file that is read.
+// Source is a file to read.
 type Source interface {
 	io.ReadCloser
 	Stat() (os.FileInfo, error)
 }
 
-// Trusted is an error unless an open file is a regular one of this process's user or of
-// root, which no other user may write to: what others can write, they choose.
+// Trusted returns an error unless an open file is a regular one of this process's user or
+// of root, and no other user may write to it, because such a user could choose its
+// contents.
 func Trusted(path string, f Source) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -51,9 +52,9 @@ func Trusted(path string, f Source) error {
 func trusted(path string, info os.FileInfo) error {
 	switch {
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is a %s, no file", path, info.Mode().Type())
+		return fmt.Errorf("%s is a %s, not a file", path, info.Mode().Type())
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s: others may write to it (mode %04o)", path, info.Mode().Perm())
+		return fmt.Errorf("%s: other users may write to it (mode %04o)", path, info.Mode().Perm())
 	}
 	return trust.Owner(path, info)
 }
@@ -73,7 +74,8 @@ func (OS) Create(path string) (File, error) {
 	return f, nil
 }
 
-// Open implements Files. It follows no link and waits for no writer of a pipe.
+// Open implements Files. It does not follow links and does not wait for the writer of a
+// pipe.
 func (OS) Open(path string) (Source, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

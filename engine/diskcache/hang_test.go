@@ -17,8 +17,8 @@ import (
 	"ringmaster/model/snapshot"
 )
 
-// hangingDisk is a disk of which one operation hangs, the nth of its name from hang on, until
-// answer.
+// hangingDisk is a disk on which one operation hangs, the nth of its name from hang on,
+// until answer.
 type hangingDisk struct {
 	OS
 	mu   sync.Mutex
@@ -124,9 +124,9 @@ func passes(d time.Duration) {
 	synctest.Wait()
 }
 
-// TestAHangingWrite: whatever operation of a save hangs, no call waits for it; past its limit
-// the disk is not asked any more, which is said; when it answers, nothing is left of the
-// snapshot, and after a while the disk is used again.
+// TestAHangingWrite: whatever operation of a save hangs, no call waits for it. Past its
+// limit the disk is not used any more, which is logged. When the disk responds, no trace
+// of the snapshot remains, and after a while the disk is used again.
 func TestAHangingWrite(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -134,7 +134,7 @@ func TestAHangingWrite(t *testing.T) {
 	}{{"create", 1}, {"write", 1}, {"write", 2}, {"write", 5}, {"sync", 1}, {"rename", 1}, {"sync of the directory", 1}, {"remove", 1}} {
 		t.Run(fmt.Sprint(c.name, " ", c.n), func(t *testing.T) {
 			onHangingDisk(t, func(t *testing.T, d *hangingDisk, b *bed) {
-				if c.name == "remove" { // there is room for two
+				if c.name == "remove" { // the budget holds two
 					require.True(t, b.save("", ids(2, 300), 5<<20, Worth{Awaited: true}))
 				}
 				before := b.Stats()
@@ -163,7 +163,7 @@ func TestAHangingWrite(t *testing.T) {
 				require.False(t, w.Ended())
 				require.False(t, b.Stats().Hangs)
 
-				// All else goes on meanwhile.
+				// Everything else continues meanwhile.
 				e, n := b.Find("", ids(2, 300))
 				if c.name != "remove" {
 					e, n = b.Find("", ids(1, 300))
@@ -188,7 +188,7 @@ func TestAHangingWrite(t *testing.T) {
 				st := b.Stats()
 				require.True(t, st.Hangs)
 				require.Equal(t, before.Errors+1, st.Errors)
-				require.Contains(t, b.log.String(), "does not answer")
+				require.Contains(t, b.log.String(), "does not respond")
 				require.True(t, w.Ended() && other.Ended())
 				if !finished {
 					w.Abort()
@@ -196,7 +196,7 @@ func TestAHangingWrite(t *testing.T) {
 				other.Abort()
 				require.Nil(t, b.Save(Sequence{Tokens: ids(5, 300), Peak: 300}))
 				require.Zero(t, b.finds("", ids(1, 300)))
-				for err = nil; err == nil; { // what was read already is given
+				for err = nil; err == nil; { // pieces that were read already are returned
 					_, _, err = l.Next()
 				}
 				require.ErrorIs(t, err, ErrHangs)
@@ -211,7 +211,7 @@ func TestAHangingWrite(t *testing.T) {
 				require.False(t, st.Hangs)
 				require.Equal(t, before.Saved, st.Saved)
 				require.Equal(t, before.Errors+1, st.Errors)
-				require.Contains(t, b.log.String(), "has answered")
+				require.Contains(t, b.log.String(), "responds again")
 				list, err := filepath.Glob(filepath.Join(b.dir, "*"))
 				require.NoError(t, err)
 				require.Len(t, list, st.Entries+1, "nothing but what is known, and the lock")
@@ -227,8 +227,8 @@ func TestAHangingWrite(t *testing.T) {
 	}
 }
 
-// TestAHangingRead: a load on a disk that hangs fails at its limit, one on a slow disk does
-// not, however long it takes in all.
+// TestAHangingRead: a load on a disk that hangs fails at its limit; one on a slow disk
+// does not, however long it takes in all.
 func TestAHangingRead(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -302,15 +302,15 @@ func TestAHangingRead(t *testing.T) {
 	})
 }
 
-// TestRemovingAndTouchingHang: neither is done by the caller, and what is removed and saved
-// again meanwhile is not lost.
+// TestRemovingAndTouchingHang: the caller does neither, and a snapshot that is removed
+// and saved again meanwhile is not lost.
 func TestRemovingAndTouchingHang(t *testing.T) {
 	onHangingDisk(t, func(t *testing.T, d *hangingDisk, b *bed) {
 		e, _ := b.Find("", ids(1, 300))
 		d.hang("touch", 1)
 		b.Used(e, 299)
 		synctest.Wait()
-		b.Refuse(e, ErrMismatch) // behind what hangs
+		b.Refuse(e, ErrMismatch) // queued behind the hanging operation
 		require.Zero(t, b.Stats().Entries)
 		require.FileExists(t, b.path(e.name, final))
 		w := b.Save(Sequence{Tokens: ids(1, 300), Peak: 300})
@@ -326,8 +326,8 @@ func TestRemovingAndTouchingHang(t *testing.T) {
 	})
 }
 
-// TestCloseWhileTheDiskHangs: the directory is nobody else's before the last operation has
-// ended.
+// TestCloseWhileTheDiskHangs: no other Store gets the directory before the last operation
+// has ended.
 func TestCloseWhileTheDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hangingDisk{}
@@ -353,7 +353,7 @@ func TestCloseWhileTheDiskHangs(t *testing.T) {
 	})
 }
 
-// TestOpeningHangs: a server does not wait for it without a limit.
+// TestOpeningHangs: a server waits for it with a limit.
 func TestOpeningHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hangingDisk{}

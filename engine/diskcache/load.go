@@ -9,18 +9,18 @@ import (
 	"ringmaster/model/snapshot"
 )
 
-// Loader is a snapshot that is being read. One goroutine uses it.
+// Loader reads a snapshot. One goroutine uses it.
 type Loader struct {
 	s     *Store
 	e     *Entry
 	queue chan []byte
 	free  chan []byte
-	last  []byte        // what Next has returned
+	last  []byte        // the piece that Next returned
 	stop  chan struct{} // closed by Close
 	err   error         // valid when queue is closed
 }
 
-// Load begins to read a snapshot, unless the disk hangs.
+// Load begins to read a snapshot; nil if the disk hangs.
 func (s *Store) Load(e *Entry) *Loader {
 	l := &Loader{s: s, e: e, queue: make(chan []byte, pieces), free: make(chan []byte, pieces+1), stop: make(chan struct{})}
 	for range pieces {
@@ -46,9 +46,9 @@ func (s *Store) Load(e *Entry) *Loader {
 	return l
 }
 
-// Next returns the next piece, valid until the next call. It does not wait: ok is false if
-// the piece has not been read yet, and Notify's function is called when it has been.
-// Errors are io.EOF after the last piece, the disk's, or wrap snapshot.ErrDamaged.
+// Next returns the next piece, valid until the next call. It does not wait: ok is false
+// if the piece has not been read yet, and Notify's function is called when it has. Errors
+// are io.EOF after the last piece, the disk's, or wrap snapshot.ErrDamaged.
 func (l *Loader) Next() (piece []byte, ok bool, err error) {
 	if l.last != nil {
 		l.free <- l.last
@@ -69,10 +69,10 @@ func (l *Loader) Next() (piece []byte, ok bool, err error) {
 	return nil, false, nil
 }
 
-// Close ends the reading. An operation that hangs ends by itself, some time.
+// Close ends the reading. An operation that hangs ends by itself at some time.
 func (l *Loader) Close() { close(l.stop) }
 
-// read reads the file to its end; its error is io.EOF then.
+// read reads the file to its end; the error is io.EOF then.
 func (l *Loader) read() error {
 	s, path := l.s, l.s.path(l.e.name, final)
 	f, err := s.openFile(path)
@@ -118,7 +118,7 @@ func (l *Loader) read() error {
 			}
 		}
 		if n > 0 {
-			l.queue <- b[:n] // there is room for each buffer
+			l.queue <- b[:n] // never blocks: the queue has room for each buffer
 			s.notify()
 		}
 		if err != nil {

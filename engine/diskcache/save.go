@@ -7,41 +7,41 @@ import (
 	"ringmaster/model/snapshot"
 )
 
-// pieces is how many pieces of a snapshot are in memory at a time, on their way to the
-// disk; as many again for one that is being read.
+// pieces is how many pieces of a snapshot that is being written are in memory at a time;
+// as many again for one that is being read.
 const pieces = 4
 
-// MemoryBytes is the most memory of the pieces of one snapshot that is written and one that
-// is read. Those that wait to be written have none.
+// MemoryBytes is the most memory for the pieces of one snapshot that is written and one
+// that is read. Snapshots that wait to be written have no pieces.
 const MemoryBytes = 2 * (pieces + 1) * snapshot.MaxPiece
 
-// Sequence is what a snapshot is of.
+// Sequence describes what a snapshot contains.
 type Sequence struct {
 	Scope  string
-	Tokens []int32 // committed; not changed any more
+	Tokens []int32 // committed; they no longer change
 	Peak   int
 	Worth
 }
 
-// Worth is what is known of the chances that a conversation goes on.
+// Worth is what is known about the chance that a conversation continues.
 type Worth struct {
-	Awaited bool // results of functions are to come
-	Hit     bool // it went on before
+	Awaited bool // the client will send results of functions
+	Hit     bool // it continued before
 	Marked  bool // the client wants it to be kept
 }
 
-// Saver is a snapshot that is being written. One goroutine uses it.
+// Saver writes a snapshot. One goroutine uses it.
 type Saver struct {
 	s     *Store
 	e     *Entry
 	queue chan []byte // to the goroutine that writes
 	free  chan []byte
 	keep  bool          // the snapshot is complete
-	ended chan struct{} // nothing is written any more
+	ended chan struct{} // closed when nothing more is written
 }
 
-// Save begins a snapshot; nil: none is wanted, as the sequence is short or known already
-// or because the disk hangs or has failed lately.
+// Save begins a snapshot. It returns nil if none is wanted because the sequence is short
+// or known already, or because the disk hangs or has failed recently.
 func (s *Store) Save(q Sequence) *Saver {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *Store) Save(q Sequence) *Saver {
 	return w
 }
 
-// Ready reports whether Put takes a piece now. If not, Notify's function is called when
+// Ready reports whether Put takes a piece now. If not, Notify's function is called once
 // it does.
 func (w *Saver) Ready() bool { return len(w.free) > 0 }
 
@@ -95,7 +95,7 @@ func (w *Saver) Put(piece []byte) {
 }
 
 // Ended reports whether the snapshot needs no more pieces, because the disk has failed or
-// hangs or there is no room.
+// hangs or the snapshot found no room.
 func (w *Saver) Ended() bool {
 	select {
 	case <-w.ended:
@@ -105,13 +105,13 @@ func (w *Saver) Ended() bool {
 	}
 }
 
-// Finish ends a snapshot, which then is written to its end by itself.
+// Finish ends a complete snapshot; its remaining pieces are written in the background.
 func (w *Saver) Finish() {
 	w.keep = true
 	close(w.queue)
 }
 
-// Abort ends a snapshot that is not complete.
+// Abort ends an incomplete snapshot.
 func (w *Saver) Abort() { close(w.queue) }
 
 // run writes the snapshot.
@@ -184,7 +184,7 @@ func (w *Saver) write() (err error) {
 // syncEvery is after how many pieces a file is synced, so that each sync is short.
 const syncEvery = 32
 
-// fill writes header and pieces to a file, the first of them given.
+// fill writes the header and the pieces to a file; piece is the first.
 func (w *Saver) fill(path string, piece []byte) error {
 	head, err := w.e.encode()
 	if err != nil {

@@ -37,8 +37,8 @@ func (f brokenFile) Write(b []byte) (int, error) {
 	return f.File.Write(b)
 }
 
-// TestFullAtTheStart: a disk on which nothing can be written when a Store is opened is one that has
-// failed: what is on it is found and read, and it is written to again later.
+// TestFullAtTheStart: a disk that cannot be written when a Store is opened counts as
+// failed: its snapshots are found and read, and it is written again later.
 func TestFullAtTheStart(t *testing.T) {
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO} {
 		dir := filepath.Join(t.TempDir(), "cache")
@@ -68,7 +68,7 @@ func TestFullAtTheStart(t *testing.T) {
 	}
 }
 
-// TestDiskFailed: what is the disk's fault, and what the caller's.
+// TestDiskFailed: which errors are the disk's, and which the caller's.
 func TestDiskFailed(t *testing.T) {
 	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, ErrHangs} {
 		require.True(t, DiskFailed(errors.Join(errors.New("x"), &os.PathError{Err: e})), e)
@@ -78,8 +78,8 @@ func TestDiskFailed(t *testing.T) {
 	}
 }
 
-// TestLinksInACache: neither the directory nor a file in it is reached by a link, and a pipe
-// holds up no one.
+// TestLinksInACache: neither the directory nor a file in it may be a link, and a pipe
+// blocks nothing.
 func TestLinksInACache(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "cache")
@@ -101,7 +101,7 @@ func TestLinksInACache(t *testing.T) {
 	b = open(t, dir, 1<<20)
 	require.Zero(t, b.Stats().Entries)
 	_, err = b.load(e) // swapped while the server runs
-	require.ErrorContains(t, err, "no file")
+	require.ErrorContains(t, err, "not a file")
 	b.close()
 
 	lock := filepath.Join(dir, "lock")
@@ -121,8 +121,8 @@ func TestLinksInACache(t *testing.T) {
 	require.ErrorContains(t, err, "symbolic link")
 }
 
-// TestWritableSnapshots: a snapshot that others may write to is not used, one that has become
-// so while the server runs neither.
+// TestWritableSnapshots: a snapshot that other users may write to is not used, also if it
+// becomes so while the server runs.
 func TestWritableSnapshots(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	b := open(t, dir, 1<<20)
@@ -132,11 +132,11 @@ func TestWritableSnapshots(t *testing.T) {
 	path := b.path(e.name, final)
 	require.NoError(t, os.Chmod(path, 0o620))
 	_, err := b.load(e)
-	require.ErrorContains(t, err, "others may write to it")
+	require.ErrorContains(t, err, "other users may write to it")
 	b.close()
 	b = open(t, dir, 1<<20)
 	require.Zero(t, b.Stats().Entries)
-	require.Contains(t, b.log.String(), "others may write to it")
+	require.Contains(t, b.log.String(), "other users may write to it")
 	b.close()
 	require.NoFileExists(t, path)
 }

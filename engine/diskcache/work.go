@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// How long one operation of the disk may take. None is larger than a piece or a sync of
-// syncEvery pieces. A request waits for what is read, nobody for the others.
+// The limits for one operation of the disk, which is at most a piece or a sync of
+// syncEvery pieces. Reading has less time because a request waits for it.
 const (
 	readLimit  = 10 * time.Second
 	writeLimit = time.Minute
 )
 
 // ErrHangs: an operation of the disk has not ended within its limit.
-var ErrHangs = errors.New("the disk does not answer")
+var ErrHangs = errors.New("the disk does not respond")
 
 // do runs an operation of the disk and returns when it has ended, however long that
-// takes, so only goroutines that nobody waits for may call it. If the operation takes
-// longer than limit, the disk counts as hanging until it has ended; the error wraps
-// ErrHangs then, whatever came of it.
+// takes, so it must run in a goroutine that no other waits for. If the operation exceeds
+// limit, the disk counts as hanging until it has ended, and the error wraps ErrHangs,
+// whatever the operation returned.
 func (s *Store) do(limit time.Duration, what string, operation func() error) error {
 	started := time.Now()
 	var ended, late bool // of mu
@@ -36,7 +36,7 @@ func (s *Store) do(limit time.Duration, what string, operation func() error) err
 		s.hanging++
 		s.counts.Errors++
 		s.version++
-		s.o.Logger.Error("cache on disk: the disk does not answer; nothing is saved or restored until it does", "operation", what, "limit", limit)
+		s.o.Logger.Error("cache on disk: the disk does not respond; nothing is saved or restored until it does", "operation", what, "limit", limit)
 		s.mu.Unlock()
 		s.notify()
 	})
@@ -51,7 +51,7 @@ func (s *Store) do(limit time.Duration, what string, operation func() error) err
 	s.hanging--
 	s.version++
 	s.failed = s.o.Clock()
-	s.o.Logger.Warn("cache on disk: the disk has answered; nothing is saved for a while", "operation", what, "duration", time.Since(started), "error", err, "pause", retryAfter)
+	s.o.Logger.Warn("cache on disk: the disk responds again; saving pauses", "operation", what, "duration", time.Since(started), "error", err, "pause", retryAfter)
 	return errors.Join(fmt.Errorf("%s took more than %v: %w", what, limit, ErrHangs), err)
 }
 
@@ -62,7 +62,7 @@ func (s *Store) hangs() bool {
 	return s.hanging > 0
 }
 
-// workLocked has the work done that there is; mu is held.
+// workLocked starts work if there is any to do and it does not run; mu is held.
 func (s *Store) workLocked() {
 	if s.working || s.closing {
 		return
@@ -72,8 +72,8 @@ func (s *Store) workLocked() {
 	go s.work()
 }
 
-// work removes, touches and writes files until nothing is left to do. A file that is to be
-// removed is so before another of its name is written.
+// work removes, touches and writes files until nothing is left to do. It removes a file
+// before it writes another with that name.
 func (s *Store) work() {
 	defer s.wg.Done()
 	for {
@@ -116,7 +116,7 @@ func (s *Store) clean() {
 	}
 }
 
-// touch notes in files that they were used, for the next server.
+// touch records the use of snapshots in the times of their files, for the next server.
 func (s *Store) touch() {
 	s.mu.Lock()
 	times := s.touched
@@ -129,7 +129,7 @@ func (s *Store) touch() {
 	}
 }
 
-// remove removes a file if there is one.
+// remove removes a file if it exists.
 func (s *Store) remove(path string) error {
 	return s.do(writeLimit, "removing "+path, func() error {
 		if err := s.o.Files.Remove(path); !errors.Is(err, os.ErrNotExist) {

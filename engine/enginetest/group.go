@@ -7,15 +7,15 @@ import (
 	"ringmaster/model"
 )
 
-// group lets a Model lose its sequences, as one that runs on several hosts does.
-// It is guarded by Model.mu.
+// group lets a Model lose its sequences, as a model on several hosts does. Model.mu
+// guards it.
 type group struct {
-	changes    uint64 // times that all sequences were lost
+	changes    uint64 // how often all sequences were lost
 	cause      error  // why no step can run; nil when one can
-	last       error  // the cause before that
+	last       error  // the previous cause
 	stop       context.CancelCauseFunc
-	gone       map[model.SeqID]bool // lost; their ids must not come again
-	commitLost bool                 // a step ended well and was lost before its Commit
+	gone       map[model.SeqID]bool // lost; their ids must not be used again
+	commitLost bool                 // a step succeeded and was lost before its Commit
 }
 
 // Epoch implements model.Epochs.
@@ -25,8 +25,8 @@ func (m *Model) Epoch() (uint64, error) {
 	return m.changes, m.cause
 }
 
-// Lose drops all sequences, ends the step in flight, and refuses further steps
-// until Return. Their errors wrap model.ErrUnavailable and have the text of cause.
+// Lose drops all sequences, ends the step in flight, and refuses further steps until
+// Return. Their errors wrap model.ErrUnavailable and have the text of cause.
 func (m *Model) Lose(cause error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -55,8 +55,8 @@ func (m *Model) Return() {
 	m.cause = nil
 }
 
-// refuse is the error of a step that cannot run: none can, or it goes on with a
-// sequence lost since it was planned; mu is held.
+// refuse returns the error of a step that cannot run, because no step can or because it
+// continues a sequence that was lost since the step was planned; mu is held.
 func (g *group) refuse(s model.Step) error {
 	g.commitLost = false
 	if g.cause != nil {
@@ -70,14 +70,13 @@ func (g *group) refuse(s model.Step) error {
 	return nil
 }
 
-// begin records the start of a step; mu is held. stepCtx ends when the step is
-// lost.
+// begin records the start of a step; mu is held. stepCtx ends when the step is lost.
 func (g *group) begin(ctx context.Context) (stepCtx context.Context, epoch uint64, end context.CancelCauseFunc) {
 	stepCtx, g.stop = context.WithCancelCause(ctx)
 	return stepCtx, g.changes, g.stop
 }
 
-// lost is the error of a step whose epoch has ended, nil otherwise; mu is held.
+// lost returns the error of a step if its epoch has ended, nil otherwise; mu is held.
 func (g *group) lost(epoch uint64) error {
 	g.stop = nil
 	if epoch == g.changes {

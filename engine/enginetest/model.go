@@ -1,8 +1,11 @@
 // Package enginetest has models that run in microseconds, for tests of the users of
-// package model: the engine and the API. They have no weights. Their logits depend
-// on every token of a sequence, so a sequence that was rewound, reused or repeated
-// wrongly gives other tokens, and they check each step against the rules of package
-// model.
+// package model: the engine and the API. They have no weights. Their logits depend on
+// every token of a sequence, so that a sequence that was rewound, reused or repeated
+// wrongly gives other tokens. They check each step against the rules of package model
+// (Violations).
+//
+// NewModel returns a model with random answers, Script one that says a given text, and
+// Vocabulary the ids of both.
 package enginetest
 
 import (
@@ -18,33 +21,32 @@ import (
 	"ringmaster/model"
 )
 
-// Options shape a Model. Zero values stand for the defaults.
+// Options shape a Model. Zero values select the defaults.
 type Options struct {
 	ContextLength int // default 4096
 	MaxTokens     int // most tokens of a step; default 512
 	Rewind        int // default 1; -1 for none
 
-	// MemoryLimit is the most tokens that all sequences may hold together;
-	// a step beyond it gets a model.MemoryError. 0: no limit.
+	// MemoryLimit is the most tokens that all sequences may hold together; a step beyond
+	// it gets a model.MemoryError. 0: no limit.
 	MemoryLimit int
 
-	// SequenceBudget is that of model.Sized. A step beyond it is a violation,
-	// since the engine is told the sizes beforehand.
+	// SequenceBudget is that of model.Sized. A step beyond it is a violation, since the
+	// engine knows the sizes beforehand.
 	SequenceBudget int64
 
-	// OnForward, if set, runs at the start of each Forward on the engine's
-	// goroutine. It may block until ctx ends, as a real model would, and its
-	// error is Forward's.
+	// OnForward, if set, runs at the start of each Forward on the engine's goroutine. It
+	// may block until ctx ends, as a real model would. Forward returns its error.
 	OnForward func(ctx context.Context, step model.Step) error
 
-	// Say, if set, scripts the answers: it gets the tokens of the sequence at
-	// the start of an answer and returns the bytes of the answer, whose logits
-	// are made certain one after the other, then that of EOS. See Script.
+	// Say, if set, scripts the answers: it gets the tokens of the sequence at the start
+	// of an answer and returns the bytes of the answer. The logits make each of these
+	// certain in turn, then EOS. See Script.
 	Say func(history []int32) string
 }
 
-// Model is a deterministic model.Model. It is safe to read its records from a
-// test while an engine drives it.
+// Model is a deterministic model.Model. A test may read its records while an engine
+// drives it.
 type Model struct {
 	opts  Options
 	vocab int
@@ -54,7 +56,7 @@ type Model struct {
 
 	mu         sync.Mutex // guards the fields below, which a test may read
 	seqs       map[model.SeqID]*sequence
-	known      map[model.SeqID]int // greatest length that a Forward, good or bad, has named, if not dropped
+	known      map[model.SeqID]int // sequences that are not dropped, with the greatest length that a Forward, good or bad, has named
 	dropped    map[model.SeqID]bool
 	forwarded  *model.Step // the last good Forward, not committed yet
 	next       map[model.SeqID]*sequence
@@ -67,14 +69,14 @@ type Model struct {
 type sequence struct {
 	tokens []int32
 	peak   int // greatest length since the sequence was last at 0
-	// The answer under way, with Options.Say.
+	// The current answer, with Options.Say.
 	answer string
 	said   int // bytes of answer made certain so far
 	at     int // length of tokens when byte said-1 (or EOS) was made certain
 }
 
-// NewModel makes a model of so many ids. Its logits are noise between -4 and
-// 4, a hash of all tokens so far.
+// NewModel returns a model of vocab ids. Its logits are noise between -4 and 4, a hash of
+// all tokens so far.
 func NewModel(vocab int, opts Options) *Model {
 	if opts.ContextLength == 0 {
 		opts.ContextLength = 4096
@@ -96,13 +98,13 @@ func NewModel(vocab int, opts Options) *Model {
 	}
 }
 
-// Script is a model over Vocabulary that answers every prompt with text, one
-// token for each byte, and then ends with EOS, at any temperature.
+// Script returns a model over Vocabulary that answers every prompt with text, one token
+// for each byte, and then ends with EOS, at any temperature.
 func Script(text string) *Model {
 	return NewModel(Size, Options{Say: func([]int32) string { return text }})
 }
 
-// Info describes the model as its Options say.
+// Info describes the model according to its Options.
 func (m *Model) Info() model.Info {
 	return model.Info{
 		Name: "enginetest", Architecture: "hash", Layers: 2, Vocab: m.vocab,
@@ -110,8 +112,8 @@ func (m *Model) Info() model.Info {
 	}
 }
 
-// Forward checks the step and hashes. A step against the rules is an error
-// and is kept for Violations.
+// Forward checks the step and hashes. A step that breaks the rules is an error, which
+// Violations also lists.
 func (m *Model) Forward(ctx context.Context, s model.Step) ([][]float32, error) {
 	defer m.enter("Forward")()
 	if err := ctx.Err(); err != nil {
@@ -170,8 +172,8 @@ func (m *Model) Forward(ctx context.Context, s model.Step) ([][]float32, error) 
 	return rows, nil
 }
 
-// Commit makes the last Forward real; it panics on a step that is not that one,
-// since Commit has no error to give. A step that was lost is not committed.
+// Commit commits the last Forward. It panics for any other step, since Commit cannot
+// return an error. It ignores a step that was lost.
 func (m *Model) Commit(s model.Step) {
 	defer m.enter("Commit")()
 	m.mu.Lock()
@@ -195,7 +197,7 @@ func (m *Model) Commit(s model.Step) {
 	m.forwarded, m.next = nil, nil
 }
 
-// SequenceBytes is 10 and the length rounded up to a power of two, at least 4.
+// SequenceBytes returns 10 plus the length rounded up to a power of two, at least 4.
 func (m *Model) SequenceBytes(length int) int64 {
 	if length == 0 {
 		return 0
@@ -207,7 +209,7 @@ func (m *Model) SequenceBytes(length int) int64 {
 	return 10 + capacity
 }
 
-// SequenceBudget is that of the Options, or of the last SetSequenceBudget.
+// SequenceBudget returns the budget of the Options, or of the last SetSequenceBudget.
 func (m *Model) SequenceBudget() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,7 +223,7 @@ func (m *Model) SetSequenceBudget(bytes int64) {
 	m.opts.SequenceBudget = bytes
 }
 
-// held is the bytes of all sequences; mu is held.
+// held returns the bytes of all sequences; mu is held.
 func (m *Model) held() (n int64) {
 	for _, length := range m.known {
 		n += m.SequenceBytes(length)
@@ -229,7 +231,7 @@ func (m *Model) held() (n int64) {
 	return n
 }
 
-// Len is the committed length of a sequence.
+// Len returns the committed length of a sequence.
 func (m *Model) Len(id model.SeqID) int {
 	defer m.enter("Len")()
 	m.mu.Lock()
@@ -252,21 +254,21 @@ func (m *Model) Close() error {
 	return nil
 }
 
-// Steps is a copy of the committed steps so far.
+// Steps returns a copy of the committed steps so far.
 func (m *Model) Steps() []model.Step {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.steps)
 }
 
-// Violations lists what was done against the rules of package model.
+// Violations lists the calls that broke the rules of package model.
 func (m *Model) Violations() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.violations)
 }
 
-// Live is the committed tokens of all sequences.
+// Live returns the committed tokens of all sequences.
 func (m *Model) Live() map[model.SeqID][]int32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -277,15 +279,15 @@ func (m *Model) Live() map[model.SeqID][]int32 {
 	return live
 }
 
-// Known is how many sequences a real model might hold memory for: those that a
-// Forward has named, whatever became of it, and that have not been dropped.
+// Known returns how many sequences a real model might hold memory for: those that a
+// Forward has named, whether or not it succeeded, and that have not been dropped.
 func (m *Model) Known() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.known)
 }
 
-// enter notes that a call has begun and gives what notes its end.
+// enter records that a call has begun and returns a function that records its end.
 func (m *Model) enter(call string) func() {
 	if !m.inUse.CompareAndSwap(false, true) {
 		m.mu.Lock()
@@ -296,14 +298,14 @@ func (m *Model) enter(call string) func() {
 	return func() { m.inUse.Store(false) }
 }
 
-// violate keeps and gives an error; mu is held.
+// violate records and returns an error; mu is held.
 func (m *Model) violate(format string, args ...any) error {
 	err := fmt.Errorf("enginetest: "+format, args...)
 	m.violations = append(m.violations, err.Error())
 	return err
 }
 
-// check holds a step against the rules of package model; mu is held.
+// check checks a step against the rules of package model; mu is held.
 func (m *Model) check(s model.Step) error {
 	if m.closed {
 		return fmt.Errorf("the model is closed")
@@ -351,8 +353,8 @@ func (m *Model) check(s model.Step) error {
 	return nil
 }
 
-// fits refuses the entry that passes the memory limit; mu is held. Drop makes
-// room at Commit only, as in a real model.
+// fits refuses the entry that exceeds the memory limit; mu is held. Drop makes room at
+// Commit only, as in a real model.
 func (m *Model) fits(s model.Step) error {
 	if m.opts.MemoryLimit == 0 {
 		return nil
@@ -373,7 +375,7 @@ func (m *Model) fits(s model.Step) error {
 	return nil
 }
 
-// extend is the sequence as the entry would leave it; mu is held.
+// extend returns the sequence as the entry would leave it; mu is held.
 func (m *Model) extend(e model.Entry) *sequence {
 	q := &sequence{}
 	if old := m.seqs[e.Seq]; old != nil {
@@ -387,8 +389,8 @@ func (m *Model) extend(e model.Entry) *sequence {
 	if m.opts.Say == nil || e.Want == model.WantNone {
 		return q
 	}
-	// The token that was made certain goes on with the answer; anything
-	// else that wants logits is the end of a prompt and begins a new one.
+	// The certain token continues the answer. Any other entry that wants logits is the
+	// end of a prompt and begins a new answer.
 	if q.at > 0 && len(e.Tokens) == 1 && e.Pos == q.at && e.Tokens[0] == q.certain() {
 		q.said++
 	} else {
@@ -398,7 +400,7 @@ func (m *Model) extend(e model.Entry) *sequence {
 	return q
 }
 
-// certain is the id that the last row of the sequence made certain.
+// certain returns the id that the last row of the sequence made certain.
 func (q *sequence) certain() int32 {
 	if q.said > len(q.answer) {
 		return EOS
@@ -409,7 +411,7 @@ func (q *sequence) certain() int32 {
 // force makes the next token of the answer certain in row [vocab].
 func (m *Model) force(row []float32, q *sequence) { row[q.certain()] = 60 }
 
-// hashRow is the logits [vocab] after history.
+// hashRow returns the logits [vocab] after history.
 func (m *Model) hashRow(history []int32) []float32 {
 	h := fnv.New64a()
 	var b [4]byte
@@ -431,7 +433,7 @@ func (m *Model) hashRow(history []int32) []float32 {
 	return row
 }
 
-// cloneStep is a deep copy with nil for what is empty.
+// cloneStep returns a deep copy with nil for what is empty.
 func cloneStep(s model.Step) model.Step {
 	c := model.Step{Drop: append([]model.SeqID(nil), s.Drop...)}
 	for _, e := range s.Entries {

@@ -13,7 +13,7 @@ func entry(seq model.SeqID, pos int, want model.Want, tokens ...int32) model.Ste
 	return model.Step{Entries: []model.Entry{{Seq: seq, Pos: pos, Tokens: tokens, Want: want}}}
 }
 
-// mustRun runs and commits a step and gives its rows.
+// mustRun runs and commits a step and returns its rows.
 func mustRun(t *testing.T, m *Model, s model.Step) [][]float32 {
 	t.Helper()
 	rows, err := m.Forward(context.Background(), s)

@@ -8,7 +8,7 @@ import (
 	"ringmaster/model/snapshot"
 )
 
-// Forget drops all sequences; their ids may come again.
+// Forget drops all sequences; their ids may be used again.
 func (m *Model) Forget() {
 	defer m.enter("Forget")()
 	m.mu.Lock()
@@ -48,8 +48,8 @@ func (m *Model) Extend(id model.SeqID, tokens []int32) {
 	m.known[id] = len(tokens)
 }
 
-// Export implements model.Portable. The snapshot has one and a half megabytes that mean
-// nothing, so that it is in several pieces.
+// Export implements model.Portable. The snapshot includes one and a half megabytes of
+// filler, so that it has several pieces.
 func (m *Model) Export(id model.SeqID, tokens []int32) model.Export {
 	defer m.enter("Export")()
 	m.mu.Lock()
@@ -64,7 +64,7 @@ type export struct {
 	tokens []int32
 }
 
-// Next implements model.Export: the sequence must be as it was at the begin.
+// Next implements model.Export: the sequence must not have changed since Export.
 func (x *export) Next() ([]byte, error) {
 	defer x.m.enter("Export.Next")()
 	x.m.mu.Lock()

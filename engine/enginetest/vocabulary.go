@@ -8,14 +8,14 @@ const (
 	Size = 260
 )
 
-// Vocabulary is one token for each byte, BOS, EOS and two ids that show
-// nothing. It satisfies engine.Vocabulary. The zero value is ready.
+// Vocabulary has one token for each byte, BOS, EOS and two ids without text. It
+// implements engine.Vocabulary. The zero value is ready to use.
 type Vocabulary struct{}
 
-// Size is 260.
+// Size returns 260.
 func (Vocabulary) Size() int { return Size }
 
-// Bytes is the byte of an id below 256 and nothing for the others.
+// Bytes returns the byte of an id below 256 and nothing for the others.
 func (Vocabulary) Bytes(id int32) []byte {
 	if id < 0 || id > 255 {
 		return nil
@@ -26,7 +26,7 @@ func (Vocabulary) Bytes(id int32) []byte {
 // IsEnd is true for EOS.
 func (Vocabulary) IsEnd(id int32) bool { return id == EOS }
 
-// Encode is the bytes of text as ids, without BOS.
+// Encode returns the bytes of text as ids, without BOS.
 func (Vocabulary) Encode(text string) []int32 {
 	ids := make([]int32, len(text))
 	for i := range ids {
@@ -35,7 +35,7 @@ func (Vocabulary) Encode(text string) []int32 {
 	return ids
 }
 
-// Decode is the text of ids; BOS and EOS show nothing.
+// Decode returns the text of ids; BOS and EOS have none.
 func (v Vocabulary) Decode(ids []int32) string {
 	var text []byte
 	for _, id := range ids {

@@ -180,7 +180,7 @@ func TestCopies(t *testing.T) {
 
 // A copy that was interrupted goes on: what a rank has is not sent again where all have
 // it, and not written again where only some lack it.
-func TestGoesOn(t *testing.T) {
+func TestResumes(t *testing.T) {
 	b := newBed(t, 3, 200*testBlock, 50*testBlock+1)
 	errs := b.until(2, 100*testBlock)
 	require.Error(t, errs[0])

@@ -153,8 +153,8 @@ func TestAPipeDoesNotBlock(t *testing.T) {
 	}
 }
 
-// TestNobodyWaits: while one looks at the files, others have the value before.
-func TestNobodyWaits(t *testing.T) {
+// TestReadersDoNotWait: while one looks at the files, others have the value before.
+func TestReadersDoNotWait(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	require.NoError(t, os.WriteFile(path, []byte("1"), 0o600))
 	var mu sync.Mutex

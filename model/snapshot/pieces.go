@@ -134,7 +134,7 @@ func Measure(first []byte) (h Header, total int64, err error) {
 	}
 	text := first[head : head+n]
 	if binary.LittleEndian.Uint32(first[head+n:]) != crc32.Checksum(text, castagnoli) {
-		return h, 0, damaged("the checksum of the header is wrong")
+		return h, 0, damaged("the checksum of the header does not match")
 	}
 	var f form
 	if err := json.Unmarshal(text, &f); err != nil {

@@ -182,7 +182,7 @@ func ReadOn(r io.Reader, model, layout string, most int, before []int32) (*Reade
 		return nil, damaged("the header is cut short: %v", err)
 	}
 	if sum := binary.LittleEndian.Uint32(text[n:]); sum != crc32.Checksum(text[:n], castagnoli) {
-		return nil, damaged("the checksum of the header is wrong")
+		return nil, damaged("the checksum of the header does not match")
 	}
 	var f form
 	d := json.NewDecoder(bytes.NewReader(text[:n]))

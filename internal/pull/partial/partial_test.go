@@ -18,7 +18,7 @@ func open(t *testing.T, path string, id Identity) (*File, bool) {
 	return f, dropped
 }
 
-func TestGoesOnAndFinishes(t *testing.T) {
+func TestResumesAndFinishes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	content := []byte("0123456789abcdef")
 	id := Identity{Size: 16, Tag: "v1", Chunk: 6}
