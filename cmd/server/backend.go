@@ -75,17 +75,6 @@ func (o *modelOptions) openMetal(l *loaded) error {
 	}
 	slog.Info("using Metal", "device", b.Name(), "recommended_memory", units.Bytes(b.WorkingSet()))
 	gpuMemory.Store(b.WorkingSet())
-	l.backend, l.kernels = b, metalKernels(b)
+	l.backend, l.kernels = b, metal.Kernels(b)
 	return nil
-}
-
-// metalKernels names what computes on a GPU: the chip, because the matrix units of different
-// ones may add in different orders, and the system, because its compiler makes the kernels
-// and MSL before 3.2 lets it contract a product and a sum.
-func metalKernels(b *metal.Backend) string {
-	name := b.Name()
-	if system := host.SystemVersion(); system != "" {
-		name += " on " + system
-	}
-	return name
 }

@@ -7,11 +7,6 @@ import (
 
 	"ringmaster/gguf"
 	"ringmaster/internal/usage"
-	"ringmaster/kernels"
-	"ringmaster/model/arch"
-	"ringmaster/model/calibrate"
-	"ringmaster/model/decoder"
-	"ringmaster/model/tokenizer"
 )
 
 // modelFile is the error of a model's file; one that is not there has a cure.
@@ -26,17 +21,4 @@ func modelFile(err error) error {
 		return usage.Errorf("--model: %w; give the GGUF file of a model, or fetch one: ringmaster pull --help", err)
 	}
 	return usage.Errorf("--model: %w", err)
-}
-
-// checkModel is nil if serve takes the model of a file: its vocabulary, its metadata, and
-// the names, shapes and types of its tensors. It computes nothing and reads vectors only.
-func checkModel(f *gguf.File) error {
-	_, err := tokenizer.FromGGUF(f)
-	t, opened := calibrate.NewTracer(func(b kernels.Backend) (decoder.Decoder, error) {
-		return arch.Open(f, b, decoder.OpenOptions{Context: 2, MaxTokens: 1})
-	})
-	if opened != nil {
-		return errors.Join(opened, err)
-	}
-	return errors.Join(err, t.Close())
 }

@@ -199,7 +199,7 @@ func (o *planOptions) open() (f *gguf.File, done func(), err error) {
 		if f, err = arch.OpenFile(o.model); err != nil {
 			return nil, nil, modelFile(err)
 		}
-		if err := checkModel(f); err != nil {
+		if err := arch.CheckTensors(f); err != nil {
 			return nil, nil, errors.Join(modelFile(err), f.Close())
 		}
 		return f, func() { f.Close() }, nil // nothing is written

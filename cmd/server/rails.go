@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"io"
 	"os"
 
@@ -9,6 +8,7 @@ import (
 
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/rdma/rails"
+	"ringmaster/internal/cli"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 )
@@ -46,10 +46,7 @@ with their cures. It opens no device and changes nothing.`,
 				_, err := io.WriteString(cmd.OutOrStdout(), report.Text())
 				return err
 			}
-			enc := json.NewEncoder(cmd.OutOrStdout())
-			enc.SetEscapeHTML(false)
-			enc.SetIndent("", "  ")
-			return enc.Encode(report)
+			return cli.WriteJSON(cmd.OutOrStdout(), report)
 		},
 	}
 	flags.Bool(cmd.Flags(), &asJSON, "json", false, "print JSON, the input of rails plan")

@@ -174,7 +174,7 @@ func loopbackHost(host string) bool {
 // sayNetwork logs what doctor finds on the network of this host, before a connection that
 // does not come about makes somebody ask.
 func sayNetwork(o *clusterOptions) {
-	s := &doctor.Source{System: runtime.GOOS, Limit: 5 * time.Second, Hostname: os.Hostname, Resolve: resolve,
+	s := &doctor.Source{System: runtime.GOOS, Limit: 5 * time.Second, Hostname: os.Hostname, Resolve: doctor.Resolve,
 		Interfaces: doctor.SystemInterfaces, Run: subprocess.Run}
 	for _, f := range doctor.Network(context.Background(), s) {
 		level := slog.LevelInfo

@@ -128,8 +128,13 @@ func (b *Bound) PrintJSON(w io.Writer, cmd *cobra.Command) error {
 		}
 		report.Settings = append(report.Settings, s)
 	})
+	return WriteJSON(w, report)
+}
+
+// WriteJSON writes a value as JSON for people and programs.
+func WriteJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(report)
+	return enc.Encode(v)
 }
