@@ -43,7 +43,7 @@ func TestEnlarge(t *testing.T) {
 	require.Equal(t, []int32{5, 6, 0}, x)
 	require.Equal(t, 12, h.held)
 
-	h.full, h.shower = false, true // nothing is copied that nobody has written
+	h.full, h.shower = false, true // nothing is copied, because no op has written it
 	require.NoError(t, kernels.Enlarge(h, &x, 4))
 	require.Equal(t, make([]int32, 4), x)
 	require.Equal(t, 16, h.held)

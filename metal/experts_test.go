@@ -76,8 +76,8 @@ func randomBlocks(r *rand.Rand, mem []byte, typ gguf.Type) {
 	}
 }
 
-// newLayer draws a layer. Tokens choose distinct experts, all of them as often
-// but the last, which nobody chooses if there are others.
+// newLayer draws a layer. Tokens choose distinct experts, all of them equally often
+// except the last: no token chooses it if there are others.
 func newLayer(t *testing.T, rows, used, experts, k, f, d int, gate, up, down stackOf) *layer {
 	r := rand.New(rand.NewPCG(uint64(rows), uint64(experts)))
 	v := &layer{rows: rows, used: used, experts: experts, k: k, f: f, d: d}

@@ -158,7 +158,7 @@ func realGroup(t *testing.T, c Config) []Request {
 			mu.Lock()
 			all = append(all, r)
 			mu.Unlock()
-			if r.Outcome != Answered || !conv.goesOn() {
+			if r.Outcome != Answered || !conv.continues() {
 				return
 			}
 			require.NoError(t, wait(context.Background(), conv.think()))

@@ -277,7 +277,7 @@ func (s *simulation) end(r *request, how Outcome) {
 	if s.Trace != nil {
 		s.Trace(r.Request)
 	}
-	if c := r.conversation; how == Answered && c.goesOn() {
+	if c := r.conversation; how == Answered && c.continues() {
 		s.after(c.think(), func() { s.ask(c) })
 	} else {
 		s.finish(c)

@@ -167,8 +167,8 @@ func tokens(d distuv.Rander, most int) int {
 	return int(min(max(math.Ceil(d.Rand()), 1), float64(most)))
 }
 
-// goesOn reports whether there is another turn.
-func (c *conversation) goesOn() bool { return c.turn < c.turns }
+// continues reports whether there is another turn.
+func (c *conversation) continues() bool { return c.turn < c.turns }
 
 // think is the time until the next turn.
 func (c *conversation) think() time.Duration { return seconds(max(c.pause.Rand(), 0)) }

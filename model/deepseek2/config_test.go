@@ -180,7 +180,7 @@ func TestYaRNWithoutMultiplier(t *testing.T) {
 	require.NotContains(t, summary(nil), "yarn_log_multiplier")
 	for _, v := range []float64{-0.1, math.NaN(), math.Inf(1)} {
 		_, err := deepseek2.ReadConfig(fileOf(t, minimal(map[string]any{key: float32(v)})))
-		require.ErrorContains(t, err, `"deepseek2.rope.scaling.yarn_log_multiplier" is no number from 0`)
+		require.ErrorContains(t, err, `"deepseek2.rope.scaling.yarn_log_multiplier" is not a number of at least 0`)
 	}
 }
 

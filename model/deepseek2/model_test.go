@@ -181,8 +181,8 @@ func TestBothFormats(t *testing.T) {
 	}
 }
 
-// TestRewindsAnywhere: every row is kept, so a sequence can be rewound to any position and
-// goes on as one that was never longer.
+// TestRewindsAnywhere: a sequence can be rewound to any position, because every row is
+// kept, and continues as one that was never longer.
 func TestRewindsAnywhere(t *testing.T) {
 	t.Run("dense", func(t *testing.T) { rewindsAnywhere(t, small(t)) })
 	t.Run("sparse", func(t *testing.T) { rewindsAnywhere(t, smallSparse(t)) })

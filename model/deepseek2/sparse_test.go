@@ -233,7 +233,7 @@ func TestSparseConfigErrors(t *testing.T) {
 		`"glm-dsa.attention.indexer.key_length" is 8; expected`:   {"attention.indexer.key_length": uint32(8)},
 		"boolean for each of the 3 layers":                        {"attention.indexer.types": []bool{true, false}},
 		`"glm-dsa.attention.indexer.types" must have`:             {"attention.indexer.types": []uint32{1, 0, 0}},
-		"the first layer needs an indexer":                          {"attention.indexer.types": []bool{false, true, true}},
+		"the first layer needs an indexer":                        {"attention.indexer.types": []bool{false, true, true}},
 		`key "glm-dsa.attention.indexer.block_size" is not known`: {"attention.indexer.block_size": uint32(4)},
 		`key "glm-dsa.attention.sinks" is not known`:              {"attention.sinks": uint32(1)},
 	} {

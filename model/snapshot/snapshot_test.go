@@ -113,8 +113,8 @@ func TestForeign(t *testing.T) {
 	data, _ := sample(t, 1)
 	for want, f := range map[string]func() (*snapshot.Reader, error){
 		`it belongs to model "abc", this is model "x"`: func() (*snapshot.Reader, error) { return snapshot.Read(bytes.NewReader(data), "x", header.Layout, 9) },
-		`its layout is "test, 1", expected "y"`: func() (*snapshot.Reader, error) { return snapshot.Read(bytes.NewReader(data), "abc", "y", 9) },
-		"it has 3 tokens; at most 2 fit here":   func() (*snapshot.Reader, error) { return snapshot.Read(bytes.NewReader(data), "abc", header.Layout, 2) },
+		`its layout is "test, 1", expected "y"`:        func() (*snapshot.Reader, error) { return snapshot.Read(bytes.NewReader(data), "abc", "y", 9) },
+		"it has 3 tokens; at most 2 fit here":          func() (*snapshot.Reader, error) { return snapshot.Read(bytes.NewReader(data), "abc", header.Layout, 2) },
 		`starts with "GGUF`: func() (*snapshot.Reader, error) {
 			return snapshot.Read(bytes.NewReader([]byte("GGUF12345678")), "", "", 2)
 		},

@@ -3,7 +3,7 @@
 
     train.py --minutes 90 --out /some/folder            (two worker processes on a CPU)
     train.py --minutes 10 --workers 1 --out FOLDER      (uses a GPU when torch sees one)
-    train.py --resume ...                               goes on from FOLDER/last.pt
+    train.py --resume ...                               resumes from FOLDER/last.pt
     train.py --start MODEL.gguf ...                     begins with the weights of a file
 
 The length is given in time, and the learning rate follows the clock.  The workers take

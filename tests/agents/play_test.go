@@ -32,7 +32,7 @@ type play struct {
 	// stall makes the model stop in the middle of the call, until it is released.
 	stall bool
 
-	reached, release chan struct{} // with stall: it has stopped; it may go on
+	reached, release chan struct{} // with stall: the model has stopped; it may continue
 
 	mu      sync.Mutex
 	written int // answers that wrote files

@@ -120,7 +120,7 @@ var framings = []attack{
 		}
 		return b
 	}},
-	{"an expectation nobody knows", answer, some("Expect: miracles\r\nContent-Length: 2\r\n", "{}")},
+	{"an unknown expectation", answer, some("Expect: miracles\r\nContent-Length: 2\r\n", "{}")},
 	{"an expectation without a body", hold, some("Expect: 100-continue\r\nContent-Length: 200\r\n", "")},
 	{"many requests at once", answer, func(r *rand.Rand) []byte {
 		return bytes.Repeat(get("GET "+pick(r, "/healthz", "/readyz", "/", "/nothing")+" HTTP/1.1", host), 50)

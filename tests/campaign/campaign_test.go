@@ -269,8 +269,8 @@ func TestCampaign(t *testing.T) {
 	t.Logf("seed %d: %d attacks, answers by status %v, %d streams to their end", *seed, c.made.Load(), statuses, c.streams.Load())
 }
 
-// TestFewFiles: under ulimit -n 64, sixty idle connections shut nobody out, and
-// requests under way go on.
+// TestFewFiles: under ulimit -n 64, sixty idle connections shut no client out, and
+// running requests continue.
 func TestFewFiles(t *testing.T) {
 	s := serve(t, "ulimit -n 64;", "--api-key", apiKey)
 	resp, err := s.request(t.Context(), "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"Hi"}],"stream":true,"max_tokens":200,"ignore_eos":true}`)

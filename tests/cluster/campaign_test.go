@@ -245,7 +245,7 @@ func (j *job) cluster(t *testing.T, n int, stopped context.Context) {
 	size, share, over := 2+j.random.IntN(4), []string{"experts", "all"}[j.random.IntN(2)], fabrics[n%len(fabrics)]
 	sessions := []string{"0", "4"}[j.random.IntN(2)] // a prefill may be found in the prefix cache
 	t.Run(fmt.Sprintf("cluster %d of %d ranks, share %s, %s sessions, %s", n, size, share, sessions, over.name), func(t *testing.T) {
-		o := harness.Options{Size: size, Model: model(t, campaignModel), RankFlags: map[int][]string{}, Flags: append([]string{"--share", share, "--sessions", sessions}, goesOn...)}
+		o := harness.Options{Size: size, Model: model(t, campaignModel), RankFlags: map[int][]string{}, Flags: append([]string{"--share", share, "--sessions", sessions}, continueFlags...)}
 		for r := range size { // with a copy of the file, of which a bit can flip
 			o.RankFlags[r] = []string{"--model", copyOf(t, o.Model)}
 		}
@@ -346,7 +346,7 @@ func TestFlippedBit(t *testing.T) {
 	for _, share := range []string{"experts", "all"} {
 		t.Run(share, func(t *testing.T) {
 			t.Parallel()
-			o := harness.Options{Size: 3, Model: model(t, slowModel), RankFlags: map[int][]string{}, Flags: append([]string{"--share", share}, goesOn...)}
+			o := harness.Options{Size: 3, Model: model(t, slowModel), RankFlags: map[int][]string{}, Flags: append([]string{"--share", share}, continueFlags...)}
 			for r := range o.Size {
 				o.RankFlags[r] = []string{"--model", copyOf(t, o.Model)}
 			}

@@ -16,9 +16,9 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// goesOn are the flags of a cluster that goes on after losses, of which these tests
-// cause more than a rank may have.
-var goesOn = append([]string{"--on-loss", "continue", "--rejoin-after", "1s"}, quick...)
+// continueFlags are the flags of a cluster that continues after losses. It re-adds ranks
+// quickly, because these tests cause more losses than a rank may have otherwise.
+var continueFlags = append([]string{"--on-loss", "continue", "--rejoin-after", "1s"}, quick...)
 
 // untilRanks waits until an epoch of so many ranks runs.
 func (b *bed) untilRanks(n int) {
@@ -93,7 +93,7 @@ func TestAnswersOutliveALoss(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%d ranks, share %s", size, share), func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: append([]string{"--share", share, "--sessions", "0"}, goesOn...)})
+			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: append([]string{"--share", share, "--sessions", "0"}, continueFlags...)})
 			require.NoError(t, b.Start(0)) // without a prefix cache, so that every prefill takes its time
 			for r := size - 1; r > 0; r-- {
 				require.NoError(t, b.Start(r))
@@ -122,9 +122,9 @@ func TestAnswersOutliveALoss(t *testing.T) {
 
 // TestAnswersOutliveACut is TestAnswersOutliveALoss for links in network namespaces.
 func TestAnswersOutliveACut(t *testing.T) {
-	testenv.Need(t, testenv.Full, "cut links of a cluster that goes on")
+	testenv.Need(t, testenv.Full, "cut links of a cluster that continues")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Net: network(t, 3), Flags: goesOn})
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Net: network(t, 3), Flags: continueFlags})
 	require.NoError(t, b.Start(0, 1, 2))
 	b.ready()
 	for i, f := range faults {
@@ -147,7 +147,7 @@ func TestAnswersOutliveAPartition(t *testing.T) {
 	for _, size := range sizes {
 		share := []string{"experts", "all"}[size%2]
 		t.Run(fmt.Sprintf("%d ranks, share %s", size, share), func(t *testing.T) {
-			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Net: network(t, size), Flags: append([]string{"--share", share}, goesOn...)})
+			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Net: network(t, size), Flags: append([]string{"--share", share}, continueFlags...)})
 			require.NoError(t, b.StartAll(within(t, hangLimit)))
 			b.ready()
 			for _, p := range phases {
@@ -155,7 +155,7 @@ func TestAnswersOutliveAPartition(t *testing.T) {
 					b := b.on(t)
 					u, from, at := b.begin(p), b.Rank(0).Log.Len(), time.Now()
 					require.NoError(t, b.Net.Partition(1, 2))
-					if u == nil { // nobody looks at an idle link
+					if u == nil { // no rank uses an idle link
 						p.question = brief
 						u = b.begin(phase{"decode", brief})
 					}
@@ -196,7 +196,7 @@ func (b *bed) drain(rank, code int, says string) {
 func TestRollingRestart(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a rolling restart")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--share", "all"}, goesOn...)})
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--share", "all"}, continueFlags...)})
 	require.NoError(t, b.Start(0, 1, 2))
 	b.ready()
 	for r := 1; r < b.Size; r++ {
@@ -228,7 +228,7 @@ func TestRollingRestart(t *testing.T) {
 func TestTwoLosses(t *testing.T) {
 	testenv.Need(t, testenv.Full, "two losses")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 4, Model: model(t, slowModel), Flags: goesOn})
+	b := newBed(t, harness.Options{Size: 4, Model: model(t, slowModel), Flags: continueFlags})
 	require.NoError(t, b.Start(0, 1, 2, 3))
 	b.ready()
 	count := 3
@@ -255,9 +255,9 @@ func TestTwoLosses(t *testing.T) {
 
 // TestTooFewRanks: below --min-ranks requests end with the rank's name.
 func TestTooFewRanks(t *testing.T) {
-	testenv.Need(t, testenv.Full, "a cluster that goes on, with too few ranks")
+	testenv.Need(t, testenv.Full, "a cluster that continues, with too few ranks")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--min-ranks", "3"}, goesOn...)})
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--min-ranks", "3"}, continueFlags...)})
 	require.NoError(t, b.Start(0, 1, 2))
 	b.ready()
 	b.drain(2, 1, "refused: only ranks 0 and 1 would be left, and --min-ranks is 3")

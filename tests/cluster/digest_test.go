@@ -51,7 +51,7 @@ func TestFlippedDigest(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(size, " ranks"), func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: goesOn})
+			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: continueFlags})
 			p, err := harness.NewProxy("127.0.0.1:0", b.Coordinator)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, p.Close()) })

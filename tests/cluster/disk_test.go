@@ -28,9 +28,9 @@ func (b *bed) metric(name string) float64 {
 	return v
 }
 
-// TestConversationsOutliveAServer: a conversation goes on after the server, or the leader
-// with its group, was ended or killed, from its snapshot on disk, with the bits of a server
-// that ran it all; with other chunks, places and numbers of ranks than before.
+// TestConversationsOutliveAServer: a conversation continues from its snapshot on disk after
+// the server, or the leader with its group, was ended or killed. It has the bits of a server
+// that ran it all, with other chunks, places and numbers of ranks than before.
 func TestConversationsOutliveAServer(t *testing.T) {
 	t.Parallel()
 	sizes, presets := []int{1}, []string{"tiny"}
@@ -101,10 +101,10 @@ func conversationOverRestarts(t *testing.T, model string, size int) {
 		require.NoError(t, err)
 		_, err = b.Rank(0).Wait(b.ctx)
 		require.NoError(t, err)
-		require.NotContains(t, b.Logs(), "will not go on after a restart")
+		require.NotContains(t, b.Logs(), "cannot be continued after a restart")
 		require.Contains(t, b.Logs(), "prefix cache on disk")
 		b.Close()
-		// The conversation goes on with the answer, but for its last tokens, and a question.
+		// The conversation continues with the answer without its last tokens, and a question.
 		for range 10 {
 			prompt = append(prompt, int32(random.IntN(250)))
 		}

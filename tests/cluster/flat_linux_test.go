@@ -202,9 +202,9 @@ func (c *flatCluster) step(n int) {
 	c.pos += n
 }
 
-// begins begins the sequence anew on all ranks, with tokens enough that its KV cache
-// weighs something.
-func (c *flatCluster) begins() {
+// restart restarts the sequence on all ranks, with so many tokens that its KV cache
+// has a size that shows.
+func (c *flatCluster) restart() {
 	c.run(rm.Step{Drop: []rm.SeqID{1}})
 	c.pos = 0
 	for range 4 { // with the first of them the others hear of the drop
@@ -235,10 +235,10 @@ func (c *flatCluster) suffer(after, end uint32) uint32 {
 		}
 		after = c.untilAll(after)
 		if c.pos > 400 {
-			c.begins()
+			c.restart()
 		}
 	}
-	c.begins()
+	c.restart()
 	return after
 }
 

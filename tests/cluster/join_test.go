@@ -34,7 +34,7 @@ func TestAJoinUnderWay(t *testing.T) {
 		testenv.Need(t, testenv.Full, "a rank that joins in the midst of three answers")
 	}
 	t.Parallel()
-	o := harness.Options{Size: 2, Flags: append([]string{"--share", "experts", "--sessions", "0"}, goesOn...)}
+	o := harness.Options{Size: 2, Flags: append([]string{"--share", "experts", "--sessions", "0"}, continueFlags...)}
 	if o.Model = *joinModel; o.Model == "" {
 		o.Model = model(t, slowModel)
 	}

@@ -273,7 +273,7 @@ func TestLaunchEnds(t *testing.T) {
 			p, pids := start(t, "FAIL_CODE=7")
 			require.NoError(t, syscall.Kill(pids[1], syscall.SIGUSR1))
 			gone(t, p, pids, 7)
-			require.Contains(t, p.Log.String(), "[1] cannot go on")
+			require.Contains(t, p.Log.String(), "[1] cannot continue")
 			require.Contains(t, p.Log.String(), "launch: rank 1 exited with code 7")
 		})
 		t.Run(where[0]+" a rank is killed", func(t *testing.T) {

@@ -86,7 +86,7 @@ cable rdma_en3 rdma_en5
 }
 
 // TestAnswersOutliveALossOverRDMA: three servers with a cable between any two. When one
-// dies in the midst of an answer, the other two go on over the cable between them, and
+// dies in the midst of an answer, the other two continue over the cable between them, and
 // when it is back all three use RDMA again.
 func TestAnswersOutliveALossOverRDMA(t *testing.T) {
 	testenv.Need(t, testenv.Full, "answers that outlive a loss over RDMA")
@@ -105,7 +105,7 @@ cable rdma_en5 rdma_en7
 	devices := filepath.Join(t.TempDir(), "devices.json")
 	require.NoError(t, os.WriteFile(devices, []byte(`[[null,["rdma_en2"],["rdma_en3"]],[["rdma_en4"],null,["rdma_en5"]],[["rdma_en6"],["rdma_en7"],null]]`), 0o600))
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Env: []string{"RINGMASTER_VERBS_LIBRARY=" + f.Path},
-		Flags: append([]string{"--transport", "rdma", "--rdma-devices", devices, "--share", "all"}, goesOn...)})
+		Flags: append([]string{"--transport", "rdma", "--rdma-devices", devices, "--share", "all"}, continueFlags...)})
 	require.NoError(t, b.Start(0, 1, 2))
 	b.ready()
 	for _, victim := range []int{1, 2} {

@@ -96,7 +96,7 @@ func TestVerifyRanks(t *testing.T) {
 	for _, size := range []int{2, 3} {
 		t.Run(fmt.Sprint(size, " ranks"), func(t *testing.T) {
 			t.Parallel()
-			o := harness.Options{Size: size, Model: model(t, slowModel), RankFlags: map[int][]string{}, Flags: goesOn}
+			o := harness.Options{Size: size, Model: model(t, slowModel), RankFlags: map[int][]string{}, Flags: continueFlags}
 			for r := range size {
 				o.RankFlags[r] = []string{"--model", copyOf(t, o.Model)}
 			}
@@ -119,7 +119,7 @@ func TestVerifyRanks(t *testing.T) {
 				code, r = b.verify(flags...)
 				require.Equal(t, 5, code)
 				require.Len(t, r.Differences, 1)
-				require.True(t, r.Differences[0].Unclear, "nobody can tell who of two is wrong")
+				require.True(t, r.Differences[0].Unclear, "no one can tell which of two is wrong")
 				require.Equal(t, []int{0, 1}, r.Differences[0].Ranks)
 				flags = append(flags, "--model", o.Model)
 			}
@@ -190,7 +190,7 @@ func proxyOfFiveDigits(target string) *harness.Proxy {
 // direction, and the others pass.
 func TestVerifyLinks(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the links of a group soaked")
-	o := harness.Options{Size: 2, Model: model(t, slowModel), Flags: goesOn}
+	o := harness.Options{Size: 2, Model: model(t, slowModel), Flags: continueFlags}
 	var b *bed
 	data := dataProxy(t, &o, &b)
 	b = newBed(t, o)
@@ -232,7 +232,7 @@ func TestVerifyLinks(t *testing.T) {
 	require.Contains(t, r.Links[0].Why, "where 50.00 GB/s is expected (400g)")
 	data().Delay(0)
 
-	// A link that breaks meanwhile is a failure that is named, and the group goes on.
+	// A link that breaks meanwhile is reported as a failure by name, and the group continues.
 	var once sync.Once
 	data().Alter(func(x []byte, back bool) []byte {
 		if len(x) == 64<<10 {

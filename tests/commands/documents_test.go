@@ -34,7 +34,7 @@ var (
 // notShell are the languages of blocks that have no commands.
 var notShell = []string{"", "json", "yaml", "toml", "text"}
 
-// commandsOf reads the shell blocks of a document. A command goes on after a backslash
+// commandsOf reads the shell blocks of a document. A command continues after a backslash
 // at the end of a line, and until its quotes are closed.
 func commandsOf(t *testing.T, document, text string) (out []command) {
 	t.Helper()

@@ -383,7 +383,7 @@ func TestDeath(t *testing.T) {
 		require.NoError(t, b.qp.Destroy())
 		require.Equal(t, verbs.StatusRetryExc, wait(t, a, 1)[0].Status)
 	})
-	t.Run("host stops and goes on", func(t *testing.T) {
+	t.Run("host stops and resumes", func(t *testing.T) {
 		f, a, b := link(t, tbPair, verbs.UC, 8)
 		require.NoError(t, f.Script("host 1 stopped\n"))
 		a.send(t, 1, 0, 64)

@@ -33,8 +33,8 @@ func TestOneFrame(t *testing.T) {
 	require.Equal(t, map[uint64]verbs.Status{1: verbs.StatusLocLen}, statusOf(t, b, 1))
 }
 
-// TestPackets: on macOS 27.0 each packet of 4 KiB fills the next receive; all but
-// the last complete with LOC_LEN_ERR and their length, and the queue pair goes on.
+// TestPackets: on macOS 27.0 each packet of 4 KiB fills the next receive. All but
+// the last complete with LOC_LEN_ERR and their length, and the queue pair stays usable.
 func TestPackets(t *testing.T) {
 	const pair = "device a profile=27.0 gids=ll,v4\ndevice b host=1 profile=27.0 gids=ll,v4\ncable a b\n"
 	_, a, b := link(t, pair, verbs.UC, 8)
@@ -56,7 +56,7 @@ func TestPackets(t *testing.T) {
 	for i, n := range []int{4096, 4096, 10_000 - 8192} {
 		require.True(t, bytes.Equal(a.mr.Bytes()[i*4096:i*4096+n], b.mr.Bytes()[i*8192:i*8192+n]), "packet %d", i)
 	}
-	b.recv(t, 3, 0, 4096) // the queue pair goes on
+	b.recv(t, 3, 0, 4096) // the queue pair still works
 	a.send(t, 10, 0, 100)
 	require.EqualValues(t, 100, wait(t, b, 1)[0].ByteLen)
 	wait(t, a, 1)

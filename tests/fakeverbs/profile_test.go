@@ -195,7 +195,7 @@ const crashVariable = "FAKEVERBS_TEST_CRASH"
 
 // TestCrash: after a lost link the next post ends the process inside the library,
 // as Apple's provider does on 26; so does a memory region too many on 26.2.
-// Without the word crash=1 posts go on.
+// Without the word crash=1 the process survives.
 func TestCrash(t *testing.T) {
 	const pair = "device a %[1]s\ndevice b host=1 %[1]s\ncable a b\n"
 	cases := []struct {

@@ -38,7 +38,7 @@ func Lock(ctx context.Context, path string) (release func(), err error) {
 		}
 		return func() { f.Close() }, nil
 	case <-ctx.Done():
-		go func() { // nobody wants the lock any more: it is released once it is granted
+		go func() { // the caller has given up, so release the lock once it is granted
 			<-locked
 			f.Close()
 		}()

@@ -56,7 +56,7 @@ var testOnly = map[string]string{
 	"kernels.AlignedBytes":       "the backends that no program links, reference and deferred, share it",
 }
 
-// TestDeadCode finds functions that only tests reach, or nobody: they are used,
+// TestDeadCode finds functions that only tests reach, or nothing does. They must be used,
 // moved into test code, or removed.
 func TestDeadCode(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the search for dead functions")

@@ -141,9 +141,9 @@ func resident(t *testing.T, f *os.File) (pages int) {
 	return pages
 }
 
-// TestDiskFigures prints how long a prompt takes to its first token after the server was
-// started anew, with the prefix cache on disk, with its files read from the disk and in the
-// system's memory, and without it, by the real program, in turns:
+// TestDiskFigures prints how long a prompt takes to its first token after a restart of the
+// real program, in turns: with the prefix cache on disk, its files read from the disk or
+// in the system's memory, and without it:
 //
 //	go test ./tests/load -run DiskFigures -v -args -figures small256.gguf
 func TestDiskFigures(t *testing.T) {

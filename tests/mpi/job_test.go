@@ -121,7 +121,7 @@ func (j *job) end(t testing.TB) {
 		require.NoError(t, err, "%s", j.log)
 	case <-time.After(launchLimit):
 		j.stop()
-		require.Fail(t, "the job goes on", "%v", <-j.ended)
+		require.Fail(t, "the job does not end", "%v", <-j.ended)
 	}
 }
 

@@ -60,10 +60,10 @@ func TestNotLinked(t *testing.T) {
 	require.NotContains(t, string(out), "mpi")
 }
 
-// TestLogits runs the same command on all ranks of a job: with --reduce exact
+// TestLogits runs the same command on all ranks of a job. With --reduce exact
 // the logits have the bits of a single rank, with sum those of as many ranks
-// over TCP. The ranks run all ids in one step, whose rows they divide; the single rank
-// and those over TCP run steps of fewer rows, which nobody divides.
+// over TCP. The ranks run all ids in one step and divide its rows; the single rank
+// and those over TCP run steps of fewer rows and do not divide them.
 func TestLogits(t *testing.T) {
 	exe := program(t)
 	dir := t.TempDir()
@@ -203,7 +203,7 @@ func (c *cluster) end(t *testing.T) (string, error) {
 	case err := <-c.ended:
 		return c.log.String(), err
 	case <-time.After(limit):
-		require.Fail(t, "the job goes on")
+		require.Fail(t, "the job does not end")
 		return "", nil
 	}
 }

@@ -16,12 +16,12 @@ import (
 )
 
 // stamp holds the hash of the package-lock.json that node_modules was installed
-// from. It is written last, so a folder with the right stamp is complete.
+// from. It is written last, so that a folder with the right stamp is complete.
 const stamp = "node_modules/.installed-lock"
 
 // Install puts the packages of dir/package-lock.json into dir/node_modules,
-// unless they are there. Processes may call it at once: one installs, the others
-// wait, and nobody changes what is installed while another process uses it.
+// unless they exist. Processes may call it at once: one installs, the others
+// wait, and no process changes what is installed while another one uses it.
 func Install(ctx context.Context, dir string) error {
 	release, err := filelock.Lock(ctx, dir)
 	if err != nil {

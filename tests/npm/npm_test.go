@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestInstall: of several that install at once one calls npm, nobody returns
+// TestInstall: of several that install at once one calls npm, none returns
 // before it is done, and another lock file is installed again.
 func TestInstall(t *testing.T) {
 	dir, bin := t.TempDir(), t.TempDir()

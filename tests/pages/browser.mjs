@@ -1,5 +1,5 @@
-// A Chromium, and what every test asks of a page: that it writes no error to the
-// console but what is expected, throws nothing, and asks nobody but its server.
+// A Chromium, and what every test asks of a page: it writes only expected errors to the
+// console, throws nothing, and sends requests only to its server.
 import assert from "node:assert/strict";
 import {createInterface} from "node:readline";
 import {chromium} from "playwright-core";

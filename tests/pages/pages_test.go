@@ -99,7 +99,7 @@ var answers = []struct{ word, text string }{
 	{"markdown", "# Title\n\nSome *emphasis* and `code`.\n\n```go\nfunc main() {}\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n- one\n- two\n"},
 	{"code", "```go\n// one\nfunc main() string { return \"x\" }\n```\n\n```json\n{\"a\": 1}\n```\n\n```html\n<a href=\"x\">y</a>\n```\n\n```diff\n--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n```\n"},
 	{"hostile", hostile},
-	{"long", strings.Repeat("A line of a long answer, which goes on for some time.\n\n", 3000)},
+	{"long", strings.Repeat("A line of a long answer, which continues for some time.\n\n", 3000)},
 	{"", "Fine."},
 }
 

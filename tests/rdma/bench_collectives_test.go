@@ -160,9 +160,9 @@ func both(b *testing.B, rounds int, f func(rank int) error) float64 {
 // library without hardware beside a bare exchange of the same bytes by the same library, in
 // turns: over a cable that charges no time, where each copy counts, and over one of 10 us
 // and 6 GB/s, which is what docs/distributed-benchmark.md supposes of Thunderbolt. A second
-// bare exchange copies to and from registered memory, as whoever uses the data must. In a
-// bare gather rank 0 answers with four bytes: over verbs nobody may send what nobody is
-// ready to receive.
+// bare exchange copies to and from registered memory, because every user of the data must.
+// In a bare gather rank 0 answers with four bytes, because over verbs a rank may send only
+// what the other is ready to receive.
 func BenchmarkCollectives(b *testing.B) {
 	type test struct {
 		cable, name string

@@ -31,7 +31,7 @@ func pattern(n, seed int) []byte {
 }
 
 // TestSeveralRailReceive: with several rails a receive must not wait for
-// messages that nobody sends (mlx #3654). The sizes are those that hung, and
+// messages that no rank sends (mlx #3654). The sizes are those that hung, and
 // their neighbours; a barrier after each detects a leftover receive.
 func TestSeveralRailReceive(t *testing.T) {
 	sizes := map[int][]int{

@@ -47,10 +47,10 @@ func lifeOfAGroup(ctx context.Context, g *distributed.Group) (err error) {
 	return err
 }
 
-// judged is each with a verdict, which the cluster gives in a server: a rank whose part
-// of an operation was complete before the crash goes on to the next one, for which the
-// other does not come any more, or has no next one and only notices that its device is
-// lost. The other is told if it has not noticed anything after a while.
+// judged is each with a verdict, which the cluster gives in a server. A rank that had
+// completed its part of an operation before the crash starts the next one, which the other
+// rank never joins, or has no next one and only notices that its device is lost. The other
+// is told if it has not noticed anything after a while.
 func (s *scene) judged(f func(g *distributed.Group) error) []error {
 	ended := []chan struct{}{make(chan struct{}), make(chan struct{})}
 	return s.each(func(g *distributed.Group) error {

@@ -185,9 +185,9 @@ func TestSuspicionOfAChild(t *testing.T) {
 				select {
 				case <-s.some:
 				case err := <-done:
-					t.Fatalf("nobody was told: %v", err)
+					t.Fatalf("no rank was told: %v", err)
 				case <-time.After(40 * time.Second):
-					t.Fatal("nobody was told")
+					t.Fatal("no rank was told")
 				}
 				require.Equal(t, []string{"1: 3"}, s.all())
 				require.ErrorIs(t, s.why[0], c.cause)
@@ -298,8 +298,8 @@ func faultInChild(t *testing.T, words string, f fault, nth int, do func(ctx cont
 	}
 }
 
-// TestHostDiesInAChild: a rank that dies silently is detected by the other
-// members of a child within the deadline, and by nobody else.
+// TestHostDiesInAChild: the other members of a child detect a rank that dies silently
+// within the deadline, and no other rank does.
 func TestHostDiesInAChild(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a host that dies in a child")
 	x := group(t, meshOf(4, 2, ""), 4, func(_ int, o *rdma.Options, l *distributed.Link) { l.OpTimeout = 6 * time.Second })

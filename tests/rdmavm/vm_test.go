@@ -78,8 +78,8 @@ func TestGroups(t *testing.T) {
 			step("contract of sums", "^TestContract$/^(mesh,_rails=1|ring,_rails=2)/^ranks=3$/^reduce_scattered$", 5*time.Minute),
 		},
 	}
-	// On UC queue pairs the kernel of a busy host now and then drops a packet,
-	// which nobody retransmits, and the operation ends with an error as it must.
+	// On UC queue pairs the kernel of a busy host now and then drops a packet. The operation
+	// then ends with an error, as it must, because nothing retransmits.
 	if testenv.Rest(t, testenv.Exhaustive, "groups on UC queue pairs, where a busy machine may drop packets") {
 		r.Steps = append(r.Steps,
 			step("measured, UC", "^TestMeasured$/_of_", 2*time.Minute),

@@ -226,7 +226,7 @@ func TestTwoGroups(t *testing.T) {
 	for i, tokens := range first {
 		require.Positive(t, tokens, "group %d is used", i)
 	}
-	// Which group has a conversation shows when it goes on.
+	// The next turn of a conversation shows which group has it.
 	home := make([]int, conversations)
 	for round := range 2 {
 		for i, c := range all {
@@ -246,7 +246,7 @@ func TestTwoGroups(t *testing.T) {
 	require.Contains(t, home, 0)
 	require.Contains(t, home, 1)
 
-	// Both ranks of a group die while conversations go on.
+	// Both ranks of a group die while conversations continue.
 	var wg sync.WaitGroup
 	errs, turns := make([]error, conversations), make([]turn, conversations)
 	for i, c := range all {

@@ -1,12 +1,12 @@
 // Package shares_test runs a long prompt beside short conversations, with the engine
-// and a real model, and checks by the steps that nobody waits for the prompt. It
+// and a real model, and checks by the steps that no conversation waits for the prompt. It
 // prints the time between two tokens beside the time of a chunk alone; no time decides
 // the test. To measure:
 //
 //	go test ./tests/shares -v -timeout 2h -args -model FILE -prompt 100000 -chunk 256
 //
-// On a machine that others use too, add -threads 1 -cpu: then the times are processor
-// time of the process, which with one thread is about the time on a machine of its own.
+// On a machine that others use too, add -threads 1 -cpu. The times are then processor
+// time of the process; with one thread that is about the time on a machine of its own.
 package shares_test
 
 import (

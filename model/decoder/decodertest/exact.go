@@ -25,7 +25,7 @@ func (a Architecture) ExactOnAnyRanks(t *testing.T) {
 	o := decoder.OpenOptions{MaxTokens: 48, Reduce: parallel.Exact}
 	want, digests, err := Play(a.OpenOn(t, f, false, o), steps)
 	require.NoError(t, err)
-	require.Empty(t, digests[0], "nobody has to agree")
+	require.Empty(t, digests[0], "no other rank has to agree")
 	RequireFinite(t, want)
 	for _, shares := range groupShares {
 		all := a.OpenAll(t, f, len(shares), false, o)

@@ -21,7 +21,7 @@ int leftover(struct parser *p, char **words, int n); // fails if a word is unuse
 
 // device_words.c
 int parse_device(struct parser *p, char **w, int n);
-// make_gids makes the table of device number i anew, of the words in order.
+// make_gids replaces the table of device number i by the words in order.
 int make_gids(struct parser *p, struct device *d, int i, char *order);
 
 #endif

@@ -94,9 +94,9 @@ static void look_for(struct qp *b) {
 	}
 }
 
-// nobody handles a message for which no receive is posted. It returns 0 if the
+// no_receive handles a message for which no receive is posted. It returns 0 if the
 // message must wait.
-static int nobody(struct qp *a, struct send_slot *s) {
+static int no_receive(struct qp *a, struct send_slot *s) {
 	look_for(&fab->qp[a->dest]);
 	const struct device *d = &fab->dev[a->dest_dev];
 	int policy = a->type == RMV_QPT_RC ? d->norecv_rc : d->norecv_uc;
@@ -144,9 +144,9 @@ static int misfit(const struct device *from, const struct device *to, const stru
 	return 0;
 }
 
-// land delivers the head of a's send queue to the head of b's receive queue; of
-// several packets, the next one: all but the last complete with LOC_LEN_ERR and
-// their length, and the queue pair goes on (MCDMA, one source). It returns 0 if b
+// land delivers the head of a's send queue to the head of b's receive queue. If that has
+// several packets it delivers the next one: all but the last complete with LOC_LEN_ERR and
+// their length, and the queue pair stays usable (MCDMA, one source). It returns 0 if b
 // turns out to have died.
 static int land(struct qp *a, struct qp *b, struct send_slot *s) {
 	const struct device *from = &fab->dev[a->dev], *to = &fab->dev[b->dev];
@@ -308,7 +308,7 @@ static int step(struct qp *a) {
 		return 1;
 	}
 	if (b->rq_head == b->rq_tail) {
-		return nobody(a, s);
+		return no_receive(a, s);
 	}
 	return land(a, b, s);
 }

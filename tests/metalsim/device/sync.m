@@ -127,7 +127,7 @@ static void leave(SimBuffer *b) { b->residencySets--; }
     [members setArray:pending];
 }
 
-// The memory of a set that nobody uses or requests is unwired even so: see
+// The memory of a set that is neither used nor requested is unwired even so: see
 // sim_idle.
 - (void)use {
 	touched = YES;

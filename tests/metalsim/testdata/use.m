@@ -351,7 +351,7 @@ static void older(void) { // macOS 14, and an Intel Mac
 extern uint64_t sim_count(const char *what);
 extern void sim_idle(void);
 
-static void idle(void) { // memory of a set is unwired when nobody wants it
+static void idle(void) { // memory of a set is unwired unless it is requested or used
 	id<MTLResidencySet> s = [dev newResidencySetWithDescriptor:[[[MTLResidencySetDescriptor alloc] init] autorelease] error:NULL];
 	id<MTLBuffer> b = floats(16, 0);
 	[s addAllocation:b];

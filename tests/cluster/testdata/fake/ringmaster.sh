@@ -8,7 +8,7 @@ if [ "$1" = --version ]; then
 fi
 trap 'echo interrupted; kill $!; exit ${END_CODE-0}' INT
 trap 'echo terminated; kill $!; exit 0' TERM HUP
-trap 'echo cannot go on >&2; kill $!; exit $FAIL_CODE' USR1
+trap 'echo cannot continue >&2; kill $!; exit $FAIL_CODE' USR1
 sleep 1000 </dev/null >/dev/null 2>&1 &
 echo "pid $$ args: $*"
 [ -z "${SAYS-}" ] || echo "says $SAYS"
