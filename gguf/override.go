@@ -11,7 +11,7 @@ import (
 )
 
 // fixedKeys cannot be changed, because the file was already read by them: they say how it
-// is laid out and of which architecture it is.
+// is laid out and name its architecture.
 var fixedKeys = []string{keyAlignment, keyArchitecture, keySplitNo, keySplitCount, keySplitTensors}
 
 // Override gives a key of the metadata another value, or adds it, as if the file had it:

@@ -37,8 +37,8 @@ func (w work) estimate(buffers []bind) time.Duration {
 	return time.Duration((w.flops/slowFlops + bytes/slowBytes) * float64(time.Second))
 }
 
-// pieceRows divides n rows whose work is w into as many pieces as mostWork asks for, of
-// whole multiples of `step` rows, and returns the rows of a piece.
+// pieceRows divides n rows with work w into as many pieces as mostWork asks for, of whole
+// multiples of `step` rows, and returns the rows of a piece.
 func (b *Backend) pieceRows(w work, n, step int) int {
 	whole := w.estimate(nil)
 	if whole <= b.mostWork || n <= step {

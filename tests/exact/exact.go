@@ -1,11 +1,11 @@
 // Package exact is a forward pass of the architectures deepseek2, deepseek32 and glm-dsa
-// in float64, from the weights as the file has them, with activations that nothing rounds. It judges ours and
-// other engines alike, so it shares no code with them: nothing of kernels or model, and
-// keys and values of heads are computed (the form of the models' papers, where we and
-// llama.cpp absorb them into the query).
+// in float64, from the weights as the file has them, with activations that nothing
+// rounds. It shares no code with kernels or model, because it judges ours and other
+// engines alike. Keys and values of heads are computed (the form of the models' papers,
+// where we and llama.cpp absorb them into the query).
 //
-// What an engine rounds can be switched on, and the experts and positions that it chose can
-// be given, to tell the reason of a difference.
+// What an engine rounds can be switched on, and the experts and positions that it chose
+// can be given, so that the reason of a difference can be told.
 package exact
 
 import (
@@ -32,18 +32,17 @@ type Run struct {
 	// Read are the positions that each token reads, ascending, by layer; of layers without
 	// an indexer nil.
 	Read [][][]int // [layers][tokens][up to top k]
-	// Regret is how far the given experts were from being chosen, at most: the scores by
-	// which experts and groups are ranked need not be off by more than this for the choice
-	// to be the right one.
+	// Regret is how far the given experts were from being chosen, at most. The choice is
+	// right if the scores by which experts and groups are ranked are off by this much.
 	Regret float64
 	// ReadRegret is the same of the positions and the scores of the indexer.
 	ReadRegret float64
 }
 
 // Forward runs token ids as one sequence. If given is not nil, layer and token choose its
-// experts, with the weights that the router gives them, and read its positions. YaRN's betas are those of
-// the file, or 32 and 1. Groups are ranked by the sum of their two best experts if scores
-// are sigmoids, and by the best if they are a softmax.
+// experts, with the weights that the router gives them, and read its positions. YaRN's
+// betas are those of the file, or 32 and 1. Groups are ranked by the sum of their two
+// best experts if scores are sigmoids, and by the best if they are a softmax.
 func Forward(f *gguf.File, ids []int, rounding Rounding, given *Run) (run Run, err error) {
 	m, err := open(f, rounding)
 	if err != nil {

@@ -44,9 +44,9 @@ func (m *pass) seen(t int) []int {
 	return all
 }
 
-// positions are those that each token reads by the indexer whose tensors begin with p:
-// the given ones, or those with the largest scores of all up to its own. h [tokens][D] is
-// the input of the attention, low its queries of low rank.
+// positions are those that each token reads by the indexer with tensors that begin with
+// p: the given ones, or those with the largest scores of all up to its own. h [tokens][D]
+// is the input of the attention, low its low-rank queries.
 func (m *pass) positions(p string, h, low [][]float64, given [][]int) [][]int {
 	heads, wide, count := m.number("attention.indexer.head_count"), m.number("attention.indexer.key_length"), m.number("attention.indexer.top_k")
 	halves := m.f.Architecture() == archV32

@@ -8,8 +8,8 @@ import (
 )
 
 // Random draws a small model of the architecture deepseek2. With peer it is one that
-// llama.cpp v0.5.0 loads and means the same by: without a low rank of queries there are 27
-// layers, YaRN's betas are 32 and 1, its log multiplier is there, and there are no groups
+// llama.cpp v0.5.0 loads and reads the same way: without a low rank of queries it has 27
+// layers, YaRN's betas are 32 and 1, its log multiplier is present, and it has no groups
 // if scores are a softmax.
 func Random(r *rand.Rand, peer bool) (synthetic.Config, error) {
 	pick := func(n ...int) int { return n[r.IntN(len(n))] }
@@ -50,7 +50,7 @@ func Random(r *rand.Rand, peer bool) (synthetic.Config, error) {
 	return c, nil
 }
 
-// Sparse gives a random model the attention of V3.2 or of GLM-5, whose tokens read fewer
+// Sparse gives a random model the attention of V3.2 or of GLM-5. Its tokens read fewer
 // positions than a test has tokens.
 func Sparse(r *rand.Rand, c synthetic.Config) (synthetic.Config, error) {
 	pick := func(n ...int) int { return n[r.IntN(len(n))] }

@@ -56,9 +56,9 @@ func sources() (c []string, all []string, err error) {
 	return c, append(append(h, filepath.Join(root, "distributed", "rdma", "verbs", "rm_verbs.h")), c...), nil
 }
 
-// moduleRoot is the folder of the go.mod at or above the working directory:
-// tests run in their package's folder, and a binary built with -trimpath knows
-// no other path.
+// moduleRoot is the folder of the go.mod at or above the working directory. It starts
+// there because tests run in their package's folder, and a binary built with -trimpath
+// knows no other path.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -115,8 +115,8 @@ func BuildTo(extra ...string) (string, error) {
 	}
 	path := filepath.Join(dir, hex.EncodeToString(h.Sum(nil)[:8])+".so")
 	if _, err := os.Stat(path); err != nil {
-		// Other test processes may build at the same time, so each builds in its
-		// own folder, and the library appears complete.
+		// Each process builds in its own folder and the library appears complete, because
+		// other test processes may build at the same time.
 		own, err := os.MkdirTemp(dir, "new-")
 		if err != nil {
 			return "", err
@@ -161,8 +161,8 @@ func New(t testing.TB, script string) *Fabric {
 // devices that name none.
 const profileVariable = "FAKEVERBS_PROFILE"
 
-// Make creates a fabric whose library is in dir, for callers that are not tests
-// or that close it themselves.
+// Make creates a fabric with its library in dir, for callers that are not tests or that
+// close it themselves.
 func Make(dir, script string) (*Fabric, error) {
 	os.LookupEnv(profileVariable) // the library reads it: go test must know that results depend on it
 	lib, err := BuildTo()
@@ -207,12 +207,12 @@ func (f *Fabric) Script(text string) error {
 	return nil
 }
 
-// Count returns the number of live "contexts", "pds", "mrs", "cqs" and "qps";
-// of "messages", "bytes", messages "lost" and sends of an "empty" message since
-// the beginning; and, for
-// "fault:K", how often fault K of the script (from 0) has fired. "qps:NAME" and
-// so on count those of one device, "bytes:NAME" the bytes that have arrived
-// from it, "pid:NAME" is the process that has it open; -1 if there is no such device.
+// Count returns the number of live "contexts", "pds", "mrs", "cqs" and "qps"; of
+// "messages", "bytes", messages "lost" and sends of an "empty" message since the
+// beginning; and, for "fault:K", how often fault K of the script (from 0) has fired.
+// "qps:NAME" and so on count those of one device, "bytes:NAME" the bytes that have
+// arrived from it, "pid:NAME" is the process that has it open; -1 if no such device
+// exists.
 func (f *Fabric) Count(what string) int {
 	s := C.CString(what)
 	defer C.free(unsafe.Pointer(s))

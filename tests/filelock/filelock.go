@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// Lock waits until it holds the exclusive lock on path, a folder or a file that
-// it creates if need be, or until ctx ends. release releases the lock; the end of
-// the process does so too. Goroutines of one process exclude each other as well.
+// Lock waits until it holds the exclusive lock on path, a folder or a file that it
+// creates if need be, or until ctx ends. release releases the lock; the end of the
+// process does so too. Goroutines of one process exclude each other as well.
 func Lock(ctx context.Context, path string) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, syscall.EISDIR) {

@@ -42,8 +42,8 @@ func Install(ctx context.Context, dir string) error {
 	if err := os.Remove(filepath.Join(dir, stamp)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// Not npm ci: it refuses a lock file that was made where the packages for some
-	// other systems were not available. --no-save keeps to the lock file as well.
+	// Not npm ci, because it refuses a lock file that was made where the packages for
+	// some other systems were not available. --no-save keeps to the lock file as well.
 	cmd := exec.CommandContext(ctx, "npm", "install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund")
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {

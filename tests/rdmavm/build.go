@@ -30,9 +30,8 @@ func Build(ctx context.Context, out, verb, pkg string, env ...string) error {
 	if _, err := run(root, append(strings.Fields(verb), "-o", out, pkg)...); err != nil {
 		return err
 	}
-	// Go caches a test's result as long as the files that it opened are
-	// unchanged. The program is built by another process, so its sources are
-	// opened here.
+	// The sources are opened here, because another process builds the program and Go
+	// caches a test's result as long as the files that the test opened are unchanged.
 	dirs, err := run(root, "list", "-deps", "-test", "-f", "{{if .Module}}{{.Dir}}{{end}}", pkg)
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// modules are those that the fabric needs. Soft-RoCE requests crc32 by the name
-// of an algorithm, so no dependency leads to it.
+// modules are those that the fabric needs. crc32 is listed, because soft-RoCE requests it
+// by the name of an algorithm and no dependency leads to it.
 var modules = []string{"crc32_generic", "veth", "bridge", "rdma_rxe"}
 
 // moduleFolders are the folders of the kernel's tree that hold these modules

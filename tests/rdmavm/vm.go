@@ -1,11 +1,10 @@
-// Package rdmavm boots a disposable Linux guest whose kernel has soft-RoCE
-// devices: the real RDMA stack, with RC and UC queue pairs, completions, retries
-// and flushes, on hosts without an RDMA card. README.md says how to run it by
-// hand.
+// Package rdmavm boots a disposable Linux guest with a kernel that has soft-RoCE devices:
+// the real RDMA stack, with RC and UC queue pairs, completions, retries and flushes, on
+// hosts without an RDMA card. README.md says how to run it by hand.
 //
-// The guest runs in QEMU without hardware virtualization, so it works
-// everywhere, some ten to twenty times slower than the host. Times measured in
-// it are comparable only with each other.
+// The guest runs in QEMU without hardware virtualization, so that it works everywhere,
+// some ten to twenty times slower than the host. Times measured in it are comparable only
+// with each other.
 package rdmavm
 
 import (
@@ -24,9 +23,9 @@ import (
 	"ringmaster/tests/rdmavm/job"
 )
 
-// bootLimit bounds the start of the guest, without the steps: some 8 s on an
-// idle host, but minutes were seen on one whose processors were overcommitted
-// ten times.
+// bootLimit bounds the start of the guest, without the steps. It is minutes, although an
+// idle host takes some 8 s, because hosts with processors overcommitted ten times took
+// that long.
 const bootLimit = 4 * time.Minute
 
 // Run describes a run of a guest: what it is given, and its steps.

@@ -119,7 +119,7 @@ func (s *stage) end(e event, key string) string {
 		s.broken[e.Package] = true
 		return text
 	case e.Action == "fail" && !s.broken[e.Package]:
-		// It was not built, or ended outside a test: then some test never ended.
+		// The package was not built, or ended outside a test: some test then never ended.
 		s.failed = append(s.failed, s.name+": "+e.Package)
 		for k, b := range s.output {
 			if strings.HasPrefix(k, e.Package+": ") {

@@ -38,8 +38,8 @@ var whole = []string{
 	"カタカナ・ー゛", "ひらがな", "漢字かな交じり", "中文，标点。", "한국어", "naïve", "e\u0301", "ǅ", "ß", "İ", "ﬁ",
 }
 
-// Random returns up to about 60 characters. Characters unassigned in this Go's
-// Unicode (15) are excluded, because the other tokenizers' tables differ in age.
+// Random returns up to about 60 characters. It leaves out characters that are unassigned
+// in this Go's Unicode (15), because the tables of other tokenizers differ in age.
 func Random(r *rand.Rand) string {
 	var b strings.Builder
 	for range 1 + r.IntN(12) {

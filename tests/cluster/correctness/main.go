@@ -141,8 +141,7 @@ func (o *options) run(ctx context.Context) error {
 	return nil
 }
 
-// makePrompts generates the prompts, shortened if the context has no room for the
-// answer.
+// makePrompts generates the prompts, shortened if the context has no room for the answer.
 func (o *options) makePrompts(v *harness.Vocabulary) ([][]int32, error) {
 	// A request for the log-probabilities of prompt and answer generates one more.
 	room := v.Context - o.tokens - 1
@@ -205,7 +204,8 @@ func (o *options) compare(ctx context.Context, v *harness.Vocabulary, reduce str
 func (o *options) with(ctx context.Context, size int, reduce string, do func(*harness.Client) error) error {
 	flags := []string{"--reduce", reduce}
 	if size > 1 {
-		// All ranks share one host, which may delay one of them for long.
+		// The limit is long, because all ranks share one host, which may delay one of
+		// them.
 		flags = append(flags, "--peer-timeout", "1m")
 		if o.shares != "" {
 			flags = append(flags, "--shares", o.shares)
@@ -241,10 +241,10 @@ func (o *options) printExact(v harness.Verdict, took time.Duration) bool {
 	return false
 }
 
-// printSum prints the result of --reduce sum and reports whether it is good. Rounding
-// changes all log-probabilities slightly, and much where it changes the selected
-// experts: at few positions in a trained model, at many with random weights. So the
-// median decides.
+// printSum prints the result of --reduce sum and reports whether it is good. The median
+// decides, because rounding changes all log-probabilities slightly, and much where it
+// changes the selected experts: at few positions in a trained model, at many with random
+// weights.
 func (o *options) printSum(v harness.Verdict, took time.Duration) bool {
 	head := fmt.Sprintf("sum    1 and %d ranks  prompt %4d  ", o.ranks, v.Prompt)
 	rest := fmt.Sprintf("log-probabilities of all %d tokens differ by %.2g (median), %.2g (95 %%), %.2g (max); %d other top tokens  (%v)",

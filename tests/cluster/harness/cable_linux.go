@@ -17,8 +17,8 @@ import (
 // Ethernet header and a TCP segment before segmentation (64 KiB).
 const maxFrame = 10 + 18 + 1<<16
 
-// cable forwards frames between two interfaces of a namespace with a delay. It
-// replaces tc's netem, which not every kernel has.
+// cable forwards frames between two interfaces of a namespace with a delay. It replaces
+// tc's netem, because not every kernel has that.
 type cable struct {
 	ends   [2]*os.File
 	closed chan struct{}
@@ -90,9 +90,9 @@ func (c *cable) forward(from, to *os.File, d time.Duration) {
 	}
 }
 
-// sleep waits for so long; false if the cable has been closed. The runtime's timers of a
-// process that is otherwise idle are as coarse as a millisecond, so the last of it is left
-// to the system's.
+// sleep waits for so long; it returns false if the cable has been closed. The last part
+// of the wait is left to the system's timers, because the runtime's timers of an idle
+// process are as coarse as a millisecond.
 func (c *cable) sleep(d time.Duration) bool {
 	const coarse = 2 * time.Millisecond
 	if d > coarse {

@@ -61,7 +61,7 @@ func at(a *Answer, i int) Token {
 	return Token{Name: "(end)"}
 }
 
-// Ask streams a complete answer; one that fails or is too short is an error.
+// Ask streams a complete answer. An answer that fails or is too short is an error.
 func Ask(ctx context.Context, c *Client, prompt []int32, tokens int) (*Answer, error) {
 	a, err := c.Complete(ctx, Request{Prompt: prompt, MaxTokens: tokens, Top: topTokens})
 	switch {
@@ -75,10 +75,10 @@ func Ask(ctx context.Context, c *Client, prompt []int32, tokens int) (*Answer, e
 	return a, nil
 }
 
-// CompareSum compares answers whose sums were rounded differently. After the first
-// different token two greedy answers have nothing in common, so the cluster also
-// evaluates the tokens of one rank, and its log-probabilities are compared with
-// theirs at each position.
+// CompareSum compares answers with sums that were rounded differently. The cluster also
+// evaluates the tokens of one rank, and its log-probabilities are compared with theirs at
+// each position, because two greedy answers have nothing in common after the first
+// different token.
 func CompareSum(ctx context.Context, many *Client, v *Vocabulary, prompt []int32, one, greedy *Answer) (Verdict, error) {
 	out := CompareExact(one, greedy, len(prompt))
 	out.Bits = -1

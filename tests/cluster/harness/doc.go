@@ -1,10 +1,15 @@
 // Package harness runs clusters of real processes for tests and for
-// scripts/correctness.sh: ranks on loopback or in network namespaces, and the
-// faults to inject. It uses only the program's flags, HTTP API and signals.
+// scripts/correctness.sh: ranks on loopback or in network namespaces, and the faults to
+// inject. It uses only the program's flags, HTTP API and signals.
 //
-// Every wait has a context, and nothing is left behind: each process runs in its own
-// process group, which Close kills, and on Linux it dies with the process that
-// started it.
+//	c, err := harness.NewCluster(harness.Options{Program: path, Size: 3})
+//	defer c.Close()
+//	err = c.StartAll(ctx)
+//	answer, err := c.Client.Complete(ctx, harness.Request{Prompt: ids, MaxTokens: 20})
+//
+// Every wait has a context. No process outlives its test, because each runs in its own
+// process group, which Close kills, and on Linux it dies with the process that started
+// it.
 package harness
 
 import (

@@ -116,8 +116,8 @@ func (n *Net) Restore(rank int) error {
 	return tool("ip", "-n", n.prefix+"hub", "link", "set", n.port(rank), "up")
 }
 
-// Partition drops everything between two ranks, both of which still reach all others; Heal
-// undoes it. Their connections stay open and neither end is notified.
+// Partition drops everything between two ranks; both still reach all others. Heal undoes
+// it. Their connections stay open and neither end is notified.
 func (n *Net) Partition(a, b int) error {
 	return n.between(a, b, func(addr string) []string {
 		// Frames go to a host that does not exist.
@@ -188,7 +188,7 @@ func inNamespace(name string) Dialer {
 		}
 		made := make(chan result, 1)
 		go func() {
-			// The thread is never unlocked, so it exits with the goroutine and no
+			// The thread is never unlocked, so that it exits with the goroutine and no
 			// other goroutine runs in the namespace.
 			runtime.LockOSThread()
 			f, err := os.Open(filepath.Join(netnsDir, name))

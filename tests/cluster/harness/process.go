@@ -76,9 +76,9 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Wait waits for the exit and returns the exit code, or 128 plus the signal, as a
-// shell does. If ctx ends first, the process is ended by SIGQUIT, so that its log
-// shows what its goroutines wait for.
+// Wait waits for the exit and returns the exit code, or 128 plus the signal, as a shell
+// does. If ctx ends first it ends the process by SIGQUIT, so that its log shows what its
+// goroutines wait for.
 func (p *Process) Wait(ctx context.Context) (int, error) {
 	select {
 	case <-p.done:
@@ -92,7 +92,7 @@ func (p *Process) Wait(ctx context.Context) (int, error) {
 	return p.cmd.ProcessState.ExitCode(), nil
 }
 
-// quit ends the process, which hangs, and returns what its threads were doing.
+// quit ends a process that hangs and returns what its threads were doing.
 func (p *Process) quit() string {
 	doing := threads(p.Pid())
 	if err := syscall.Kill(p.Pid(), syscall.SIGQUIT); err != nil {

@@ -47,8 +47,8 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
-// Alter has every piece of data that passes changed by f, which may return b itself; back
-// tells that it comes from the target. f is called by several goroutines.
+// Alter makes f change every piece of data that passes; f may return b itself. back says
+// that it comes from the target. Several goroutines call f.
 func (p *Proxy) Alter(f func(b []byte, back bool) []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// spawner runs functions on one thread that lives as long as this process: the
+// spawner runs functions on one thread that lives as long as this process, because the
 // kernel sends a child its death signal when the thread that started it exits.
 var spawner = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())

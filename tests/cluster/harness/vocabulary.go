@@ -78,8 +78,8 @@ func tokenName(b []byte, text string) string {
 	return name.String()
 }
 
-// Prompt returns n tokens: the one that begins a sequence, then random ordinary
-// ones, so that all experts are used.
+// Prompt returns n tokens: the one that begins a sequence, then random ordinary ones, so
+// that all experts are used.
 func (v *Vocabulary) Prompt(seed uint64, n int) []int32 {
 	r := rand.New(rand.NewPCG(seed, uint64(n)))
 	ids := []int32{v.first}

@@ -1,8 +1,8 @@
 package main
 
-// types knows which names are vectors or matrices, or may be: template
-// parameters and aliases of such. Conversions to these are rewritten, because
-// clang's C++ rejects them or, worse, reinterprets the bits.
+// types knows which names are vectors or matrices, or may be: template parameters and
+// aliases of such. Conversions to these are rewritten, because clang's C++ rejects them
+// or, worse, reinterprets the bits.
 type types map[string]bool
 
 func newTypes() types {

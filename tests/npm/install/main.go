@@ -1,5 +1,5 @@
-// Command install DIR puts the packages of DIR/package-lock.json into
-// DIR/node_modules, unless they are there: npm.Install for scripts.
+// Command install DIR puts the packages of DIR/package-lock.json into DIR/node_modules,
+// unless they exist: npm.Install for scripts.
 package main
 
 import (

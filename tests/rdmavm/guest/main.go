@@ -33,7 +33,7 @@ func main() {
 		}
 	}
 	if g.results != nil {
-		// Off means off: what the port has not sent yet would be lost.
+		// Off means off, because the port would otherwise lose what it has not sent yet.
 		_ = drain(g.results)
 	}
 	if err := syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF); err != nil {
