@@ -21,7 +21,7 @@ func (c *fakeCluster) replace(rank int) {
 	c.wg.Wait()
 	require.NoError(c.t, c.workers[rank].Close(context.Background()))
 	require.Empty(c.t, c.ranks[rank].Violations())
-	c.workers[rank] = NewWorker(rank, c.load)
+	c.workers[rank] = NewWorker(rank, hostOf(c.load))
 }
 
 // TestAnswersOutliveEpochs: whenever an epoch ends, before, within and after a step, on

@@ -35,7 +35,7 @@ func (c *fakeCluster) joins(rank int) *joining {
 		require.NoError(c.t, old.Close(context.Background()))
 		require.Empty(c.t, c.ranks[rank].Violations())
 	}
-	c.workers[rank] = NewWorker(rank, c.load)
+	c.workers[rank] = NewWorker(rank, hostOf(c.load))
 	settings, err := c.settings.Encode()
 	require.NoError(c.t, err)
 	require.NoError(c.t, c.workers[rank].Form(c.t.Context(), settings))

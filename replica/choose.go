@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"ringmaster/distributed"
+	"ringmaster/model/calibrate"
 	"ringmaster/parallel"
 )
 
@@ -18,27 +19,18 @@ func (c Choice) Of(all []parallel.Placement) parallel.Placement {
 	return all[c.Placement].DivideRows(c.Rows).MicroBatches(c.Micro)
 }
 
-// Choose is called on all ranks of a new group at the same time, before the rank's
-// model joins it, and returns the epoch's choice among the placements: the same on all
-// ranks, so that it must be the leader's. It may
-// measure with the rank's model, which has no sequences then. An error ends the epoch.
-type Choose func(ctx context.Context, g *distributed.Group, rank Rank, placements []parallel.Placement) (Choice, error)
-
-// Choosing is a transport over t whose groups choose among the placements of the
-// settings as soon as they are connected. Every rank of a group has one, or none: that
-// of Worker is alike.
-func (p *Program) Choosing(t distributed.Transport, choose Choose) distributed.Transport {
-	p.resident.choose = choose
+// Transport is a transport over t whose groups choose among the placements of the settings
+// as soon as they are connected. Every rank of a group has one.
+func (p *Program) Transport(t distributed.Transport) distributed.Transport {
 	return choosing{t, p.resident}
 }
 
-// Choosing is the same on a follower.
-func (w *Worker) Choosing(t distributed.Transport, choose Choose) distributed.Transport {
-	w.resident.choose = choose
+// Transport is Program.Transport on a follower.
+func (w *Worker) Transport(t distributed.Transport) distributed.Transport {
 	return choosing{t, w.resident}
 }
 
-// choosing is the transport of Choosing.
+// choosing is the transport of Program.Transport.
 type choosing struct {
 	distributed.Transport
 	resident *resident
@@ -57,7 +49,8 @@ func (c choosing) Connect(ctx context.Context, l distributed.Link) (*distributed
 	return g, nil
 }
 
-// chooseOn leaves the chosen placement in the settings.
+// chooseOn measures the group if the settings say so, and leaves the placement that rank 0
+// chooses in the settings.
 func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 	if err := h.acquire(ctx); err != nil {
 		return err
@@ -66,16 +59,26 @@ func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // as in form
 	}
-	if h.choose == nil || h.rank == nil || !h.settings.Measure {
+	if h.rank == nil || !h.settings.Measure {
 		return nil
 	}
 	h.rank.Forget()
 	h.loads++ // whoever still counts on its sequences must see that they are gone
 	all := h.settings.placements()
-	c, err := h.choose(ctx, g, h.rank, all)
+	// Ops are timed on all rows of a step: those of other ranks would be missing.
+	costs, err := h.host.Measure(ctx, g, h.rank, all[len(all)-1].DivideRows(0).MicroBatches(0))
 	if err != nil {
 		return err
 	}
+	var c Choice
+	if h.planner != nil {
+		c = h.planner.Choose(ctx, costs, all)
+	}
+	agreed, err := calibrate.Agree(ctx, g, c.Placement, c.Rows, c.Micro)
+	if err != nil {
+		return err
+	}
+	c = Choice{Placement: agreed[0], Rows: agreed[1], Micro: agreed[2]}
 	if c.Placement < 0 || c.Placement >= len(all) || c.Rows < 0 || c.Micro < 0 {
 		return fmt.Errorf("placement %d of %d, with steps divided from %d rows on and in micro-batches from %d on, was chosen", c.Placement, len(all), c.Rows, c.Micro)
 	}

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -14,12 +13,15 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/distributed/memory"
 	"ringmaster/engine/enginetest"
+	"ringmaster/model/calibrate"
 	"ringmaster/parallel"
+	"ringmaster/parallel/cost"
 )
 
 // chosen connects a group of ranks whose programs were formed with the settings and
-// choose with f, and returns the placement that each starts with, or its error.
-func chosen(t *testing.T, size int, s Settings, f Choose) ([]parallel.Placement, []error) {
+// measure with f, and returns the placement that each starts with, or its error. Rank 0
+// chooses c.
+func chosen(t *testing.T, size int, s Settings, c Choice, f func(*distributed.Group, parallel.Placement) (calibrate.Costs, error)) ([]parallel.Placement, []error) {
 	text, err := s.Encode()
 	require.NoError(t, err)
 	network, ranks := memory.NewNetwork(), make([]*fakeRank, size)
@@ -28,17 +30,18 @@ func chosen(t *testing.T, size int, s Settings, f Choose) ([]parallel.Placement,
 		ranks[rank] = &fakeRank{Model: m, settings: s, number: rank, flip: -1}
 		return ranks[rank], nil
 	}
+	planner := &fakePlanner{choice: c}
 	out, errs := make([]parallel.Placement, size), make([]error, size)
 	var wg sync.WaitGroup
 	for r := range size {
 		var program cluster.Program
 		var transport distributed.Transport
 		if r == 0 {
-			p := NewProgram(load, nil)
-			program, transport = p, p.Choosing(network, f)
+			p := NewProgram(&fakeHost{load, f}, planner)
+			program, transport = p, p.Transport(network)
 		} else {
-			w := NewWorker(r, load)
-			program, transport = w, w.Choosing(network, f)
+			w := NewWorker(r, &fakeHost{load, f})
+			program, transport = w, w.Transport(network)
 		}
 		require.NoError(t, program.Form(t.Context(), text))
 		wg.Go(func() {
@@ -53,6 +56,9 @@ func chosen(t *testing.T, size int, s Settings, f Choose) ([]parallel.Placement,
 		})
 	}
 	wg.Wait()
+	if s.Measure && errs[0] == nil {
+		require.Len(t, planner.costs.Models, size, "rank 0 chooses by what was measured")
+	}
 	return out, errs
 }
 
@@ -60,39 +66,41 @@ func chosen(t *testing.T, size int, s Settings, f Choose) ([]parallel.Placement,
 // that of the settings.
 func TestChoose(t *testing.T) {
 	one, other := upTo(1, 2, 4), upTo(2, 3, 4)
-	s := Settings{Context: 4096, MaxTokens: 64, Reduce: "sum", Wire: "f16", Placement: one, Measure: true, Alternatives: []parallel.Placement{other}}
-	leaders := func(choice int) Choose {
-		return func(ctx context.Context, g *distributed.Group, rank Rank, placements []parallel.Placement) (Choice, error) {
-			if len(placements) != 2 {
-				return Choice{}, errors.New("expected two placements")
-			}
-			b := []byte{byte(choice + 10*g.Rank())} // of a follower another
-			err := g.Broadcast(ctx, b, 0)
-			return Choice{int(b[0]), 48, 96}, err
+	s := Settings{Context: 4096, MaxTokens: 64, Reduce: parallel.Sum, Wire: parallel.F16, Placement: one, Measure: true, Alternatives: []parallel.Placement{other}}
+	var mu sync.Mutex
+	var measured []parallel.Placement
+	measure := func(g *distributed.Group, p parallel.Placement) (calibrate.Costs, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		measured = append(measured, p)
+		if g.Rank() > 0 {
+			return calibrate.Costs{}, nil
 		}
+		return calibrate.Costs{Models: make([]cost.Model, g.Size())}, nil
 	}
 	for choice, want := range s.placements() {
-		got, errs := chosen(t, 3, s, leaders(choice))
+		got, errs := chosen(t, 3, s, Choice{choice, 48, 96}, measure)
 		for r := range got {
 			require.NoError(t, errs[r])
 			require.Equal(t, want.DivideRows(48).MicroBatches(96), got[r])
 		}
 	}
-	_, errs := chosen(t, 3, s, leaders(2))
+	require.Len(t, measured, 6)
+	for _, p := range measured {
+		require.Equal(t, other, p, "all rows of a step are measured")
+	}
+	_, errs := chosen(t, 3, s, Choice{2, 48, 96}, measure)
 	for _, err := range errs {
 		require.ErrorContains(t, err, "placement 2 of 2, with steps divided from 48 rows on and in micro-batches from 96 on, was chosen")
 	}
 	gone := errors.New("the device is gone")
-	_, errs = chosen(t, 3, s, func(context.Context, *distributed.Group, Rank, []parallel.Placement) (Choice, error) {
-		return Choice{}, gone
-	})
+	lost := func(*distributed.Group, parallel.Placement) (calibrate.Costs, error) { return calibrate.Costs{}, gone }
+	_, errs = chosen(t, 3, s, Choice{}, lost)
 	for _, err := range errs {
 		require.ErrorIs(t, err, gone)
 	}
 	s.Measure = false
-	got, errs := chosen(t, 3, s, func(context.Context, *distributed.Group, Rank, []parallel.Placement) (Choice, error) {
-		return Choice{}, gone
-	})
+	got, errs := chosen(t, 3, s, Choice{}, lost)
 	for r := range got {
 		require.NoError(t, errs[r])
 		require.Equal(t, one, got[r])

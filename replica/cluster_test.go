@@ -46,16 +46,16 @@ func TestOverATrueCluster(t *testing.T) {
 	}
 	plan := func([]cluster.Hello) (Settings, error) {
 		p, err := parallel.ByExperts(parallel.Sizes{Experts: 256}, []float64{3, 1, 1})
-		return Settings{Context: 4096, MaxTokens: 64, Reduce: "sum", Wire: "f16", Placement: p}, err
+		return Settings{Context: 4096, MaxTokens: 64, Reduce: parallel.Sum, Wire: parallel.F16, Placement: p}, err
 	}
-	program := NewProgram(load, plan)
+	program := NewProgram(hostOf(load), &fakePlanner{plan: plan})
 	leader, err := cluster.Lead(t.Context(), config(0, "127.0.0.1:0"), program)
 	require.NoError(t, err)
 	follow := func(rank int) (stop context.CancelCauseFunc, ended chan error) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended = make(chan error, 1)
 		go func() {
-			w := NewWorker(rank, load)
+			w := NewWorker(rank, hostOf(load))
 			err := cluster.Follow(ctx, config(rank, leader.Addr().String()), w)
 			ended <- errors.Join(err, w.Close(t.Context()))
 		}()

@@ -50,17 +50,17 @@ type fakeCluster struct {
 func newCluster(t *testing.T, size int) (*fakeCluster, *Leader) {
 	c := &fakeCluster{
 		t: t, size: size, ranks: make([]*fakeRank, size), loads: make([]int, size), workers: make([]*Worker, size),
-		settings: Settings{Context: 4096, MaxTokens: 64, Reduce: "sum", Wire: "f16"},
+		settings: Settings{Context: 4096, MaxTokens: 64, Reduce: parallel.Sum, Wire: parallel.F16},
 		why:      errors.New("the group is forming"), changed: make(chan struct{}),
 		recruits: make(chan *cluster.Recruit),
 	}
 	for i := range size {
 		c.of(append(c.members, i)...)
 		if i > 0 {
-			c.workers[i] = NewWorker(i, c.load)
+			c.workers[i] = NewWorker(i, hostOf(c.load))
 		}
 	}
-	c.program = NewProgram(c.load, func([]cluster.Hello) (Settings, error) { return c.settings, nil })
+	c.program = NewProgram(hostOf(c.load), &fakePlanner{plan: func([]cluster.Hello) (Settings, error) { return c.settings, nil }})
 	l := NewLeader(c.program, c)
 	require.NoError(t, c.form())
 	return c, l

@@ -55,6 +55,7 @@ var (
 func NewLeader(p *Program, c Cluster) *Leader {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Leader{resident: p.resident, cluster: c, copied: map[int]*copied{}, stop: stop}
+	p.leader.Store(l)
 	l.couriers.Go(func() { l.bring(ctx) })
 	return l
 }

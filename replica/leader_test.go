@@ -11,6 +11,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/model"
+	"ringmaster/parallel"
 )
 
 // These tests run in bubbles of testing/synctest, where a wait without end
@@ -298,9 +299,9 @@ func TestModelsAreKeptUnlessThePlanNeedsAnother(t *testing.T) {
 		require.Equal(t, upTo(2, 8), c.ranks[1].placement)
 
 		old := c.ranks[1]
-		require.NoError(t, again(func(s *Settings) { s.Wire = "f32" }))
+		require.NoError(t, again(func(s *Settings) { s.Wire = parallel.F32 }))
 		require.Equal(t, []int{2, 2}, c.loads)
-		require.Equal(t, "f32", c.ranks[1].settings.Wire)
+		require.Equal(t, parallel.F32, c.ranks[1].settings.Wire)
 		require.ErrorContains(t, old.Close(), "closed twice")
 		mustRun(t, l, entry(1, 0, model.WantLast, 1))
 

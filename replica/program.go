@@ -2,30 +2,39 @@ package replica
 
 import (
 	"context"
+	"sync/atomic"
 
 	"ringmaster/distributed/cluster"
-	"ringmaster/parallel"
 )
 
 // Program is the leader's part in forming epochs, a cluster.Planner.
 type Program struct {
 	resident *resident
-	plan     func(members []cluster.Hello) (Settings, error)
-	fits     func(members []cluster.Hello) error
+	planner  Planner
 	reading  reading
+	leader   atomic.Pointer[Leader] // nil until steps may run
 }
 
 var _ cluster.Planner = (*Program)(nil)
 
-// NewProgram makes the program of rank 0. plan decides the settings of an epoch
-// from the hellos of all ranks; it must return quickly and not call the cluster.
-func NewProgram(load Load, plan func(members []cluster.Hello) (Settings, error)) *Program {
-	return &Program{resident: newResident(0, load, true), plan: plan}
+// NewProgram makes the program of rank 0.
+func NewProgram(h Host, p Planner) *Program {
+	r := newResident(0, h, true)
+	r.planner = p
+	return &Program{resident: r, planner: p, reading: reading{fresh: p.Reads}}
+}
+
+// past is what the planner may not disturb.
+func (p *Program) past() Past {
+	if l := p.leader.Load(); l != nil {
+		return Past{Ran: true, Held: l.Held()}
+	}
+	return Past{}
 }
 
 // Plan implements cluster.Planner.
 func (p *Program) Plan(members []cluster.Hello) ([]byte, error) {
-	s, err := p.plan(members)
+	s, err := p.planner.Plan(members, p.past())
 	if err != nil {
 		return nil, err
 	}
@@ -36,30 +45,11 @@ func (p *Program) Plan(members []cluster.Hello) ([]byte, error) {
 	return settings, err
 }
 
-// Reading is how Reads finds out the bytes of the file that member i of a placement
-// reads and did not need for part before; nil: it has read nothing. Without it nothing is
-// read. It must be called before the program is used.
-func (p *Program) Reading(fresh func(s Settings, i int, before *parallel.Part) int64) {
-	p.reading.fresh = fresh
-}
-
 // Reads implements cluster.Planner.
 func (p *Program) Reads() cluster.Reads { return p.reading.last() }
 
-// Fitting is how Fits finds out whether members have a plan; without it all do. fits has
-// no effect.
-func (p *Program) Fitting(fits func(members []cluster.Hello) error) { p.fits = fits }
-
-// Using is Worker.Using for rank 0.
-func (p *Program) Using(memory func() int64) { p.resident.memory = memory }
-
 // Fits implements cluster.Planner.
-func (p *Program) Fits(members []cluster.Hello) error {
-	if p.fits == nil {
-		return nil
-	}
-	return p.fits(members)
-}
+func (p *Program) Fits(members []cluster.Hello) error { return p.planner.Fits(members, p.past()) }
 
 // Describe implements cluster.Planner.
 func (p *Program) Describe(i int) string { return p.resident.describe(i) }

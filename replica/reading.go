@@ -9,7 +9,7 @@ import (
 
 // reading follows what of the model's file each rank owns, from epoch to epoch.
 type reading struct {
-	fresh func(s Settings, i int, before *parallel.Part) int64 // see Program.Reading
+	fresh func(s Settings, i int, before *parallel.Part) int64 // Planner.Reads
 
 	mu      sync.Mutex // guards the rest
 	members []cluster.Hello
@@ -28,9 +28,6 @@ func (r *reading) planned(members []cluster.Hello, s Settings) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.members, r.reads = members, cluster.Reads{}
-	if r.fresh == nil {
-		return
-	}
 	for i, m := range members {
 		var before *parallel.Part
 		if o, ok := r.owned[m.Rank]; ok && o.process == m.Process {

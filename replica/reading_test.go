@@ -48,8 +48,6 @@ func TestReading(t *testing.T) {
 	require.Equal(t, cluster.Reads{Rank: 2, Bytes: 6, Rate: 30}, plan(back, 6, 12, 18))
 	back[2].ReadRate = 0
 	require.Equal(t, cluster.Reads{Rank: 2, Bytes: 6}, plan(back, 6, 12, 18), "of unknown duration")
-	r.fresh = nil
-	require.Equal(t, cluster.Reads{}, plan(back, 6, 12, 18))
 }
 
 // TestReadingAgain: while the interrupted step runs again the model recovers, and says
@@ -57,7 +55,7 @@ func TestReading(t *testing.T) {
 func TestReadingAgain(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {
 		c.recovering = true
-		c.program.Reading(func(_ Settings, i int, _ *parallel.Part) int64 { return int64(i) * 5 << 20 })
+		c.program.reading.fresh = func(_ Settings, i int, _ *parallel.Part) int64 { return int64(i) * 5 << 20 }
 		var seen error
 		again := func(context.Context, model.Step) error {
 			c.ranks[0].hook.Store(nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/model"
+	"ringmaster/parallel"
 )
 
 // TestRepeats: what was computed again is noted when it happened, whether or not
@@ -47,7 +48,7 @@ func TestRepeats(t *testing.T) {
 		c.recovering = true
 		c.end(errors.New("rank 1: gone"))
 		before := c.ranks[0]
-		c.settings.Reduce = "exact"
+		c.settings.Reduce = parallel.Exact
 		go func() {
 			<-time.After(7 * time.Second)
 			require.NoError(c.t, c.form())

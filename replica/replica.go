@@ -82,10 +82,6 @@ type Rank interface {
 	Exchanges() [][]parallel.Exchange
 }
 
-// Load makes the model of a rank. It uses all settings except Placement, which is
-// for Join, and SequenceBudget.
-type Load func(s Settings, rank int) (Rank, error)
-
 // Cluster is what Leader needs of a *cluster.Leader.
 type Cluster interface {
 	// Epoch is the running epoch, or the error that ended it, which names the

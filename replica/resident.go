@@ -20,21 +20,20 @@ import (
 // acquire and release keep them apart.
 type resident struct {
 	number int // of this rank
-	load   Load
+	host   Host
 	// fixed: the first model's Info holds for all later ones, because an engine
 	// has it. A follower has no engine: when a leader is restarted with other
 	// settings, such as another context, the follower loads the model for them.
 	fixed bool
 
-	memory func() int64 // that the process holds, in bytes; nil if unknown
+	planner Planner // nil on a follower
 
 	// couriers are those that wait for the turn or have it, for moments only.
 	couriers atomic.Int32
 	turn     chan struct{} // capacity 1, a mutex for the fields below: full while it is held
 
 	settings Settings
-	choose   Choose // among placements, nil if it takes the first
-	rank     Rank   // nil if none is loaded
+	rank     Rank // nil if none is loaded
 	epoch    cluster.Epoch
 	joined   bool      // rank is in the group of epoch
 	entering *entering // a sequence that is brought to all ranks; nil: none
@@ -55,8 +54,8 @@ type resident struct {
 	exchanges func() [][]parallel.Exchange
 }
 
-func newResident(number int, load Load, fixed bool) *resident {
-	return &resident{number: number, load: load, fixed: fixed, turn: make(chan struct{}, 1), report: Report{Rank: number}}
+func newResident(number int, h Host, fixed bool) *resident {
+	return &resident{number: number, host: h, fixed: fixed, turn: make(chan struct{}, 1), report: Report{Rank: number}}
 }
 
 // inEpoch takes the turn if the model is in the group of the running epoch e.
@@ -146,7 +145,7 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 		h.keepSizes(h.rank)
 		return nil
 	}
-	rank, err := h.load(s, h.number)
+	rank, err := h.host.Load(s, h.number)
 	if err != nil {
 		return err
 	}
@@ -268,9 +267,7 @@ func (h *resident) snapshot() Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.report
-	if h.memory != nil {
-		r.Memory = h.memory()
-	}
+	r.Memory = h.host.ResidentBytes()
 	if h.group != nil {
 		r.Group = h.group.Stats()
 	}

@@ -7,6 +7,7 @@ import (
 
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
+	"ringmaster/parallel"
 )
 
 // TestALeaderRestartedWithOtherSettings: a follower that waits for its leader
@@ -14,14 +15,14 @@ import (
 // the last one were.
 func TestALeaderRestartedWithOtherSettings(t *testing.T) {
 	var loaded []*fakeRank
-	w := NewWorker(1, func(s Settings, rank int) (Rank, error) {
+	w := NewWorker(1, hostOf(func(s Settings, rank int) (Rank, error) {
 		o := enginetest.Options{ContextLength: s.Context, MaxTokens: s.MaxTokens}
 		loaded = append(loaded, &fakeRank{Model: enginetest.NewModel(enginetest.Size, o), number: rank, settings: s, flip: -1})
 		return loaded[len(loaded)-1], nil
-	})
+	}))
 	var infos []model.Info
 	for _, s := range []Settings{{Context: 4096, MaxTokens: 64}, {Context: 1024, MaxTokens: 64}, {Context: 8192, MaxTokens: 32}} {
-		s.Reduce, s.Wire, s.Placement = "sum", "f16", upTo(2, 4)
+		s.Reduce, s.Wire, s.Placement = parallel.Sum, parallel.F16, upTo(2, 4)
 		settings, err := s.Encode()
 		require.NoError(t, err)
 		require.NoError(t, w.Form(t.Context(), settings))

@@ -12,10 +12,10 @@ import (
 
 // Settings are the part of the leader's plan that every rank needs.
 type Settings struct {
-	Context   int    // most positions of a sequence
-	MaxTokens int    // most tokens of a step
-	Reduce    string // how expert outputs are added: a name of parallel.ParseReduce
-	Wire      string // type of the numbers that ranks exchange: a name of parallel.ParseWire
+	Context   int             // most positions of a sequence
+	MaxTokens int             // most tokens of a step
+	Reduce    parallel.Reduce // how expert outputs are added
+	Wire      parallel.Wire   // type of the numbers that ranks exchange
 	// Placement is what each rank computes. Only the models look inside.
 	Placement parallel.Placement
 	// Measure lets the ranks measure when their group is connected, and choose
@@ -46,7 +46,7 @@ func (s Settings) Encode() ([]byte, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	return json.Marshal(settingsForm{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce, Wire: s.Wire,
+	return json.Marshal(settingsForm{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce.String(), Wire: s.Wire.String(),
 		Placement: s.Placement, Measure: s.Measure, Alternatives: s.Alternatives, Sequences: s.SequenceBudget})
 }
 
@@ -62,7 +62,15 @@ func ParseSettings(data []byte) (Settings, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return Settings{}, fmt.Errorf("replica: settings of the plan: more follows their end")
 	}
-	s := Settings{Context: f.Context, MaxTokens: f.MaxTokens, Reduce: f.Reduce, Wire: f.Wire,
+	reduce, err := parallel.ParseReduce(f.Reduce)
+	if err != nil {
+		return Settings{}, fmt.Errorf("replica: settings of the plan: %w", err)
+	}
+	wire, err := parallel.ParseWire(f.Wire)
+	if err != nil {
+		return Settings{}, fmt.Errorf("replica: settings of the plan: %w", err)
+	}
+	s := Settings{Context: f.Context, MaxTokens: f.MaxTokens, Reduce: reduce, Wire: wire,
 		Placement: f.Placement, Measure: f.Measure, Alternatives: f.Alternatives, SequenceBudget: f.Sequences}
 	if err := s.check(); err != nil {
 		return Settings{}, err
@@ -82,12 +90,6 @@ func (s Settings) check() error {
 		return bad("max_tokens", s.MaxTokens, "1 or more")
 	case s.SequenceBudget < 0:
 		return bad("sequence_budget", s.SequenceBudget, "0 or more")
-	}
-	if _, err := parallel.ParseReduce(s.Reduce); err != nil {
-		return fmt.Errorf("replica: settings of the plan: %w", err)
-	}
-	if _, err := parallel.ParseWire(s.Wire); err != nil {
-		return fmt.Errorf("replica: settings of the plan: %w", err)
 	}
 	if len(s.Alternatives) > mostAlternatives {
 		return bad("alternatives", len(s.Alternatives), fmt.Sprintf("at most %d", mostAlternatives))

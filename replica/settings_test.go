@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/parallel"
 )
 
 var goodSettings = Settings{
-	Context: 4096, MaxTokens: 512, Reduce: "exact", Wire: "f16",
+	Context: 4096, MaxTokens: 512, Reduce: parallel.Exact, Wire: parallel.F16,
 	SequenceBudget: 1 << 34,
 	Placement:      upTo(86, 171, 171, 256),
 }
@@ -32,8 +34,8 @@ func TestSettings(t *testing.T) {
 	other.SequenceBudget--
 	require.True(t, goodSettings.loadAlike(other))
 	for _, change := range []func(s *Settings){
-		func(s *Settings) { s.Context++ }, func(s *Settings) { s.MaxTokens++ }, func(s *Settings) { s.Reduce = "sum" },
-		func(s *Settings) { s.Wire = "f32" },
+		func(s *Settings) { s.Context++ }, func(s *Settings) { s.MaxTokens++ }, func(s *Settings) { s.Reduce = parallel.Sum },
+		func(s *Settings) { s.Wire = parallel.F32 },
 	} {
 		other := goodSettings
 		change(&other)

@@ -24,11 +24,7 @@ var (
 )
 
 // NewWorker makes the program of a rank other than 0.
-func NewWorker(rank int, load Load) *Worker { return &Worker{resident: newResident(rank, load, false)} }
-
-// Using is how reports find out the memory that the process holds, in bytes. It must
-// be called before the worker is used.
-func (w *Worker) Using(memory func() int64) { w.resident.memory = memory }
+func NewWorker(rank int, h Host) *Worker { return &Worker{resident: newResident(rank, h, false)} }
 
 // Form implements cluster.Program; see Program.Form.
 func (w *Worker) Form(ctx context.Context, settings []byte) error {

@@ -39,23 +39,19 @@ func (o *modelOptions) openBackend(l *loaded) error {
 }
 
 func (o *modelOptions) openCPU(l *loaded) error {
-	level, err := cpu.ParseLevel(o.simd)
-	if err != nil {
-		return usage.Errorf("--simd: %w", err)
-	}
 	threads := o.threads
 	if quota := host.CPUQuota(); threads == 0 && quota > 0 {
 		// More threads than the quota pays for only wait for each other.
 		threads = min(quota, runtime.NumCPU())
 	}
-	b, err := cpu.NewLevel(threads, level)
-	if err != nil && !slices.Contains(cpu.Levels(), level) {
+	b, err := cpu.NewLevel(threads, o.simd)
+	if err != nil && !slices.Contains(cpu.Levels(), o.simd) {
 		return usage.Wrap(err)
 	}
 	if err != nil {
 		return err
 	}
-	l.backend, l.cpu, l.kernels, l.math, l.threads = b, b, "cpu "+level.SameBits().String(), cpu.MathBits(), b.Threads()
+	l.backend, l.cpu, l.kernels, l.math, l.threads = b, b, "cpu "+o.simd.SameBits().String(), cpu.MathBits(), b.Threads()
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringmaster/groupplan"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 	"ringmaster/model"
@@ -16,7 +17,7 @@ import (
 
 // decodeDepth is the default of --depth: how many tokens a sequence has before
 // its decode is measured.
-const decodeDepth = 128
+const decodeDepth = groupplan.DecodeDepth
 
 func newBench(o *modelOptions) *cobra.Command {
 	var b bench

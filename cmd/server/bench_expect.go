@@ -12,13 +12,12 @@ import (
 // expect asks the cost model what a repetition of m takes, in a group that has been
 // measured. Several sequences in a step are not traced.
 func (b *bench) expect(ctx context.Context, m *measurement) error {
-	p := b.o.costs.placement()
-	if b.l.group == nil || p == nil || m.Sequences > 1 {
+	if b.l.group == nil || m.Sequences > 1 {
 		return nil
 	}
 	ask := func(rows, pos, times int) error {
-		e, err := b.o.expect1(ctx, b.l.file, p, calibrate.Work{Rows: rows, Pos: pos})
-		if err != nil {
+		e, known, err := b.l.group.planner.Expect(ctx, calibrate.Work{Rows: rows, Pos: pos})
+		if err != nil || !known {
 			return err
 		}
 		m.ExpectedS += float64(times) * e.Seconds
@@ -42,10 +41,10 @@ func (b *bench) expect(ctx context.Context, m *measurement) error {
 // expectOps tells the profile what each op is expected to take from now on, or no longer,
 // in a group that has been measured.
 func (b *bench) expectOps(on bool) {
-	if b.l.record == nil {
+	if b.l.group == nil {
 		return
 	}
-	m, known := b.o.costs.leaderModel()
+	m, known := b.l.group.planner.LeaderCosts()
 	if !on || !known {
 		b.l.record.Show(nil, false)
 		return

@@ -20,7 +20,7 @@ import (
 // TestBudgetsOfTheDocument: docs/operations.md has the table of budgets that the
 // program has, and /metrics shows limit and use of each.
 func TestBudgetsOfTheDocument(t *testing.T) {
-	m, o := &modelOptions{batch: 64, reduce: "sum", backend: "cpu", simd: "auto", threads: 1}, &serveOptions{format: "auto", maxBody: 1 << 20}
+	m, o := &modelOptions{batch: 64, backend: "cpu", simd: bestLevel(t), threads: 1}, &serveOptions{format: "auto", maxBody: 1 << 20}
 	o.engine = engine.Options{MaxActive: 2, QueueLength: 3, Sessions: 4}
 	o.disk = diskOptions{dir: filepath.Join(t.TempDir(), "cache"), size: "1MiB"}
 	var err error

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,9 +11,11 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/distributed/control"
 	"ringmaster/distributed/mpi"
+	"ringmaster/groupplan"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/network"
 	"ringmaster/internal/usage"
+	"ringmaster/parallel"
 )
 
 // clusterOptions are the flags of a group of hosts.
@@ -26,10 +27,10 @@ type clusterOptions struct {
 	dataPort    string
 	keyFile     string
 	encrypt     string
-	shares      string
-	share       string
-	micro       string
-	wire        string
+	shares      groupplan.Shares
+	share       groupplan.Share
+	micro       groupplan.Micro
+	wire        parallel.Wire
 	memory      string
 	verify      bool
 	connect     time.Duration
@@ -82,10 +83,10 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	flags.Parsed(f, &o.dataPort, "data-port", "", portsForm, checkPorts, "`port` on which this rank listens for the data connections of the others, as a firewall must allow it beside the coordinator's; a range such as 7701-7708 takes the first that is free, for several groups on a host, and with RDMA two are needed; empty leaves the choice to the system")
 	flags.File(f, &o.keyFile, "cluster-key-file", "`file` with the secret that all ranks share; without it a rank listens only on loopback or on an explicit address")
 	o.registerEncrypt(f)
-	flags.Parsed(f, &o.shares, "shares", "", sharesForm, checkShares, "division of the model among the ranks: `2,1,1` by rank, or memory for in proportion to what each rank offers; empty is even (rank 0 decides)")
-	flags.OneOf(f, &o.share, "share", "experts", []string{"experts", "all", shareAuto}, "what is divided: the experts, or all: also attention, the shared expert and the output head, for one more exchange a layer; or auto: what is expected to be faster, measured for two seconds when a group forms (rank 0 decides)")
-	flags.Parsed(f, &o.micro, "micro-batches", microNever, microForm, checkMicroBatches, "steps of at least so many tokens are run as two micro-batches, of which one computes while the ranks exchange what the other needs: a `number`; never; or auto, what is expected to be faster where the group is measured, as if exchanges cost a processor nothing (rank 0 decides)")
-	flags.OneOf(f, &o.wire, "wire", "f16", []string{"f16", "f32"}, "data type of partial sums on the wire: f16, or f32 for comparison (rank 0 decides)")
+	flags.Typed(f, &o.shares, "shares", "", sharesForm, groupplan.ParseShares, "division of the model among the ranks: `2,1,1` by rank, or memory for in proportion to what each rank offers; empty is even (rank 0 decides)")
+	flags.WordOf(f, &o.share, "share", "experts", []string{"experts", "all", "auto"}, groupplan.ParseShare, "what is divided: the experts, or all: also attention, the shared expert and the output head, for one more exchange a layer; or auto: what is expected to be faster, measured for two seconds when a group forms (rank 0 decides)")
+	flags.Typed(f, &o.micro, "micro-batches", "never", microForm, groupplan.ParseMicro, "steps of at least so many tokens are run as two micro-batches, of which one computes while the ranks exchange what the other needs: a `number`; never; or auto, what is expected to be faster where the group is measured, as if exchanges cost a processor nothing (rank 0 decides)")
+	flags.WordOf(f, &o.wire, "wire", "f16", []string{"f16", "f32"}, parallel.ParseWire, "data type of partial sums on the wire: f16, or f32 for comparison (rank 0 decides)")
 	flags.Parsed(f, &o.memory, "offer-memory", "", sizeForm, checkSize, "memory that this rank offers for the model, like `24GiB`; empty is the free memory")
 	flags.Bool(f, &o.verify, "verify-model", false, "hash the whole model file and compare it across the ranks (reads the whole file)")
 	flags.Duration(f, &o.connect, "connect-timeout", time.Minute, flags.AnyDuration(), "how long to wait for the other ranks at startup; so long too a follower that lost its leader keeps the model loaded and looks for it")
@@ -127,7 +128,7 @@ func (o *clusterOptions) check() error {
 	if _, err := o.policy(); err != nil {
 		return err
 	}
-	if _, err := o.weights(nil, nil); err != nil {
+	if err := o.shares.Check(o.size); err != nil {
 		return err
 	}
 	if _, err := o.key(); err != nil { // now, and not when the model is open
@@ -135,30 +136,6 @@ func (o *clusterOptions) check() error {
 	}
 	_, _, err := o.deviceMatrix()
 	return err
-}
-
-// sharesMemory is the value of --shares that is no numbers.
-const sharesMemory = "memory"
-
-// The values of --micro-batches that are no numbers.
-const (
-	microAuto  = "auto"
-	microNever = "never"
-)
-
-// microBatches is the least rows of a step that is run as two micro-batches, 0 for none,
-// and whether that is left to the cost model.
-func (o *clusterOptions) microBatches() (from int, auto bool, err error) {
-	switch o.micro {
-	case microAuto:
-		return 0, true, nil
-	case microNever, "":
-		return 0, false, nil
-	}
-	if from, err = strconv.Atoi(o.micro); err != nil || from < 2 {
-		return 0, false, fmt.Errorf("--micro-batches is %q; expected auto, never or a number of tokens from 2 on", o.micro)
-	}
-	return from, false, nil
 }
 
 // policy is what --on-loss stands for. MPI has no groups of the survivors of a job.
@@ -178,36 +155,6 @@ func (o *clusterOptions) policy() (cluster.OnLoss, error) {
 		return p, fmt.Errorf("--on-loss continue: MPI cannot go on without a process of its job; use --transport tcp or rdma, or --on-loss wait")
 	}
 	return p, nil
-}
-
-// weights returns the shares of the ranks that are members of an epoch, given the
-// memory in bytes that each has for experts, both [members]; nil ranks only validate
-// the flag.
-func (o *clusterOptions) weights(ranks []int, memory []int64) ([]float64, error) {
-	out := make([]float64, len(ranks))
-	switch o.shares {
-	case "":
-		for i := range out {
-			out[i] = 1
-		}
-		return out, nil
-	case sharesMemory:
-		for i, m := range memory {
-			out[i] = float64(max(m, 0))
-		}
-		return out, nil
-	}
-	all, err := parseShares(o.shares)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("--shares %s: %w", o.shares, err)
-	case len(all) != o.size:
-		return nil, fmt.Errorf("--shares %s has %d numbers for %d ranks", o.shares, len(all), o.size)
-	}
-	for i, r := range ranks {
-		out[i] = all[r]
-	}
-	return out, nil
 }
 
 // ports are those of --data-port, which is valid.

@@ -86,10 +86,7 @@ func (c *clusterStatus) alone(l *loaded) web.Status {
 
 // shares tells what each member has of the model.
 func (c *clusterStatus) shares(out *web.Status, l *loaded, s cluster.Status) {
-	p := c.o.costs.placement() // of --share auto
-	if len(p) != len(s.Members) {
-		p = l.group.planned().Placement
-	}
+	p := l.group.planner.Last().Settings.Placement
 	if len(p) != len(s.Members) || len(p) == 0 {
 		return // an epoch that is being planned
 	}

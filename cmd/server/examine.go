@@ -67,7 +67,7 @@ func describeGroup(l *loaded, o *modelOptions) verify.Reply {
 	}
 	s, members := g.leader.Status(), e.Members
 	out := &verify.Group{Ranks: members, Extent: extent, Model: l.model.Info().Name, Fingerprint: gguf.Fingerprint(l.file),
-		Reduce: o.reduce, Transport: s.Transport.Kind, Topology: s.Transport.Topology}
+		Reduce: o.reduce.String(), Transport: s.Transport.Kind, Topology: s.Transport.Topology}
 	if len(p) != len(members) {
 		return verify.Reply{Error: "the group forms anew"}
 	}

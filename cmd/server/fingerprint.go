@@ -21,21 +21,21 @@ import (
 func (o *modelOptions) systemFingerprint(l *loaded) string {
 	var group replica.Settings
 	if l.group != nil {
-		group = l.group.planned()
+		group = l.group.planner.Last().Settings
 	}
 	return fingerprintOf(gguf.Fingerprint(l.file), gguf.WeightSample(l.file), program.ID(), l.bits(), o.reduce, group)
 }
 
 // fingerprintOf hashes the parts of systemFingerprint. group are the settings of the
 // group, empty without one.
-func fingerprintOf(model, weights, build, kernels, reduce string, group replica.Settings) string {
+func fingerprintOf(model, weights, build, kernels string, reduce parallel.Reduce, group replica.Settings) string {
 	parts := struct {
 		Model, Weights, Build, Kernels, Reduce, Wire string
 		Placement                                    parallel.Placement
-	}{Model: model, Weights: weights, Build: build, Kernels: kernels, Reduce: reduce}
-	if reduce != parallel.Exact.String() && len(group.Placement) > 1 {
+	}{Model: model, Weights: weights, Build: build, Kernels: kernels, Reduce: reduce.String()}
+	if reduce != parallel.Exact && len(group.Placement) > 1 {
 		// With exact the bits are those of one host, whatever the group is.
-		parts.Wire, parts.Placement = group.Wire, group.Placement.DivideRows(0).MicroBatches(0) // which change no bit
+		parts.Wire, parts.Placement = group.Wire.String(), group.Placement.DivideRows(0).MicroBatches(0) // which change no bit
 	}
 	text, err := json.Marshal(parts)
 	if err != nil {

@@ -7,15 +7,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/kernels/cpu"
 	"ringmaster/model/synthetic"
 	"ringmaster/parallel"
 	"ringmaster/replica"
 )
 
+// bestLevel is the instruction set of --simd auto.
+func bestLevel(t *testing.T) cpu.Level {
+	level, err := cpu.ParseLevel("auto")
+	require.NoError(t, err)
+	return level
+}
+
 // fingerprint opens the model at path with the flags, as serve does, and gives
 // its system_fingerprint on one host.
-func fingerprint(t *testing.T, path, simd, reduce string) string {
-	o := &modelOptions{path: path, ctx: 256, threads: 1, batch: 16, reduce: reduce, backend: "cpu", simd: simd}
+func fingerprint(t *testing.T, path string, reduce parallel.Reduce) string {
+	o := &modelOptions{path: path, ctx: 256, threads: 1, batch: 16, reduce: reduce, backend: "cpu", simd: bestLevel(t)}
 	l, err := o.load(t.Context(), io.Discard, 1)
 	require.NoError(t, err)
 	defer l.close()
@@ -37,15 +45,15 @@ func TestSystemFingerprintOfModels(t *testing.T) {
 		return path
 	}
 	one, two := tiny("one.gguf", 1), tiny("two.gguf", 2)
-	first := fingerprint(t, one, "auto", "sum")
+	first := fingerprint(t, one, parallel.Sum)
 	require.Regexp(t, `^fp_[0-9a-f]{16}$`, first)
-	require.Equal(t, first, fingerprint(t, one, "auto", "sum"), "after a restart")
-	require.Equal(t, first, fingerprint(t, tiny("copy.gguf", 1), "auto", "sum"), "the same model elsewhere")
+	require.Equal(t, first, fingerprint(t, one, parallel.Sum), "after a restart")
+	require.Equal(t, first, fingerprint(t, tiny("copy.gguf", 1), parallel.Sum), "the same model elsewhere")
 	seen := map[string]bool{first: true}
 	for what, other := range map[string]string{
-		"another model":      fingerprint(t, two, "auto", "sum"),
-		"the built-in model": fingerprint(t, "", "auto", "sum"),
-		"another reduce":     fingerprint(t, one, "auto", "exact"),
+		"another model":      fingerprint(t, two, parallel.Sum),
+		"the built-in model": fingerprint(t, "", parallel.Sum),
+		"another reduce":     fingerprint(t, one, parallel.Exact),
 	} {
 		require.False(t, seen[other], what)
 		seen[other] = true
@@ -55,7 +63,7 @@ func TestSystemFingerprintOfModels(t *testing.T) {
 // TestSystemFingerprintOfGroups: with sum the shares and the type on the wire
 // decide the bits, with exact nothing of the group does.
 func TestSystemFingerprintOfGroups(t *testing.T) {
-	of := func(reduce, wire, kernels string, ends ...int) string {
+	of := func(reduce parallel.Reduce, wire parallel.Wire, kernels string, ends ...int) string {
 		s := replica.Settings{Context: 256, MaxTokens: 16, Reduce: reduce, Wire: wire}
 		start := 0
 		for _, end := range ends {
@@ -64,17 +72,17 @@ func TestSystemFingerprintOfGroups(t *testing.T) {
 		}
 		return fingerprintOf("model", "weights", "build", kernels, reduce, s)
 	}
-	alone := fingerprintOf("model", "weights", "build", "cpu", "sum", replica.Settings{})
-	require.Equal(t, alone, of("sum", "f16", "cpu", 9), "a group of one rank")
-	require.Equal(t, of("sum", "f16", "cpu", 4, 9), of("sum", "f16", "cpu", 4, 9))
-	require.NotEqual(t, alone, of("sum", "f16", "cpu", 4, 9))
-	require.NotEqual(t, of("sum", "f16", "cpu", 4, 9), of("sum", "f16", "cpu", 5, 9))
-	require.NotEqual(t, of("sum", "f16", "cpu", 4, 9), of("sum", "f32", "cpu", 4, 9))
-	require.NotEqual(t, of("sum", "f16", "cpu", 4, 9), of("sum", "f16", "metal", 4, 9))
+	alone := fingerprintOf("model", "weights", "build", "cpu", parallel.Sum, replica.Settings{})
+	require.Equal(t, alone, of(parallel.Sum, parallel.F16, "cpu", 9), "a group of one rank")
+	require.Equal(t, of(parallel.Sum, parallel.F16, "cpu", 4, 9), of(parallel.Sum, parallel.F16, "cpu", 4, 9))
+	require.NotEqual(t, alone, of(parallel.Sum, parallel.F16, "cpu", 4, 9))
+	require.NotEqual(t, of(parallel.Sum, parallel.F16, "cpu", 4, 9), of(parallel.Sum, parallel.F16, "cpu", 5, 9))
+	require.NotEqual(t, of(parallel.Sum, parallel.F16, "cpu", 4, 9), of(parallel.Sum, parallel.F32, "cpu", 4, 9))
+	require.NotEqual(t, of(parallel.Sum, parallel.F16, "cpu", 4, 9), of(parallel.Sum, parallel.F16, "metal", 4, 9))
 
-	exact := fingerprintOf("model", "weights", "build", "cpu", "exact", replica.Settings{})
+	exact := fingerprintOf("model", "weights", "build", "cpu", parallel.Exact, replica.Settings{})
 	require.NotEqual(t, alone, exact)
-	require.Equal(t, exact, of("exact", "f16", "cpu", 4, 9))
-	require.Equal(t, exact, of("exact", "f32", "cpu", 1, 2, 9))
-	require.NotEqual(t, exact, fingerprintOf("model", "weights", "another build", "cpu", "exact", replica.Settings{}))
+	require.Equal(t, exact, of(parallel.Exact, parallel.F16, "cpu", 4, 9))
+	require.Equal(t, exact, of(parallel.Exact, parallel.F32, "cpu", 1, 2, 9))
+	require.NotEqual(t, exact, fingerprintOf("model", "weights", "another build", "cpu", parallel.Exact, replica.Settings{}))
 }

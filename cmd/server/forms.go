@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strconv"
@@ -80,33 +79,6 @@ func checkSize(s string) error {
 func checkURL(s string) error {
 	u, err := url.Parse(s)
 	return errors.Join(err, formed(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""))
-}
-
-func checkShares(s string) error {
-	if s == sharesMemory {
-		return nil
-	}
-	_, err := parseShares(s)
-	return err
-}
-
-// parseShares reads numbers separated by commas.
-func parseShares(s string) ([]float64, error) {
-	parts := strings.Split(s, ",")
-	out := make([]float64, len(parts))
-	for i, p := range parts {
-		v, err := strconv.ParseFloat(strings.TrimSpace(p), 64)
-		if err != nil || !(v > 0) || v > 1e9 {
-			return nil, fmt.Errorf("%q is not a positive number", p)
-		}
-		out[i] = v
-	}
-	return out, nil
-}
-
-func checkMicroBatches(s string) error {
-	_, _, err := (&clusterOptions{micro: s}).microBatches()
-	return formed(err == nil)
 }
 
 func checkOverride(s string) error {

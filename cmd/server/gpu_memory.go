@@ -2,10 +2,9 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"sync/atomic"
 
-	"ringmaster/distributed/cluster"
+	"ringmaster/groupplan"
 	"ringmaster/internal/host"
 	"ringmaster/internal/units"
 )
@@ -36,16 +35,5 @@ func withWiredLimit(err error) error {
 	if err == nil || limit == 0 || known && m.Total <= limit {
 		return err
 	}
-	return fmt.Errorf("%w (the GPU may use %s of this host's %s; %s)", err, units.Bytes(limit), units.Bytes(m.Total), raiseWiredLimit)
-}
-
-// raiseWiredLimit is how more of a Mac's memory is given to the GPU.
-const raiseWiredLimit = "sudo sysctl iogpu.wired_limit_mb=N gives it N MiB until the next restart of macOS; leave the system some GiB"
-
-// onGPU says of a rank that computes on a Mac's GPU how it can offer more; "" of others.
-func onGPU(h cluster.Hello) string {
-	if !strings.HasPrefix(h.Kernels, "metal") {
-		return ""
-	}
-	return "; on that rank, " + raiseWiredLimit
+	return fmt.Errorf("%w (the GPU may use %s of this host's %s; %s)", err, units.Bytes(limit), units.Bytes(m.Total), groupplan.RaiseWiredLimit)
 }

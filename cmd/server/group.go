@@ -6,16 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
+	"ringmaster/distributed"
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
+	"ringmaster/groupplan"
 	"ringmaster/internal/host"
 	"ringmaster/internal/program"
 	"ringmaster/internal/units"
 	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
+	"ringmaster/model/calibrate"
 	"ringmaster/model/decoder"
 	"ringmaster/parallel"
 	"ringmaster/replica"
@@ -27,22 +29,10 @@ const groupGrace = time.Second
 
 // leaderGroup is the group that this process leads.
 type leaderGroup struct {
-	costs   *groupCosts // what was measured; freed with the group
+	planner *groupplan.Planner
 	leader  *cluster.Leader
 	program *replica.Program
-	steps   *replica.Leader                // the model of all ranks
-	running atomic.Pointer[replica.Leader] // steps, for plans
-
-	plan atomic.Pointer[replica.Settings] // of the last epoch that was planned
-}
-
-// planned returns the settings of the last epoch that was planned; they are empty
-// before the first.
-func (g *leaderGroup) planned() replica.Settings {
-	if s := g.plan.Load(); s != nil {
-		return *s
-	}
-	return replica.Settings{}
+	steps   *replica.Leader // the model of all ranks
 }
 
 // leave ends the group: all ranks are told why, and the current step fails.
@@ -63,7 +53,7 @@ func (g *leaderGroup) close() error {
 	g.leave(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), groupGrace/2)
 	defer cancel()
-	return errors.Join(g.program.Close(ctx), g.costs.close())
+	return errors.Join(g.program.Close(ctx), g.planner.Close())
 }
 
 // lead forms the group as its rank 0 and loads the model on all ranks.
@@ -75,31 +65,9 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, sequences int) error
 	if err != nil {
 		return err
 	}
-	g := &leaderGroup{costs: &o.costs}
-	g.program = replica.NewProgram(l.openRank, func(members []cluster.Hello) (replica.Settings, error) {
-		var held int64
-		if steps := g.running.Load(); steps != nil {
-			held = steps.Held()
-			o.costs.run()
-		}
-		s, err := o.planGroup(l.file, members, l.log, sequences, held)
-		if err == nil {
-			g.plan.Store(&s)
-		}
-		return s, err
-	})
-	g.program.Fitting(func(members []cluster.Hello) error {
-		var held int64
-		if steps := g.running.Load(); steps != nil {
-			held = steps.Held()
-		}
-		return o.fitsGroup(l.file, members, sequences, held)
-	})
-	g.program.Reading(func(s replica.Settings, i int, before *parallel.Part) int64 {
-		return o.freshBytes(l.file, s, i, before)
-	})
-	g.program.Using(host.ResidentBytes)
-	cfg.Transport = g.program.Choosing(cfg.Transport, o.choose(l))
+	g := &leaderGroup{planner: groupplan.NewPlanner(o.planOptions(l.file, sequences), l.log)}
+	g.program = replica.NewProgram(l, g.planner)
+	cfg.Transport = g.program.Transport(cfg.Transport)
 	if o.cluster.serves {
 		cfg.Examine = o.examine
 	}
@@ -112,9 +80,9 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, sequences int) error
 		g.leave(err)
 		return err
 	}
-	l.heap, l.atMost = o.planned, o.plannedAtMost
+	planned := g.planner.Last()
+	l.heap, l.atMost = planned.Heap, planned.AtMost
 	g.steps = replica.NewLeader(g.program, g.leader)
-	g.running.Store(g.steps)
 	l.model = g.steps
 	return nil
 }
@@ -131,9 +99,8 @@ func (o *modelOptions) follow(ctx context.Context) error {
 		l.close()
 		return err
 	}
-	worker := replica.NewWorker(o.cluster.rank, l.openRank)
-	worker.Using(host.ResidentBytes)
-	cfg.Transport = worker.Choosing(cfg.Transport, o.choose(l))
+	worker := replica.NewWorker(o.cluster.rank, l)
+	cfg.Transport = worker.Transport(cfg.Transport)
 	err = cluster.Follow(ctx, cfg, worker)
 	end, cancel := context.WithTimeout(context.Background(), groupGrace/2)
 	defer cancel()
@@ -151,10 +118,6 @@ func (o *modelOptions) clusterConfig(ctx context.Context, l *loaded) (cluster.Co
 	if mem, known := systemMemory(); offered == 0 && known {
 		offered = mem.Available
 	}
-	limit, err := o.memoryFlag()
-	if err != nil {
-		return cluster.Config{}, err
-	}
 	hash, err := program.Hash()
 	if err != nil {
 		return cluster.Config{}, err
@@ -162,7 +125,7 @@ func (o *modelOptions) clusterConfig(ctx context.Context, l *loaded) (cluster.Co
 	hello := cluster.Hello{
 		Rank: o.cluster.rank, Size: o.cluster.size, Build: program.Version(), Program: hash, Platform: program.Platform(), Commit: program.CleanCommit(), ByteOrder: byteOrder(),
 		Model: o.path, Fingerprint: gguf.Fingerprint(l.file), Weights: gguf.WeightSample(l.file),
-		Kernels: l.kernels, Math: l.math, Threads: l.threads, Memory: offered, OwnMemory: limit,
+		Kernels: l.kernels, Math: l.math, Threads: l.threads, Memory: offered, OwnMemory: o.memory,
 	}
 	if hello.Model == "" {
 		hello.Model = builtin.Name
@@ -189,19 +152,24 @@ func byteOrder() string {
 	return "big"
 }
 
-// openRank loads the model of this rank for the settings of the group.
-func (l *loaded) openRank(s replica.Settings, _ int) (replica.Rank, error) {
-	reduce, err := parallel.ParseReduce(s.Reduce)
-	if err != nil {
-		return nil, err
-	}
-	wire, err := parallel.ParseWire(s.Wire)
-	if err != nil {
-		return nil, err
-	}
-	m, err := arch.Open(l.file, l.backend, decoder.OpenOptions{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: reduce, Wire: wire})
+// Load implements replica.Host: it opens the model for the settings of the group.
+func (l *loaded) Load(s replica.Settings, _ int) (replica.Rank, error) {
+	m, err := arch.Open(l.file, l.backend, decoder.OpenOptions{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce, Wire: s.Wire})
 	if err != nil {
 		return nil, err
 	}
 	return m, nil
 }
+
+// Measure implements replica.Host.
+func (l *loaded) Measure(ctx context.Context, g *distributed.Group, rank replica.Rank, p parallel.Placement) (calibrate.Costs, error) {
+	start := time.Now()
+	costs, err := calibrate.Measure(ctx, g, rank, l.record, p, calibrate.Standard())
+	if err == nil && g.Rank() == 0 {
+		slog.Info("the group has been measured", "duration", time.Since(start).Round(time.Millisecond))
+	}
+	return costs, err
+}
+
+// ResidentBytes implements replica.Host.
+func (l *loaded) ResidentBytes() int64 { return host.ResidentBytes() }

@@ -17,11 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/groupplan"
 	"ringmaster/internal/cli"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/testenv"
-	"ringmaster/model/builtin"
-	"ringmaster/parallel"
 )
 
 // groupLimit bounds every wait in these tests.
@@ -162,7 +161,7 @@ func TestServeOnRanks(t *testing.T) {
 	_, err = fmt.Sscan(after, &budget)
 	require.NoError(t, err)
 	require.Positive(t, budget)
-	require.Less(t, budget, float64(90<<20-leastHeap))
+	require.Less(t, budget, float64(90<<20-groupplan.LeastHeap))
 	interrupt(cluster.ErrStopAll)
 	require.NoError(t, await(t, follower))
 	require.NoError(t, await(t, leader))
@@ -263,44 +262,24 @@ func TestJACCLEnvironment(t *testing.T) {
 	require.ErrorContains(t, err, "/nonexistent")
 }
 
-func TestPlanGroup(t *testing.T) {
-	f, err := builtin.Open()
+// TestAutoOnRanks: with --reduce exact the logits of a group with --share auto are those
+// of one rank, whatever was chosen.
+func TestAutoOnRanks(t *testing.T) {
+	dir := t.TempDir()
+	ids := filepath.Join(dir, "ids.txt")
+	require.NoError(t, os.WriteFile(ids, []byte(strings.Repeat("11 22 33 44 55 ", 12)), 0o644))
+	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
+	_, err := command(t, "logits", "--tokens", ids, "--out", one, "--reduce", "exact")
 	require.NoError(t, err)
-	defer f.Close()
-	plan := func(shares string, memory ...int64) ([]parallel.Range, string, error) {
-		o := modelOptions{batch: 64, reduce: "sum", cluster: clusterOptions{on: true, size: len(memory), shares: shares, share: "experts", wire: "f16"}}
-		members := make([]cluster.Hello, len(memory))
-		for i, m := range memory {
-			members[i] = cluster.Hello{Rank: i, Size: len(memory), Memory: m, Data: fmt.Sprintf("10.0.0.%d:7000", i)}
-		}
-		var text strings.Builder
-		s, err := o.planGroup(f, members, &text, 4, 0)
-		return s.Placement.Experts(), text.String(), err
-	}
-	const mib = 1 << 20
-	ranges, text, err := plan("", 0, 0, 0)
+	want, err := os.ReadFile(one)
 	require.NoError(t, err)
-	require.Equal(t, []parallel.Range{{Start: 0, End: 86}, {Start: 86, End: 171}, {Start: 171, End: 256}}, ranges)
-	for _, want := range []string{"[86, 171)", "10.0.0.2:7000", "expected in memory"} {
-		require.Contains(t, text, want)
-	}
-	ranges, _, err = plan("2,1,1", 0, 0, 0)
+	at := freeAddress(t)
+	ctx, cancel := context.WithTimeout(t.Context(), groupLimit)
+	defer cancel()
+	end := rank(t, ctx, at, 1, 2, "serve")
+	require.NoError(t, await(t, rank(t, ctx, at, 0, 2, "logits", "--tokens", ids, "--out", two, "--reduce", "exact", "--share", "auto")))
+	got, err := os.ReadFile(two)
 	require.NoError(t, err)
-	require.Equal(t, []parallel.Range{{Start: 0, End: 128}, {Start: 128, End: 192}, {Start: 192, End: 256}}, ranges)
-	ranges, _, err = plan("memory", 500*mib, 100*mib)
-	require.NoError(t, err)
-	require.Greater(t, ranges[0].Len(), 4*ranges[1].Len())
-	for _, c := range []struct {
-		shares string
-		memory []int64
-		want   string
-	}{
-		{"memory", []int64{0, 100 * mib}, "the memory of rank 0 is unknown"},
-		{"memory", []int64{100 * mib, 6 * mib}, "rank 1 offers 6.0 MiB"},
-		{"", []int64{100 * mib, mib}, "rank 1 offers 1.0 MiB"},
-		{"", []int64{12 * mib, 100 * mib}, "rank 0 needs"},
-	} {
-		_, text, err := plan(c.shares, c.memory...)
-		require.ErrorContains(t, err, c.want, text)
-	}
+	require.Equal(t, want, got)
+	require.NoError(t, await(t, end))
 }

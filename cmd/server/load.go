@@ -13,6 +13,7 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
+	"ringmaster/groupplan"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
@@ -35,22 +36,18 @@ type modelOptions struct {
 	ctx        int
 	threads    int
 	batch      int
-	reduce     string
+	reduce     parallel.Reduce
 	backend    string
 	keepWired  time.Duration // of the GPU's memory, after the last step; 0: for ever
-	simd       string
+	simd       cpu.Level
 	overcommit bool
 	check      bool
-	memory     string // bytes that the process may use beside the mapped weights
-	planned    int64  // heap with what depends on the plan of a group, and
-	// what this rank uses at most beside the mapped weights
-	plannedAtMost int64
-	heap          int64 // of these, for Go's heap, stacks and runtime; set by serve
-	profile       bool  // set by bench: ops can be measured
-	expect        bool  // set by bench: a group is measured whatever --share
-	tokenizes     bool  // set by serve: the vocabulary is used too
-	cluster       clusterOptions
-	costs         groupCosts // of the groups so far
+	memory     int64 // bytes that the process may use beside the mapped weights, 0 for what is free
+	heap       int64 // for Go's heap, stacks and runtime, but for what depends on the plan; set by serve
+	profile    bool  // set by bench: ops can be measured
+	expect     bool  // set by bench: a group is measured whatever --share
+	tokenizes  bool  // set by serve: the vocabulary is used too
+	cluster    clusterOptions
 
 	leading atomic.Pointer[cluster.Leader] // of the group that is forming or running
 	served  atomic.Pointer[examined]       // by serve on rank 0, once it serves
@@ -73,14 +70,14 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 	flags.Int(f, &o.batch, "max-batch", decoder.DefaultMaxTokens, flags.From(1), "most tokens in one step")
 	flags.Bool(f, &o.overcommit, "overcommit", false, "start even if more memory is needed than is free")
 	flags.Bool(f, &o.check, "check-weights", false, "before loading, check that no weight is NaN or infinite (reads the whole file); the small tensors that every token needs are always checked")
-	flags.Parsed(f, &o.memory, "memory", "", sizeForm, checkSize, "most memory that the process uses beside the mapped weights, like `20GiB`; empty is what is free. What buffers leave is the budget of the KV caches")
+	flags.Typed(f, &o.memory, "memory", "", sizeForm, units.ParseBytes, "most memory that the process uses beside the mapped weights, like `20GiB`; empty is what is free. What buffers leave is the budget of the KV caches")
 	flags.Under(f, headingModel)
 	flags.Int(f, &o.threads, "threads,t", 0, flags.Within(0, mostThreads), "threads of the CPU kernels; 0 is one per core, at most what a CPU quota (cgroup) allows")
 	flags.OneOf(f, &o.backend, "backend", "auto", backendWords, "compute backend: cpu, metal (the GPU of a Mac), or auto: metal if this build supports it and the host has a suitable GPU, else cpu")
 	flags.Duration(f, &o.keepWired, "keep-wired", 0, flags.FromDuration(0), "how long after the last step the memory of a Mac's GPU is kept wired, so that the next step is not delayed by seconds; 0 is as long as the program runs")
-	flags.OneOf(f, &o.simd, "simd", "auto", simdWords, "instruction set of the CPU kernels: auto, portable, avx2, avx512, amx or neon; results differ in the last bits, except between avx512 and amx")
+	flags.WordOf(f, &o.simd, "simd", "auto", simdWords, cpu.ParseLevel, "instruction set of the CPU kernels: auto, portable, avx2, avx512, amx or neon; results differ in the last bits, except between avx512 and amx")
 	flags.Under(f, headingPerformance)
-	flags.OneOf(f, &o.reduce, "reduce", "sum", reduceWords, "how expert outputs are added: sum, or exact (each rounded to float16; the same result on any number of hosts)")
+	flags.WordOf(f, &o.reduce, "reduce", "sum", reduceWords, parallel.ParseReduce, "how expert outputs are added: sum, or exact (each rounded to float16; the same result on any number of hosts)")
 	o.cluster.register(f)
 }
 
@@ -179,7 +176,6 @@ func (o *modelOptions) load(ctx context.Context, w io.Writer, sequences int) (*l
 		return nil, err
 	}
 	l.log = w
-	o.heap = max(o.heap, leastHeap)
 	if o.cluster.on {
 		err = o.lead(ctx, l, sequences)
 	} else {
@@ -228,17 +224,28 @@ func (o *modelOptions) open(ctx context.Context) (*loaded, error) {
 	return l, nil
 }
 
+// planOptions are the options of a plan that the flags determine.
+func (o *modelOptions) planOptions(f *gguf.File, sequences int) groupplan.Options {
+	p := groupplan.Options{Model: f, Sequences: sequences, Context: o.ctx, MaxTokens: o.batch, Reduce: o.reduce,
+		Overcommit: o.overcommit, Heap: max(o.heap, groupplan.LeastHeap), Measure: o.expect}
+	if o.cluster.on {
+		p.Wire, p.Share, p.Shares, p.Micro = o.cluster.wire, o.cluster.share, o.cluster.shares, o.cluster.micro
+	}
+	return p
+}
+
 // alone loads the whole model on this host.
 func (o *modelOptions) alone(l *loaded, sequences int) error {
-	reduce, err := parallel.ParseReduce(o.reduce)
+	memory, known := systemMemory()
+	plan, text, err := o.planOptions(l.file, sequences).Alone(groupplan.Room{Memory: memory, Known: known, Limit: o.memory, Threads: l.threads})
+	if _, printed := io.WriteString(l.log, text); err == nil {
+		err = printed
+	}
 	if err != nil {
 		return err
 	}
-	plan, budget, err := o.fit(l.file, l, sequences)
-	if err != nil {
-		return err
-	}
-	m, err := arch.Open(l.file, l.backend, decoder.OpenOptions{Context: plan.Context, MaxTokens: o.batch, Reduce: reduce, SequenceBudget: budget})
+	l.heap, l.atMost = plan.Heap, plan.AtMost()
+	m, err := arch.Open(l.file, l.backend, decoder.OpenOptions{Context: plan.Context, MaxTokens: o.batch, Reduce: o.reduce, SequenceBudget: plan.Budget})
 	if err != nil {
 		return err
 	}

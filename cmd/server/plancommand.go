@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringmaster/gguf"
+	"ringmaster/groupplan"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
@@ -36,7 +37,10 @@ type planOptions struct {
 	model, preset, experts, link string
 	hosts                        []string
 	ctx, batch, sequences        int
-	share, shares, reduce, micro string
+	share                        parallel.Share
+	shares                       groupplan.Shares
+	reduce                       parallel.Reduce
+	micro                        groupplan.Micro
 	reach                        float64
 	asJSON, asTable              bool
 	tracer                       *calibrate.Tracer // nil before it is needed
@@ -119,10 +123,10 @@ Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given
 	flags.Int(f, &o.ctx, "ctx,c", 0, flags.From(0), "context in tokens; 0 is the most that fits")
 	flags.Int(f, &o.batch, "max-batch", 512, flags.From(1), "most tokens in one step")
 	flags.Int(f, &o.sequences, "sequences", 16, flags.From(1), "sequences that are held at once: --max-active and --sessions of a server")
-	flags.OneOf(f, &o.share, "share", "experts", []string{"experts", "all"}, "what is divided: experts, or all")
-	flags.OneOf(f, &o.micro, "micro-batches", microNever, []string{microNever, microAuto}, "run long steps as two micro-batches in predictions: never, or auto, where it is expected to be faster")
-	flags.Parsed(f, &o.shares, "shares", "", sharesForm, checkShares, "division among the hosts: `2,1,1`, or memory; empty is even")
-	flags.OneOf(f, &o.reduce, "reduce", "sum", reduceWords, "how expert outputs are added: sum or exact")
+	flags.WordOf(f, &o.share, "share", "experts", []string{"experts", "all"}, parallel.ParseShare, "what is divided: experts, or all")
+	flags.WordOf(f, &o.micro, "micro-batches", "never", []string{"never", "auto"}, groupplan.ParseMicro, "run long steps as two micro-batches in predictions: never, or auto, where it is expected to be faster")
+	flags.Typed(f, &o.shares, "shares", "", sharesForm, groupplan.ParseShares, "division among the hosts: `2,1,1`, or memory; empty is even")
+	flags.WordOf(f, &o.reduce, "reduce", "sum", reduceWords, parallel.ParseReduce, "how expert outputs are added: sum or exact")
 	flags.Float(f, &o.reach, "reach", reached, flags.Within(0.01, 1.0), "`part` of the hosts' rates that ops are taken to reach in predictions")
 	flags.Bool(f, &o.asTable, "table", false, "print predictions for 1, 2, 4 and 8 hosts like the one given, as Markdown")
 	flags.Bool(f, &o.asJSON, "json", false, "print JSON")
@@ -237,24 +241,16 @@ func (o *planOptions) open() (f *gguf.File, done func(), err error) {
 // plan is the plan of the leader of a group of hosts. A model that does not fit is no
 // error.
 func (o *planOptions) plan(f *gguf.File, hosts []planHost, link planLink) (*planned, error) {
-	serve, m := &serveOptions{}, &modelOptions{}
+	serve := &serveOptions{}
 	serve.register(pflag.NewFlagSet("", pflag.ContinueOnError)) // for the defaults
-	m.register(pflag.NewFlagSet("", pflag.ContinueOnError))
-	m.ctx, m.batch, m.reduce, m.heap = o.ctx, o.batch, o.reduce, serve.heap(0)
-	m.cluster.on, m.cluster.size, m.cluster.shares, m.cluster.share = true, len(hosts), o.shares, o.share
-	if _, err := m.cluster.weights(nil, nil); err != nil {
+	if err := o.shares.Check(len(hosts)); err != nil {
 		return nil, usage.Wrap(err)
 	}
-	open, err := m.openOptions()
-	if err != nil {
-		return nil, usage.Wrap(err)
-	}
-	share, err := parallel.ParseShare(o.share)
-	if err != nil {
-		return nil, usage.Errorf("--share is %q; expected experts or all", o.share)
-	}
-	if open.Context = o.ctx; o.ctx == 0 {
-		open.Context = leastContext
+	options := groupplan.Options{Model: f, Sequences: o.sequences, Context: o.ctx, MaxTokens: o.batch, Reduce: o.reduce,
+		Share: groupplan.Share{Of: o.share}, Shares: o.shares, Heap: serve.heap(0)}
+	open := decoder.OpenOptions{Context: o.ctx, MaxTokens: o.batch, Reduce: o.reduce}
+	if o.ctx == 0 {
+		open.Context = groupplan.LeastContext
 	}
 	p, err := arch.Plan(f, open, o.sequences)
 	if err != nil {
@@ -263,26 +259,20 @@ func (o *planOptions) plan(f *gguf.File, hosts []planHost, link planLink) (*plan
 	if o.ctx > p.ContextLimit {
 		return nil, usage.Errorf("--ctx is %d; the model allows at most %d", o.ctx, p.ContextLimit)
 	}
-	out := &planned{Model: p.Name, Weights: p.Weights(), Limit: p.ContextLimit, Share: share.String()}
-	settings, err := m.planGroup(f, members(hosts), io.Discard, o.sequences, 0)
+	out := &planned{Model: p.Name, Weights: p.Weights(), Limit: p.ContextLimit, Share: o.share.String()}
+	group, err := options.Plan(members(hosts), 0)
 	if err != nil {
 		out.Why = strings.ReplaceAll(err.Error(), f.Path(), p.Name)
 		return out, nil
 	}
-	open.Context = settings.Context
-	if out.plan, err = arch.Plan(f, open, o.sequences); err != nil {
-		return nil, err
-	}
+	settings := group.Settings
+	out.plan, out.ranks, out.placement = group.Model, group.Ranks, settings.Placement
 	out.Fits, out.Context, out.Caches, out.Sequence = true, settings.Context, settings.SequenceBudget, out.plan.PerSequence()
-	hello := members(hosts)
-	for r := range hosts {
-		one := out.plan.ForRank(r, settings.Placement)
-		one.Buffers = m.rankRest(out.plan, hello[r], one.Buffers)
-		out.ranks = append(out.ranks, one)
+	for r, one := range group.Ranks {
 		out.Ranks = append(out.Ranks, rankNeed{hosts[r], one.Part.Experts, one.Resident(), hosts[r].Offer - one.Resident()})
 	}
-	out.placement, out.sums, out.open = settings.Placement, out.plan.Sums(share), open
-	out.open.Context = min(settings.Context, leastContext)
+	open.Context = min(settings.Context, groupplan.LeastContext)
+	out.sums, out.open = out.plan.Sums(o.share), open
 	reads, err := o.reads(f, out, len(hosts))
 	if err != nil {
 		return nil, err
@@ -294,7 +284,7 @@ func (o *planOptions) plan(f *gguf.File, hosts []planHost, link planLink) (*plan
 
 // further says what one more host like the last would bring, or how many it takes.
 func (o *planOptions) further(f *gguf.File, hosts []planHost, link planLink, p *planned) (*planned, string, error) {
-	if o.shares != "" && o.shares != "memory" {
+	if len(o.shares.Numbers) > 0 {
 		return nil, "", nil // they are by rank
 	}
 	for n := len(hosts) + 1; n <= 8; n++ {

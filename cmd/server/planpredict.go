@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ringmaster/gguf"
+	"ringmaster/groupplan"
 	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
 	"ringmaster/kernels"
@@ -65,7 +66,7 @@ func (o *planOptions) close() error {
 
 // decodeWork is the token of an answer that plan is about.
 func (p *planned) decodeWork() calibrate.Work {
-	return calibrate.Work{Rows: 1, Pos: min(decodeDepth, p.open.Context-1)}
+	return calibrate.Work{Rows: 1, Pos: min(groupplan.DecodeDepth, p.open.Context-1)}
 }
 
 // reads is the bytes of weights that the ranks of a plan read for a token, [ranks].
@@ -153,7 +154,7 @@ func (o *planOptions) step(f *gguf.File, plan *planned, costs calibrate.Costs, n
 		if len(e.Unknown) > 0 {
 			return e, fmt.Errorf("plan: nothing is supposed of the cost of %v", e.Unknown)
 		}
-		if best.way == nil || e.Seconds <= (1-leastGain)*best.Seconds {
+		if best.way == nil || e.Seconds <= (1-groupplan.LeastGain)*best.Seconds {
 			best.Estimate, best.way, best.received = e, way, n.Received(traces[0], 0, ranks)
 		}
 		return e, nil
@@ -168,7 +169,7 @@ func (o *planOptions) step(f *gguf.File, plan *planned, costs calibrate.Costs, n
 		if err != nil {
 			return err
 		}
-		if micro := way.MicroBatches(1); o.micro == microAuto && mayGain(e) && micro.FirstRows(w.Rows, 1) > 0 {
+		if micro := way.MicroBatches(1); o.micro.Auto && groupplan.MayGain(e) && micro.FirstRows(w.Rows, 1) > 0 {
 			inTwo = append(inTwo, micro)
 		}
 	}
@@ -217,7 +218,7 @@ var tableRanks = []int{1, 2, 4, 8}
 
 // table prints predictions of groups of hosts of one kind as rows of Markdown.
 func (o *planOptions) table(w io.Writer, f *gguf.File, hosts []planHost, link planLink) error {
-	if len(hosts) != 1 || !predicts(hosts) || o.shares != "" {
+	if len(hosts) != 1 || !predicts(hosts) || o.shares.String() != "" {
 		return usage.Errorf("--table needs one --host, with the rate of its memory and its speed, such as 512GiB,800GB/s,28TFLOP/s, and no --shares")
 	}
 	first := map[string]float64{} // rate of the smallest group, by the name of a prediction
@@ -225,8 +226,8 @@ func (o *planOptions) table(w io.Writer, f *gguf.File, hosts []planHost, link pl
 	fmt.Fprintln(w, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, n := range tableRanks {
 		group := slices.Repeat(hosts, n)
-		for _, share := range []string{"experts", "all"} {
-			if n == 1 && share == "all" {
+		for _, share := range []parallel.Share{parallel.ShareExperts, parallel.ShareAll} {
+			if n == 1 && share == parallel.ShareAll {
 				continue // the same
 			}
 			one := *o
@@ -244,7 +245,7 @@ func (o *planOptions) table(w io.Writer, f *gguf.File, hosts []planHost, link pl
 			if err != nil {
 				return err
 			}
-			if _, err := io.WriteString(w, tableRow(n, share, all, first)); err != nil {
+			if _, err := io.WriteString(w, tableRow(n, share.String(), all, first)); err != nil {
 				return err
 			}
 		}

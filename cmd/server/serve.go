@@ -193,11 +193,7 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 		}
 		return <-done
 	}
-	memory, err := m.memoryFlag()
-	if err != nil {
-		return errors.Join(usage.Wrap(err), stopServer(0))
-	}
-	m.heap = o.heap(memory)
+	m.heap = o.heap(m.memory)
 	m.tokenizes = true
 	l, err := m.load(ctx, log, o.engine.MaxActive+o.engine.Sessions)
 	if err != nil {
@@ -284,10 +280,6 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 	if t.Size() != info.Vocab {
 		slog.Warn("vocabulary and logits differ in size", "tokens", t.Size(), "logits", info.Vocab)
 	}
-	memory, err := m.memoryFlag()
-	if err != nil {
-		return nil, api.Config{}, err
-	}
 	o.disk.use(options.Disk, m, l)
 	timings := api.NewTimings()
 	options.Observer = timings
@@ -301,7 +293,7 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l), Format: format,
 			File: dialect.Describe(l.file, l.cpu == nil)},
 		CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, StrictModelNames: o.strict, BodyBudget: o.bodies(), ShareCache: o.share,
-		Replays: o.disk.replays, MaxGrammars: grammars(memory),
+		Replays: o.disk.replays, MaxGrammars: grammars(m.memory),
 		// As much of that work is admitted as of the engine's.
 		MaxTexts:   o.engine.MaxActive + o.engine.QueueLength,
 		Collectors: slices.Concat(server.Collectors(), timings.Collectors(), []prometheus.Collector{buildInfo(l.kernels)}),

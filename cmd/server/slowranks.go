@@ -43,7 +43,7 @@ func watchSlowRanks(ctx context.Context, l *loaded, reports *rankReports) {
 		case <-t.C:
 		}
 		_, members := l.group.steps.Members()
-		s.look(reports.get(ctx, slowEvery/2), members, l.group.planned().Placement)
+		s.look(reports.get(ctx, slowEvery/2), members, l.group.planner.Last().Settings.Placement)
 	}
 }
 

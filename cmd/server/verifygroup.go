@@ -14,6 +14,7 @@ import (
 	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 	"ringmaster/internal/verify"
+	"ringmaster/kernels/cpu"
 	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
 )
@@ -40,7 +41,7 @@ func (o *groupChecks) register(f *pflag.FlagSet) {
 	flags.Float(f, &o.rest, "rest", 1, flags.Within(0.0, 1000.0), "by which factor of such a pause the group is left alone after it; 0: not at all")
 	flags.File(f, &o.model.path, "model,m", "the model's GGUF `file` on this host, which then decides which rank is wrong")
 	flags.Int(f, &o.model.threads, "threads,t", 0, flags.Within(0, mostThreads), "threads of this host's kernels with --model; 0 is one per core")
-	flags.OneOf(f, &o.model.simd, "simd", "auto", simdWords, "their instruction set: auto, portable, avx2, avx512, amx or neon, that of the ranks, for results to be compared")
+	flags.WordOf(f, &o.model.simd, "simd", "auto", simdWords, cpu.ParseLevel, "their instruction set: auto, portable, avx2, avx512, amx or neon, that of the ranks, for results to be compared")
 	flags.Seed(f, &o.seed, "seed", 0, "of the data; 0 is another each time")
 }
 

@@ -76,6 +76,62 @@ func ParsedList(f *pflag.FlagSet, p *[]string, name string, commas bool, allowed
 	texts(f, Form, p, name, nil, commas, usage, allowed, func(s string) error { return explained(check(s), allowed) })
 }
 
+// typed is a flag with a text that stands for a value of another type.
+type typed[T any] struct {
+	one[string]
+	value *T
+	read  func(text string) (T, error)
+}
+
+// Set is described at pflag.Value.
+func (v *typed[T]) Set(text string) error {
+	x, err := v.read(text)
+	if err == nil {
+		*v.value, *v.p = x, text
+	}
+	return err
+}
+
+func declareTyped[T any](f *pflag.FlagSet, p *T, kind Kind, name, def, allowed string, parse func(text string) (T, error), usage string) *pflag.Flag {
+	read := func(text string) (x T, err error) {
+		if text == "" && def == "" {
+			return x, nil
+		}
+		if x, err = parse(text); err != nil {
+			return x, explained(err, allowed)
+		}
+		return x, nil
+	}
+	check := func(text string) (string, error) {
+		_, err := read(text)
+		return text, err
+	}
+	text := ""
+	v := &typed[T]{one[string]{&text, "string", kind, allowed, check, same}, p, read}
+	if err := v.Set(def); err != nil {
+		panic("flags: the default of --" + name + ": " + err.Error())
+	}
+	return declare(f, v, name, usage, "")
+}
+
+// Typed declares a text that parse makes a value of; allowed says what it takes. The text is
+// parsed when it is set, so that the value is always one that parse has returned. An empty
+// text is the zero value if the default is empty.
+func Typed[T any](f *pflag.FlagSet, p *T, name, def, allowed string, parse func(text string) (T, error), usage string) *pflag.Flag {
+	return declareTyped(f, p, Form, name, def, allowed, parse, usage)
+}
+
+// WordOf is Typed for a word of a few; usage names them.
+func WordOf[T any](f *pflag.FlagSet, p *T, name, def string, words []string, parse func(text string) (T, error), usage string) *pflag.Flag {
+	allowed := oneOf(words)
+	return declareTyped(f, p, Word, name, def, allowed, func(text string) (x T, err error) {
+		if err = wordIn(words)(text); err == nil {
+			x, err = parse(text)
+		}
+		return x, err
+	}, usage)
+}
+
 // Text declares a text of which all are allowed.
 func Text(f *pflag.FlagSet, p *string, name, def, usage string) {
 	text(f, Any, p, name, def, usage, "", nil)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/distributed"
 	"ringmaster/distributed/cluster"
 	"ringmaster/distributed/tcp"
 	"ringmaster/gguf"
@@ -23,6 +24,7 @@ import (
 	"ringmaster/kernels/cpu"
 	rm "ringmaster/model"
 	"ringmaster/model/arch"
+	"ringmaster/model/calibrate"
 	"ringmaster/model/decoder"
 	"ringmaster/parallel"
 	"ringmaster/replica"
@@ -56,13 +58,20 @@ func (c *flatCluster) rank(rank int, coordinator string) *flatRank {
 	}}
 }
 
-func (r *flatRank) load(s replica.Settings, _ int) (replica.Rank, error) {
+// Load, Measure and ResidentBytes implement replica.Host.
+func (r *flatRank) Load(s replica.Settings, _ int) (replica.Rank, error) {
 	m, err := arch.Open(r.file, r.backend, decoder.OpenOptions{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: parallel.Exact})
 	if err != nil {
 		return nil, err
 	}
 	return m, nil
 }
+
+func (r *flatRank) Measure(context.Context, *distributed.Group, replica.Rank, parallel.Placement) (calibrate.Costs, error) {
+	return calibrate.Costs{}, errors.New("this group is not measured")
+}
+
+func (r *flatRank) ResidentBytes() int64 { return 0 }
 
 func (r *flatRank) close() {
 	require.NoError(r.t, r.backend.Close())
@@ -71,7 +80,7 @@ func (r *flatRank) close() {
 
 // follow runs a rank other than 0 until leave.
 func (r *flatRank) follow() {
-	r.worker = replica.NewWorker(r.config.Hello.Rank, r.load)
+	r.worker = replica.NewWorker(r.config.Hello.Rank, r)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.stop, r.ended = cancel, make(chan error, 1)
 	go func() {
@@ -144,21 +153,34 @@ type flatCluster struct {
 
 const flatSize = 3
 
+// flatPlanner gives each rank a larger share than the one before.
+type flatPlanner struct{ file *gguf.File }
+
+func (p *flatPlanner) Plan(members []cluster.Hello, _ replica.Past) (replica.Settings, error) {
+	plan, err := arch.Plan(p.file, decoder.OpenOptions{Context: 512, MaxTokens: 32}, 2)
+	if err != nil {
+		return replica.Settings{}, err
+	}
+	shares := make([]float64, len(members))
+	for i := range shares {
+		shares[i] = float64(1 + i)
+	}
+	placement, err := parallel.Place(parallel.ShareAll, plan.Sizes, shares)
+	return replica.Settings{Context: 512, MaxTokens: 32, Reduce: parallel.Exact, Placement: placement}, err
+}
+
+func (p *flatPlanner) Fits([]cluster.Hello, replica.Past) error { return nil }
+
+func (p *flatPlanner) Reads(replica.Settings, int, *parallel.Part) int64 { return 0 }
+
+func (p *flatPlanner) Choose(context.Context, calibrate.Costs, []parallel.Placement) replica.Choice {
+	return replica.Choice{}
+}
+
 func newFlatCluster(t *testing.T) *flatCluster {
 	c := &flatCluster{t: t, ctx: within(t, 10*hangLimit), path: model(t, slowModel)}
 	c.ranks[0] = c.rank(0, "127.0.0.1:0")
-	program := replica.NewProgram(c.ranks[0].load, func(members []cluster.Hello) (replica.Settings, error) {
-		plan, err := arch.Plan(c.ranks[0].file, decoder.OpenOptions{Context: 512, MaxTokens: 32}, 2)
-		if err != nil {
-			return replica.Settings{}, err
-		}
-		shares := make([]float64, len(members))
-		for i := range shares {
-			shares[i] = float64(1 + i)
-		}
-		p, err := parallel.Place(parallel.ShareAll, plan.Sizes, shares)
-		return replica.Settings{Context: 512, MaxTokens: 32, Reduce: "exact", Wire: "f16", Placement: p}, err
-	})
+	program := replica.NewProgram(c.ranks[0], &flatPlanner{c.ranks[0].file})
 	var err error
 	c.leader, err = cluster.Lead(t.Context(), c.ranks[0].config, program)
 	require.NoError(t, err)

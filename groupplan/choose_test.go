@@ -1,9 +1,6 @@
-package main
+package groupplan
 
 import (
-	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,6 +11,7 @@ import (
 	"ringmaster/model/calibrate"
 	"ringmaster/parallel"
 	"ringmaster/parallel/cost"
+	"ringmaster/replica"
 )
 
 // costsOf is the costs of a group whose exchanges take so many seconds, and whose ranks
@@ -54,24 +52,24 @@ func TestDecide(t *testing.T) {
 		"nothing was measured":                           {calibrate.Costs{Models: make([]cost.Model, 2), Links: cost.Links{}}, parallel.ShareExperts, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := modelOptions{batch: 64, reduce: "sum", cluster: clusterOptions{on: true, size: 2, share: shareAuto, micro: microAuto, wire: "f16"}}
-			defer func() { require.NoError(t, o.costs.close()) }()
 			var text strings.Builder
-			s, err := o.planGroup(f, members, &text, 1, 0)
+			p := NewPlanner(Options{Model: f, Sequences: 1, MaxTokens: 64, Share: Share{Auto: true}, Micro: Micro{Auto: true}}, &text)
+			defer func() { require.NoError(t, p.Close()) }()
+			s, err := p.Plan(members, replica.Past{})
 			require.NoError(t, err)
 			require.True(t, s.Measure, "a new group is measured")
 			require.Len(t, s.Alternatives, 1)
-			o.costs.keep(test.costs)
 			placements := []parallel.Placement{s.Placement, s.Alternatives[0]}
-			c := o.decide(t.Context(), &text, f, placements)
+			c := p.Choose(t.Context(), test.costs, placements)
 			require.Equal(t, test.want, parallel.Share(c.Placement), text.String())
 			require.Equal(t, test.rows, c.Rows, text.String())
 			require.Equal(t, test.micro, c.Micro, text.String())
 			chosen := c.Of(placements)
+			require.Equal(t, chosen, p.Last().Settings.Placement)
 			require.Contains(t, text.String(), "--share auto chose "+test.want.String())
 
 			// The same members are not measured again, and have the same.
-			s, err = o.planGroup(f, members, &text, 1, 0)
+			s, err = p.Plan(members, replica.Past{})
 			require.NoError(t, err)
 			require.False(t, s.Measure)
 			require.Empty(t, s.Alternatives)
@@ -80,38 +78,15 @@ func TestDecide(t *testing.T) {
 			// A newcomer is measured before steps run, and taken to be like the
 			// leader once they have.
 			members := []cluster.Hello{members[0], {Rank: 1, Threads: 1, Process: "b"}}
-			s, err = o.planGroup(f, members, &text, 1, 0)
+			s, err = p.Plan(members, replica.Past{})
 			require.NoError(t, err)
 			require.True(t, s.Measure)
-			o.costs.run()
-			s, err = o.planGroup(f, members, &text, 1, 1<<10)
+			s, err = p.Plan(members, replica.Past{Ran: true, Held: 1 << 10})
 			require.NoError(t, err)
 			require.False(t, s.Measure)
 			require.Equal(t, chosen, s.Placement)
 		})
 	}
-}
-
-// TestAutoOnRanks: with --reduce exact the logits of a group with --share auto are those
-// of one rank, whatever was chosen.
-func TestAutoOnRanks(t *testing.T) {
-	dir := t.TempDir()
-	ids := filepath.Join(dir, "ids.txt")
-	require.NoError(t, os.WriteFile(ids, []byte(strings.Repeat("11 22 33 44 55 ", 12)), 0o644))
-	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
-	_, err := command(t, "logits", "--tokens", ids, "--out", one, "--reduce", "exact")
-	require.NoError(t, err)
-	want, err := os.ReadFile(one)
-	require.NoError(t, err)
-	at := freeAddress(t)
-	ctx, cancel := context.WithTimeout(t.Context(), groupLimit)
-	defer cancel()
-	end := rank(t, ctx, at, 1, 2, "serve")
-	require.NoError(t, await(t, rank(t, ctx, at, 0, 2, "logits", "--tokens", ids, "--out", two, "--reduce", "exact", "--share", "auto")))
-	got, err := os.ReadFile(two)
-	require.NoError(t, err)
-	require.Equal(t, want, got)
-	require.NoError(t, await(t, end))
 }
 
 // TestBetter: more exchanges must gain something.

@@ -1,0 +1,195 @@
+// Package groupplan plans a group: what every rank computes, and the context and the
+// memory of the KV caches that all ranks have room for. A plan is a function of values:
+// the Options and what the ranks say of themselves. Equal values give equal plans.
+//
+//	planned, err := options.Plan(members, 0) // planned.Text explains it to people
+//
+// A Planner is the replica.Planner of a leader: it plans each epoch, and remembers what
+// must stay as it is from epoch to epoch and what was measured.
+package groupplan
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"ringmaster/gguf"
+	"ringmaster/internal/usage"
+	"ringmaster/model/arch"
+	"ringmaster/model/decoder"
+	"ringmaster/parallel"
+)
+
+// Options are what is known before any rank has joined.
+type Options struct {
+	Model      *gguf.File
+	Sequences  int // held at once
+	Context    int // most positions of a sequence; 0 is the most that the model allows and memory holds
+	MaxTokens  int // most tokens of a step
+	Reduce     parallel.Reduce
+	Wire       parallel.Wire
+	Share      Share
+	Shares     Shares
+	Micro      Micro
+	Overcommit bool  // a plan may need more memory than the ranks offer
+	Heap       int64 // of Go on rank 0, but for what depends on the plan
+	Measure    bool  // a group is measured even if nothing is to be chosen
+}
+
+// Share is what of the model is divided among the ranks.
+type Share struct {
+	Of   parallel.Share // what, unless Auto
+	Auto bool           // what is expected to be faster
+}
+
+// ParseShare reads experts, all or auto.
+func ParseShare(s string) (Share, error) {
+	if s == shareAuto {
+		return Share{Auto: true}, nil
+	}
+	of, err := parallel.ParseShare(s)
+	return Share{Of: of}, err
+}
+
+const shareAuto = "auto"
+
+// String is what ParseShare reads.
+func (s Share) String() string {
+	if s.Auto {
+		return shareAuto
+	}
+	return s.Of.String()
+}
+
+// Shares is how much of the model each rank gets. The zero value divides evenly.
+type Shares struct {
+	Memory  bool      // in proportion to the memory that each rank offers
+	Numbers []float64 // else by these, by the ranks of the world
+}
+
+const sharesMemory = "memory"
+
+// ParseShares reads positive numbers separated by commas, memory, or nothing.
+func ParseShares(s string) (Shares, error) {
+	switch s {
+	case "":
+		return Shares{}, nil
+	case sharesMemory:
+		return Shares{Memory: true}, nil
+	}
+	var out Shares
+	for p := range strings.SplitSeq(s, ",") {
+		v, err := strconv.ParseFloat(strings.TrimSpace(p), 64)
+		if err != nil || !(v > 0) || v > 1e9 {
+			return Shares{}, fmt.Errorf("%q is not a positive number", p)
+		}
+		out.Numbers = append(out.Numbers, v)
+	}
+	return out, nil
+}
+
+// String is what ParseShares reads.
+func (s Shares) String() string {
+	if s.Memory {
+		return sharesMemory
+	}
+	texts := make([]string, len(s.Numbers))
+	for i, v := range s.Numbers {
+		texts[i] = strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return strings.Join(texts, ",")
+}
+
+// Check refuses numbers that are not those of a world of so many ranks.
+func (s Shares) Check(ranks int) error {
+	if len(s.Numbers) > 0 && len(s.Numbers) != ranks {
+		return fmt.Errorf("--shares %v has %d numbers for %d ranks", s, len(s.Numbers), ranks)
+	}
+	return nil
+}
+
+// weights returns the shares of ranks of the world that are members of an epoch, given the
+// memory in bytes that each has for what is divided, both [members].
+func (s Shares) weights(ranks []int, memory []int64) ([]float64, error) {
+	out := make([]float64, len(ranks))
+	for i, r := range ranks {
+		switch {
+		case s.Memory:
+			out[i] = float64(max(memory[i], 0))
+		case len(s.Numbers) == 0:
+			out[i] = 1
+		case r < len(s.Numbers):
+			out[i] = s.Numbers[r]
+		default:
+			return nil, fmt.Errorf("--shares %v has no number for rank %d", s, r)
+		}
+	}
+	return out, nil
+}
+
+// Micro is from how many tokens on a step is run as two micro-batches.
+type Micro struct {
+	From int  // 0: never
+	Auto bool // where it is expected to be faster
+}
+
+// The values of Micro that are no numbers.
+const (
+	microAuto  = "auto"
+	microNever = "never"
+)
+
+// ParseMicro reads auto, never or a number from 2 on.
+func ParseMicro(s string) (Micro, error) {
+	switch s {
+	case microAuto:
+		return Micro{Auto: true}, nil
+	case microNever:
+		return Micro{}, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 2 {
+		return Micro{}, fmt.Errorf("%q is not auto, never or a number of tokens from 2 on", s)
+	}
+	return Micro{From: n}, nil
+}
+
+// String is what ParseMicro reads.
+func (m Micro) String() string {
+	switch {
+	case m.Auto:
+		return microAuto
+	case m.From == 0:
+		return microNever
+	}
+	return strconv.Itoa(m.From)
+}
+
+// LeastContext is the context in tokens below which a plan is not made shorter to fit.
+const LeastContext = 4096
+
+// open is how the model is opened.
+func (o Options) open() decoder.OpenOptions {
+	return decoder.OpenOptions{Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, Wire: o.Wire}
+}
+
+// fitContext plans the memory for the context of the options. If they leave it open, it
+// starts at the context of the file and halves it until the plan fits or the context is
+// down to LeastContext, so the caller must check the result with fits.
+func (o Options) fitContext(fits func(decoder.Plan) bool) (decoder.Plan, error) {
+	open := o.open()
+	plan, err := arch.Plan(o.Model, open, o.Sequences)
+	if err != nil {
+		return plan, err
+	}
+	if o.Context > plan.ContextLimit {
+		return plan, usage.Errorf("--ctx is %d; %s allows at most %d", o.Context, o.Model.Path(), plan.ContextLimit)
+	}
+	for o.Context == 0 && !fits(plan) && plan.Context > LeastContext {
+		open.Context = plan.Context / 2
+		if plan, err = arch.Plan(o.Model, open, o.Sequences); err != nil {
+			return plan, err
+		}
+	}
+	return plan, nil
+}

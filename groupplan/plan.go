@@ -1,0 +1,204 @@
+package groupplan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/internal/units"
+	"ringmaster/model/arch"
+	"ringmaster/model/decoder"
+	"ringmaster/parallel"
+	"ringmaster/replica"
+)
+
+// unmeasuredRows is from how many rows on a step is divided where costs are not known.
+const unmeasuredRows = 64
+
+// Planned is a plan of a group.
+type Planned struct {
+	// Settings are what the ranks are told. With Share.Auto they have an alternative if
+	// there is room for both; whoever measures the group chooses.
+	Settings replica.Settings
+	Model    decoder.Plan
+	Ranks    []decoder.RankPlan // [members], with all that a rank uses in Buffers
+	Heap     int64              // of Go on rank 0
+	AtMost   int64              // bytes that rank 0 uses beside the mapped weights
+	Text     string             // the plan for people; it may be there with an error, too
+}
+
+// Plan decides what every rank does, and a context that fits the memory of all ranks. held
+// is the bytes of the sequences that outlive the last epoch.
+func (o Options) Plan(members []cluster.Hello, held int64) (Planned, error) {
+	if !o.Share.Auto || len(members) == 1 {
+		return o.divide(o.Share.Of, members, held)
+	}
+	experts, err := o.divide(parallel.ShareExperts, members, held)
+	all, errAll := o.divide(parallel.ShareAll, members, held)
+	text := ""
+	if err == nil && errAll == nil && experts.Settings.Context != all.Settings.Context {
+		// The ranks load the model before they measure, for one context.
+		both := o
+		both.Context = min(experts.Settings.Context, all.Settings.Context)
+		text = fmt.Sprintf("--share auto: context of %d tokens, which both have room for (experts %d, all %d)\n",
+			both.Context, experts.Settings.Context, all.Settings.Context)
+		experts, err = both.divide(parallel.ShareExperts, members, held)
+		all, errAll = both.divide(parallel.ShareAll, members, held)
+	}
+	switch {
+	case err != nil && errAll != nil:
+		experts.Text = ""
+		return experts, err
+	case err != nil:
+		all.Text += fmt.Sprintf("--share auto chose all, without measuring: with experts alone %v\n", err)
+		return all, nil
+	case errAll != nil:
+		experts.Text += fmt.Sprintf("--share auto chose experts, without measuring: with all %v\n", errAll)
+		return experts, nil
+	}
+	experts.Heap, experts.AtMost = max(experts.Heap, all.Heap), max(experts.AtMost, all.AtMost)
+	experts.Text += all.Text + text
+	s := &experts.Settings
+	s.Alternatives = []parallel.Placement{all.Settings.Placement}
+	s.SequenceBudget = min(s.SequenceBudget, all.Settings.SequenceBudget)
+	return experts, nil
+}
+
+// Fits returns why Plan would fail, or nil.
+func (o Options) Fits(members []cluster.Hello, held int64) error {
+	_, err := o.Plan(members, held)
+	return err
+}
+
+// divide is Plan with a choice of what is divided.
+func (o Options) divide(share parallel.Share, members []cluster.Hello, held int64) (p Planned, err error) {
+	var w strings.Builder
+	defer func() { p.Text = w.String() }()
+	// The buffers of a rank and the KV cache of a sequence do not depend on
+	// the shares, so the rank that offers least decides the context.
+	small := smallestOffer(members)
+	even := slices.Repeat([]float64{1}, len(members))
+	rest := func(p decoder.Plan, m cluster.Hello) int64 {
+		placement, err := p.Place(share, even)
+		placement = placement.DivideRows(unmeasuredRows)
+		if err != nil { // no experts: not a model that has been planned
+			return math.MaxInt64 / 4
+		}
+		return o.rest(p, m, p.ForRank(0, placement).Buffers)
+	}
+	need := func(p decoder.Plan) int64 { return rest(p, members[max(small, 0)]) + p.PerSequence() }
+	fits := func(p decoder.Plan) bool {
+		for _, m := range members {
+			if m.OwnMemory > 0 && rest(p, m)+p.PerSequence() > m.OwnMemory {
+				return false
+			}
+		}
+		return small < 0 || o.Overcommit || need(p) <= members[small].Memory
+	}
+	plan, err := o.fitContext(fits)
+	if err != nil {
+		return p, err
+	}
+	for _, m := range members {
+		if own := rest(plan, m) + plan.PerSequence(); m.OwnMemory > 0 && own > m.OwnMemory {
+			return p, fmt.Errorf("%s needs %s on rank %d for buffers and one sequence of %d tokens; its --memory allows %s. Raise it there, or use a smaller --ctx, --max-batch or --max-body",
+				o.Model.Path(), units.Bytes(own), m.Rank, plan.Context, units.Bytes(m.OwnMemory))
+		}
+	}
+	if !fits(plan) {
+		return p, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
+			o.Model.Path(), units.Bytes(need(plan)), plan.Context, members[small].Rank, units.Bytes(members[small].Memory))
+	}
+	placement, err := o.place(plan, share, members, need(plan))
+	if err != nil {
+		return p, err
+	}
+	ranks := make([]decoder.RankPlan, len(members))
+	names := make([]string, len(members))
+	for r, m := range members {
+		ranks[r], names[r] = plan.ForRank(r, placement), m.Data
+		ranks[r].Rank = m.Rank
+		ranks[r].Buffers = o.rest(plan, m, ranks[r].Buffers)
+	}
+	fmt.Fprintf(&w, "%s: %s; context of %d tokens; --share %s: %s divided among %d ranks\n",
+		plan.Name, plan.Summary, plan.Context, share, share.Divides(), len(members))
+	if plan.UnreadOf != "" {
+		fmt.Fprintf(&w, "not read: %s of the file, %s\n", units.Bytes(plan.Unread), plan.UnreadOf)
+	}
+	if err := decoder.WriteRanks(&w, ranks, names...); err != nil {
+		return p, err
+	}
+	budget := o.budget(plan, members, ranks)
+	if err := o.refuse(members, ranks, budget, held); err != nil {
+		return p, err
+	}
+	if held > 0 && o.Reduce == parallel.Sum {
+		fmt.Fprintf(&w, "--reduce sum: running answers continue, but may differ from what the previous group would have produced; --reduce exact avoids that\n")
+	}
+	if placement.DividesRows() {
+		fmt.Fprintf(&w, "steps of %d tokens or more: what every rank has is divided by rows\n", placement[0].Rows)
+	}
+	if from := placement[0].Micro; from > 0 {
+		fmt.Fprintf(&w, "steps of %d tokens or more: run as two micro-batches\n", from)
+	}
+	fmt.Fprintf(&w, "KV caches of all sequences: at most %s on each rank\n", units.Bytes(budget))
+	return Planned{
+		Settings: replica.Settings{Context: plan.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, Wire: o.Wire, Placement: placement, SequenceBudget: budget},
+		Model:    plan, Ranks: ranks, Heap: own(plan, 0, o.Heap).heap, AtMost: ranks[0].Buffers + budget,
+	}, nil
+}
+
+// refuse is why the ranks have no room for their parts, nil if they do.
+func (o Options) refuse(members []cluster.Hello, ranks []decoder.RankPlan, budget, held int64) error {
+	for r, m := range members {
+		if m.Memory > 0 && ranks[r].Resident() > m.Memory && !o.Overcommit {
+			return fmt.Errorf("rank %d needs %s of memory and offers %s, so every token would read from disk; give it a smaller share with --shares, add ranks, or use --overcommit to run anyway%s",
+				m.Rank, units.Bytes(ranks[r].Resident()), units.Bytes(m.Memory), onGPU(m))
+		}
+	}
+	if held > 0 && budget > 0 && held > budget {
+		return fmt.Errorf("the KV caches of the requests under way have %s; these ranks have memory for %s", units.Bytes(held), units.Bytes(budget))
+	}
+	return nil
+}
+
+// place divides the model among the ranks; need is the memory in bytes that a rank
+// needs in addition to the weights.
+func (o Options) place(plan decoder.Plan, share parallel.Share, members []cluster.Hello, need int64) (parallel.Placement, error) {
+	forWeights, numbers := make([]int64, len(members)), make([]int, len(members))
+	for i, m := range members {
+		if m.Memory == 0 && o.Shares.Memory {
+			return nil, fmt.Errorf("--shares memory: the memory of rank %d is unknown; start it with --offer-memory", m.Rank)
+		}
+		whole := plan.Replicated(share) + need
+		forWeights[i], numbers[i] = m.Memory-whole, m.Rank
+		if forWeights[i] <= 0 && o.Shares.Memory {
+			return nil, fmt.Errorf("--shares memory: rank %d offers %s, but %s is needed in addition to %s; start it with --offer-memory or set the shares by hand",
+				m.Rank, units.Bytes(m.Memory), units.Bytes(whole), share.Divides())
+		}
+	}
+	weights, err := o.Shares.weights(numbers, forWeights)
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.Place(share, weights)
+	if err != nil {
+		return nil, err
+	}
+	if share == parallel.ShareAll || o.Share.Auto {
+		p = p.DivideRows(unmeasuredRows)
+	}
+	return p.MicroBatches(o.Micro.From), nil
+}
+
+// reads is Planner.Reads.
+func (o Options) reads(s replica.Settings, i int, before *parallel.Part) (int64, error) {
+	o.Context = s.Context
+	plan, err := arch.Plan(o.Model, o.open(), 1)
+	if err != nil {
+		return 0, err
+	}
+	return plan.Fresh(before, s.Placement[i], s.Placement[len(s.Placement)-1]), nil
+}

@@ -1,0 +1,149 @@
+package groupplan
+
+import (
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/internal/units"
+	"ringmaster/model/arch"
+	"ringmaster/model/builtin"
+	"ringmaster/model/decoder"
+	"ringmaster/parallel"
+	"ringmaster/replica"
+)
+
+func TestPlan(t *testing.T) {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	defer f.Close()
+	plan := func(shares string, memory ...int64) ([]parallel.Range, string, error) {
+		given, err := ParseShares(shares)
+		require.NoError(t, err)
+		members := make([]cluster.Hello, len(memory))
+		for i, m := range memory {
+			members[i] = cluster.Hello{Rank: i, Size: len(memory), Memory: m, Data: fmt.Sprintf("10.0.0.%d:7000", i)}
+		}
+		p, err := Options{Model: f, Sequences: 4, MaxTokens: 64, Shares: given}.Plan(members, 0)
+		return p.Settings.Placement.Experts(), p.Text, err
+	}
+	const mib = 1 << 20
+	ranges, text, err := plan("", 0, 0, 0)
+	require.NoError(t, err)
+	require.Equal(t, []parallel.Range{{Start: 0, End: 86}, {Start: 86, End: 171}, {Start: 171, End: 256}}, ranges)
+	for _, want := range []string{"[86, 171)", "10.0.0.2:7000", "expected in memory"} {
+		require.Contains(t, text, want)
+	}
+	ranges, _, err = plan("2,1,1", 0, 0, 0)
+	require.NoError(t, err)
+	require.Equal(t, []parallel.Range{{Start: 0, End: 128}, {Start: 128, End: 192}, {Start: 192, End: 256}}, ranges)
+	ranges, _, err = plan("memory", 500*mib, 100*mib)
+	require.NoError(t, err)
+	require.Greater(t, ranges[0].Len(), 4*ranges[1].Len())
+	for _, c := range []struct {
+		shares string
+		memory []int64
+		want   string
+	}{
+		{"memory", []int64{0, 100 * mib}, "the memory of rank 0 is unknown"},
+		{"memory", []int64{100 * mib, 6 * mib}, "rank 1 offers 6.0 MiB"},
+		{"", []int64{100 * mib, mib}, "rank 1 offers 1.0 MiB"},
+		{"", []int64{12 * mib, 100 * mib}, "rank 0 needs"},
+	} {
+		_, text, err := plan(c.shares, c.memory...)
+		require.ErrorContains(t, err, c.want, text)
+	}
+}
+
+// TestBudget: the KV caches of a group have the memory of the rank that has
+// least, after what it owns and its buffers; a rank with too little --memory for one
+// sequence is named.
+func TestBudget(t *testing.T) {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	defer f.Close()
+	const mib = 1 << 20
+	plan := func(members ...cluster.Hello) (replica.Settings, error) {
+		for i := range members {
+			members[i].Rank, members[i].Size, members[i].Threads = i, len(members), 2
+		}
+		p, err := Options{Model: f, Sequences: 16, Context: 4096, MaxTokens: 64}.Plan(members, 0)
+		return p.Settings, err
+	}
+	p, err := arch.Plan(f, decoder.OpenOptions{Context: 4096, MaxTokens: 64}, 16)
+	require.NoError(t, err)
+	one := p.PerSequence()
+
+	s, err := plan(cluster.Hello{}, cluster.Hello{})
+	require.NoError(t, err)
+	require.Equal(t, 16*one, s.SequenceBudget, "nothing limits it but the number of sequences")
+	s, err = plan(cluster.Hello{OwnMemory: 999 * mib}, cluster.Hello{OwnMemory: 40 * mib})
+	require.NoError(t, err)
+	require.Greater(t, s.SequenceBudget, one)
+	require.Less(t, s.SequenceBudget, int64(40*mib))
+	tight, err := plan(cluster.Hello{OwnMemory: 999 * mib}, cluster.Hello{OwnMemory: 39 * mib})
+	require.NoError(t, err)
+	require.Equal(t, s.SequenceBudget-mib, tight.SequenceBudget)
+	offered, err := plan(cluster.Hello{}, cluster.Hello{Memory: 40 * mib})
+	require.NoError(t, err)
+	less, err := plan(cluster.Hello{}, cluster.Hello{Memory: 39 * mib})
+	require.NoError(t, err)
+	require.Equal(t, offered.SequenceBudget-mib, less.SequenceBudget)
+	_, err = plan(cluster.Hello{}, cluster.Hello{OwnMemory: 5 * mib})
+	require.ErrorContains(t, err, "on rank 1 for buffers and one sequence")
+	require.ErrorContains(t, err, "its --memory allows 5.0 MiB")
+}
+
+// TestAutoPlansEachShareByItself: with Share.Auto a share has room if it has by itself, and
+// the plan of one does not depend on that of the other. In a range of memories the context
+// of one share is shorter than that of the other.
+func TestAutoPlansEachShareByItself(t *testing.T) {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	defer f.Close()
+	o := Options{Model: f, Sequences: 16, MaxTokens: 512, Heap: LeastHeap}
+	different := 0
+	for memory := int64(80 << 20); memory < 104<<20; memory += 1 << 20 {
+		members := []cluster.Hello{{Rank: 0, Threads: 1, OwnMemory: memory}, {Rank: 1, Threads: 1, OwnMemory: memory, Process: "a"}}
+		plan := func(share Share) (replica.Settings, error) {
+			one := o
+			one.Share = share
+			p, err := one.Plan(members, 0)
+			return p.Settings, err
+		}
+		experts, errExperts := plan(Share{Of: parallel.ShareExperts})
+		all, errAll := plan(Share{Of: parallel.ShareAll})
+		auto, errAuto := plan(Share{Auto: true})
+		text := units.Bytes(memory)
+		if errExperts != nil && errAll != nil {
+			require.Error(t, errAuto, text)
+			continue
+		}
+		require.NoError(t, errAuto, text)
+		if errExperts != nil || errAll != nil {
+			require.Empty(t, auto.Alternatives, text)
+			continue
+		}
+		require.Len(t, auto.Alternatives, 1, "both have room with %s, experts for %d and all for %d tokens", text, experts.Context, all.Context)
+		require.Equal(t, min(experts.Context, all.Context), auto.Context, text)
+		if experts.Context != all.Context {
+			different++
+		}
+
+		// A planner is asked twice, as for two epochs: the context of the first is that of
+		// the second, and what it told before does not change what it tells now.
+		p := NewPlanner(Options{Model: f, Sequences: 16, MaxTokens: 512, Heap: LeastHeap, Share: Share{Auto: true}}, io.Discard)
+		first, err := p.Plan(members, replica.Past{})
+		require.NoError(t, err, text)
+		require.NoError(t, p.Fits(members, replica.Past{}), text)
+		second, err := p.Plan(members, replica.Past{})
+		require.NoError(t, err, text)
+		require.Equal(t, first, second, text)
+		require.True(t, first.Measure, text)
+		require.NoError(t, p.Close())
+	}
+	require.Positive(t, different, "the range has no memory with two contexts")
+}
