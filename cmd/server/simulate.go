@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -145,7 +144,7 @@ func (o *simulateOptions) run(ctx context.Context, w io.Writer) error {
 	if o.asJSON {
 		return nil
 	}
-	return printReports(w, reports)
+	return simulate.WriteReports(w, reports)
 }
 
 // configs are the simulations that the flags ask for.
@@ -242,33 +241,4 @@ func readBench(name string) (prefill float64, decode []simulate.Rate, err error)
 		return 0, nil, fmt.Errorf("--bench: %s must have a prefill and a decode, it has %d rates of decoding and a prefill of %.1f tokens a second", name, len(decode), prefill)
 	}
 	return prefill, decode, nil
-}
-
-// printReports prints a table, and what broke below it.
-func printReports(w io.Writer, reports []*simulate.Report) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "groups\tbalance\tconv/s\trequests\twaiting p99\tfirst token p50\tp95\tp99\tbetween p50\tp99\tt/s\tcached\tbusy\tbusiest\trefused\tbroken\t")
-	for _, r := range reports {
-		fmt.Fprintf(t, "%d\t%s\t%.4g\t%d\t%.2f s\t%.2f s\t%.2f\t%.2f\t%.0f ms\t%.0f\t%.0f\t%.0f%%\t%.0f%%\t%.0f%%\t%s\t%s\t\n", r.Groups, r.Policy, r.Rate, r.Requests,
-			r.Waiting.P99, r.FirstToken.P50, r.FirstToken.P95, r.FirstToken.P99, 1000*r.Between.P50, 1000*r.Between.P99, r.AnswerRate,
-			100*r.Cached, 100*r.Utilisation, 100*r.Busiest, share(r.Refused, r.Requests), share(r.Broken, r.Requests))
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	for _, r := range reports {
-		if _, err := fmt.Fprintf(w, "\n%d groups, %s, %.4g conversations/s: breaks first: %s\n  of %d later turns %s found their KV cache evicted, %s came to another group, %s to one that was lost meanwhile\n",
-			r.Groups, r.Policy, r.Rate, r.First(), r.Later, share(r.Evicted, r.Later), share(r.Moved, r.Later), share(r.Emptied, r.Later)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// share is n of all as a percentage.
-func share(n, all int) string {
-	if n == 0 {
-		return "0"
-	}
-	return fmt.Sprintf("%.2g%%", 100*float64(n)/float64(all))
 }

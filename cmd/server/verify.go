@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"time"
@@ -19,14 +17,11 @@ import (
 
 // verifyOptions are the flags of verify.
 type verifyOptions struct {
-	url, key, against, againstKey    string
-	recorded, record, report, reduce string
-	tokens                           int
-	tolerance, decode                float64
-	limit                            time.Duration
-	asJSON                           bool
-	group                            groupChecks
-	given                            func(name string) bool // on the command line
+	api                    verify.API
+	record, report, reduce string
+	asJSON                 bool
+	group                  groupChecks
+	given                  func(name string) bool // on the command line
 }
 
 // newVerify builds the command that examines a server that runs.
@@ -63,19 +58,19 @@ be asked; 2: the command cannot work as it was given.`,
 		},
 	}
 	f := cmd.Flags()
-	flags.Parsed(f, &o.url, "url", defaultURL, urlForm, checkURL, "`address` of the server to examine")
-	flags.Text(f, &o.key, "api-key", "", "its `key`")
-	flags.Parsed(f, &o.against, "against", "", urlForm, checkURL, "`address` of a server to compare with, such as one rank")
-	flags.Text(f, &o.againstKey, "against-key", "", "that server's `key`")
+	flags.Parsed(f, &o.api.URL, "url", defaultURL, urlForm, checkURL, "`address` of the server to examine")
+	flags.Text(f, &o.api.Key, "api-key", "", "its `key`")
+	flags.Parsed(f, &o.api.Against, "against", "", urlForm, checkURL, "`address` of a server to compare with, such as one rank")
+	flags.Text(f, &o.api.AgainstKey, "against-key", "", "that server's `key`")
 	settings.MarkSecret(f, "api-key", "against-key")
-	flags.File(f, &o.recorded, "recorded", "`file` of --record to compare with")
+	flags.File(f, &o.api.Recorded, "recorded", "`file` of --record to compare with")
 	flags.Out(f, &o.record, "record", "", "write the answers to a new `file`")
 	flags.Out(f, &o.report, "report", "", "write the report as JSON to a `file`")
 	flags.OneOf(f, &o.reduce, "reduce", "sum", reduceWords, "how the group adds: sum or exact")
-	flags.Int(f, &o.tokens, "tokens", 120, flags.Within(2, 4096), "tokens of each answer")
-	flags.Float(f, &o.tolerance, "tolerance", 0.1, flags.FromFloat(0), "with --reduce sum, the largest median difference of log-probabilities; 0: none may differ")
-	flags.Float(f, &o.decode, "expect-decode", 0, flags.FromFloat(0), "least tokens/s of one sequence; 0 is any")
-	flags.Duration(f, &o.limit, "timeout", 10*time.Minute, flags.AnyDuration(), "longest time for one request")
+	flags.Int(f, &o.api.Tokens, "tokens", 120, flags.Within(2, 4096), "tokens of each answer")
+	flags.Float(f, &o.api.Tolerance, "tolerance", 0.1, flags.FromFloat(0), "with --reduce sum, the largest median difference of log-probabilities; 0: none may differ")
+	flags.Float(f, &o.api.Decode, "expect-decode", 0, flags.FromFloat(0), "least tokens/s of one sequence; 0 is any")
+	flags.Duration(f, &o.api.Limit, "timeout", 10*time.Minute, flags.AnyDuration(), "longest time for one request")
 	o.group.register(f)
 	flags.Bool(f, &o.asJSON, "json", false, "print the report as JSON")
 	return cmd
@@ -83,7 +78,7 @@ be asked; 2: the command cannot work as it was given.`,
 
 func (o *verifyOptions) check() error {
 	switch {
-	case o.against != "" && o.recorded != "":
+	case o.api.Against != "" && o.api.Recorded != "":
 		return usage.Errorf("give --against or --recorded, not both")
 	}
 	return o.group.check(o.given)
@@ -92,7 +87,7 @@ func (o *verifyOptions) check() error {
 // asksAPI reports whether the server is asked as its clients do: unless only the group is
 // to be examined.
 func (o *verifyOptions) asksAPI() bool {
-	return o.group.cluster.coordinator == "" || o.given("url") || o.against != "" || o.recorded != "" || o.record != ""
+	return o.group.cluster.coordinator == "" || o.given("url") || o.api.Against != "" || o.api.Recorded != "" || o.record != ""
 }
 
 // run examines, writes the files, prints, and says by its error what failed.
@@ -105,15 +100,16 @@ func (o *verifyOptions) run(ctx context.Context, w, progress io.Writer) error {
 			return err
 		}
 	}
+	o.api.Exact = o.reduce == "exact"
 	report, made := &verify.Report{Verdict: verify.Pass}, (*verify.Record)(nil)
 	if o.asksAPI() {
 		var err error
-		if report, made, err = o.askAPI(ctx); err != nil {
+		if report, made, err = o.api.Ask(ctx); err != nil {
 			return err
 		}
 	}
 	if o.group.cluster.coordinator != "" {
-		if err := o.group.run(ctx, report, o.limit, progress); err != nil {
+		if err := o.group.run(ctx, report, o.api.Limit, progress); err != nil {
 			return err
 		}
 	}
@@ -127,88 +123,29 @@ func (o *verifyOptions) run(ctx context.Context, w, progress io.Writer) error {
 	return nil
 }
 
-// askAPI examines the server by its API.
-func (o *verifyOptions) askAPI(ctx context.Context) (*verify.Report, *verify.Record, error) {
-	server, err := verify.NewServer("url", o.url, o.key, o.limit)
-	if err != nil {
-		return nil, nil, err
-	}
-	options := verify.Options{Prompts: verify.Prompts(), Tokens: o.tokens, Exact: o.reduce == "exact", Tolerance: o.tolerance, Decode: o.decode}
-	var other *verify.Server
-	if o.against != "" {
-		if other, err = verify.NewServer("against", o.against, o.againstKey, o.limit); err != nil {
-			return nil, nil, err
-		}
-		if err := other.Look(ctx); err != nil {
-			return nil, nil, err
-		}
-	}
-	var record *verify.Record
-	if o.recorded != "" {
-		if record, err = readRecord(o.recorded); err != nil {
-			return nil, nil, err
-		}
-		options.Prompts, options.Tokens = record.Prompts, record.Tokens
-	}
-	if err := server.Look(ctx); err != nil {
-		return nil, nil, err
-	}
-	return verify.Verify(ctx, server, other, record, options)
-}
-
+// write writes the files that were asked for, and prints.
 func (o *verifyOptions) write(w io.Writer, report *verify.Report, made *verify.Record) error {
-	text, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		return err
-	}
-	text = append(text, '\n')
-	if o.report != "" {
-		if err := os.WriteFile(o.report, text, 0o644); err != nil {
-			return err
+	for _, file := range []struct {
+		path string
+		text func() ([]byte, error)
+	}{{o.report, report.JSON}, {o.record, made.JSON}} {
+		if file.path == "" {
+			continue
 		}
-	}
-	if o.record != "" {
-		data, err := json.Marshal(made)
+		text, err := file.text()
+		if err == nil {
+			err = os.WriteFile(file.path, text, 0o644)
+		}
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(o.record, data, 0o644); err != nil {
-			return err
-		}
 	}
-	if o.asJSON {
-		_, err := w.Write(text)
-		return err
+	if !o.asJSON {
+		return report.Write(w)
 	}
-	for _, c := range report.Checks {
-		if _, err := fmt.Fprintf(w, "%-11s  %-9s  %s\n", c.Verdict, c.Name, c.Detail); err != nil {
-			return err
-		}
+	text, err := report.JSON()
+	if err == nil {
+		_, err = w.Write(text)
 	}
-	of := report.URL
-	if of == "" {
-		of = report.Coordinator
-	}
-	if report.Fingerprint == "" {
-		_, err = fmt.Fprintf(w, "%s: %s (%s)\n", report.Verdict, of, report.Model)
-		return err
-	}
-	_, err = fmt.Fprintf(w, "%s: %s (%s, %s)\n", report.Verdict, of, report.Model, report.Fingerprint)
 	return err
-}
-
-// mostRecord bounds a record, in bytes: its answers have at most 4096 tokens each.
-const mostRecord = 64 << 20
-
-// readRecord reads what --record has written.
-func readRecord(path string) (*verify.Record, error) {
-	data, err := flags.ReadInput(path, mostRecord)
-	if err != nil {
-		return nil, usage.Errorf("--recorded: %w; expected what verify --record writes", err)
-	}
-	r := &verify.Record{}
-	if err := json.Unmarshal(data, r); err != nil || len(r.Prompts) == 0 || len(r.Answers) != len(r.Prompts) || r.Tokens < 2 || r.Tokens > 4096 {
-		return nil, usage.Errorf("%s is no record; expected what verify --record writes", path)
-	}
-	return r, nil
 }
