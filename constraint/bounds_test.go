@@ -14,7 +14,8 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// ambiguous are grammars with many ways to continue, whose states are many and large.
+// ambiguous are grammars with many ways to continue, so that their states are many and
+// large.
 var ambiguous = []string{
 	`root ::= ([a-z] | [a-z] [a-z] | "ab" | "cab"){1,60} "!"`,
 	`root ::= x{1,40} | y{2,50}
@@ -54,8 +55,8 @@ func heap() int64 {
 	return int64(s.HeapAlloc)
 }
 
-// TestKeptGrammarsAreCounted: however their answers go, grammars take no more memory than
-// Bytes says, which is what a cache of grammars divides its budget by.
+// TestKeptGrammarsAreCounted: however their answers continue, grammars take no more
+// memory than Bytes says, because a cache of grammars divides its budget by it.
 func TestKeptGrammarsAreCounted(t *testing.T) {
 	answers := 1
 	if testenv.At(testenv.Full) {
@@ -83,8 +84,8 @@ func TestKeptGrammarsAreCounted(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// What a state leads to is forgotten with it: an answer that stands still while others
-// continue holds its own state and no other.
+// A forgotten state frees the states that it leads to: an answer that stands still while
+// others continue holds its own state and no other.
 func TestForgottenStatesAreFreed(t *testing.T) {
 	e, err := GBNF(ambiguous[1])
 	require.NoError(t, err)
@@ -110,8 +111,8 @@ func TestForgottenStatesAreFreed(t *testing.T) {
 	runtime.KeepAlive(still)
 }
 
-// A grammar with more ways to continue than are followed ends with an error. None of its
-// texts is refused as if the grammar did not allow it, and none is lost without a word.
+// A grammar with more ways to continue than the limit ends with an error. It never
+// refuses a text as if the grammar did not allow it, and never loses one silently.
 func TestNoThreadIsLost(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, text := range append(ambiguous, `root ::= (`+strings.Repeat(`"a" "b"? | `, 3000)+`"c")* "d"`, `root ::= ("a"? "b"? "c"?){1,5} [a-c]{1,5000} ([a-c] [a-c]?){1,200} "d"`) {
@@ -146,17 +147,17 @@ func TestNoThreadIsLost(t *testing.T) {
 	}
 }
 
-// Masks that are each allowed add up to no more than a request may take.
+// Masks that are each allowed add up to no more than the limit of a request.
 func TestWorkOfARequest(t *testing.T) {
 	e, err := GBNF(ambiguous[1])
 	require.NoError(t, err)
 	v := NewVocabulary(pieces)
 	work := NewWork()
-	work.left.Store(requestWork / 64) // of which one mask takes a part
+	work.left.Store(requestWork / 64) // one mask takes a part of it
 	words := make([]uint64, (len(pieces)+63)/64)
 	masks := 0
 	for ; err == nil && masks < 10_000; masks++ {
-		g, failed := Compile(e, v, nil) // nothing of it is known
+		g, failed := Compile(e, v, nil) // the vocabulary has no results yet
 		require.NoError(t, failed)
 		err = g.Matcher(pieces, work).Mask(t.Context(), words) // one answer of many
 	}
@@ -177,8 +178,8 @@ func TestWorkOfARequest(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled, "the request has ended")
 }
 
-// A grammar that no text satisfies is refused when it is compiled; what cannot lead to an end
-// is never begun; and one that continues only too deep says so.
+// A grammar that no text satisfies is refused when it is compiled; what cannot lead to an
+// end is never begun; one that continues only beyond the depth says so.
 func TestNothingToAllow(t *testing.T) {
 	endless := &Rule{Name: "endless"}
 	endless.Body = Sequence(Literal("a"), Use(endless))
@@ -215,7 +216,7 @@ func TestNothingToAllow(t *testing.T) {
 	require.ErrorIs(t, g.Matcher(words{"x", end}, NewWork()).Mask(t.Context(), make([]uint64, 1)), ErrNoToken)
 }
 
-// Texts of grammars that cost most, and regular expressions, are compiled or refused in a
+// The most costly texts of grammars and regular expressions are compiled or refused in a
 // bounded amount of work, whatever the order of their rules.
 func TestGrammarsAreBounded(t *testing.T) {
 	chain := func(n int, format string) string {
@@ -259,8 +260,7 @@ func TestGrammarsAreBounded(t *testing.T) {
 	}
 }
 
-// Of the masks that take long only one is computed at a time, and those that are short do
-// not wait for it.
+// Only one long mask is computed at a time, and short ones do not wait for it.
 func TestLongMasksTakeTurns(t *testing.T) {
 	v := NewVocabulary(pieces)
 	e, err := GBNF(`root ::= "a"*`)
@@ -268,7 +268,7 @@ func TestLongMasksTakeTurns(t *testing.T) {
 	mask := func(ctx context.Context, left int) error {
 		g, err := Compile(e, v, nil)
 		require.NoError(t, err)
-		work := &effort{ctx: ctx, work: NewWork(), left: left} // it does not look at its context by itself
+		work := &effort{ctx: ctx, work: NewWork(), left: left} // this one does not check its context by itself
 		s, err := g.cache.begin(work)
 		require.NoError(t, err)
 		_, err = g.cache.maskOf(s, work)
@@ -284,8 +284,8 @@ func TestLongMasksTakeTurns(t *testing.T) {
 	require.Empty(t, v.heavy)
 }
 
-// Answers that share a grammar get the masks of one that has it alone, also while the grammar
-// forgets what it kept.
+// Answers that share a grammar get the masks of one that has it alone, also while the
+// grammar forgets states.
 func TestAnswersShareAGrammar(t *testing.T) {
 	e, err := GBNF(ambiguous[1])
 	require.NoError(t, err)

@@ -5,36 +5,36 @@ import (
 	"errors"
 )
 
-// ErrTooMuchWork is wrapped by the errors of a form that takes more work than its
-// Budget has.
+// ErrTooMuchWork is wrapped by the error for a form that takes more work than its Budget
+// has.
 var ErrTooMuchWork = errors.New("it takes too much work to enforce: simplify it")
 
-// DefaultWork is a good number of units for NewBudget. A unit is about one part of an
+// DefaultWork is a good number of units for NewBudget. A unit is roughly one part of an
 // expression, one node of a network or one comparison: up to 0.5 us and 100 bytes. The
 // tools of an agent take some 50,000.
 const DefaultWork = 1 << 20
 
-// Budget is what making one grammar may cost. Whatever a client can make more of spends
-// from it, before the work or soon after it, so that the time and the memory of a grammar
-// do not depend on which of its parts are large. It is not safe for concurrent use. A nil
-// Budget has no limit.
+// Budget bounds the cost of making one grammar. Everything that a client can multiply
+// spends from it, before the work or soon after it, so that the time and the memory of a
+// grammar do not depend on which of its parts are large. It is not safe for concurrent
+// use. A nil Budget has no limit.
 type Budget struct {
 	ctx   context.Context
 	left  int
-	until int // of left, when the context is looked at again
+	until int // value of left at which the context is checked again
 	err   error
 }
 
-// lookEvery is the number of units between two looks at a budget's context.
+// lookEvery is the number of units between two checks of a budget's context.
 const lookEvery = 1 << 10
 
-// NewBudget has so many units, until ctx ends.
+// NewBudget returns a budget of so many units that ends with ctx.
 func NewBudget(ctx context.Context, units int) *Budget {
 	return &Budget{ctx: ctx, left: units, until: units}
 }
 
-// Spend takes n units. It is false once there are none left, or the context has ended:
-// whoever spends then stops, and Err says why.
+// Spend takes n units. It returns false once none are left or the context has ended; the
+// caller then stops, and Err says why.
 func (b *Budget) Spend(n int) bool {
 	if b == nil {
 		return true
@@ -53,7 +53,7 @@ func (b *Budget) Spend(n int) bool {
 	return b.err == nil
 }
 
-// Err is ErrTooMuchWork, or the context's error, once Spend has been false.
+// Err returns ErrTooMuchWork, or the context's error, once Spend has returned false.
 func (b *Budget) Err() error {
 	if b == nil {
 		return nil
@@ -61,8 +61,8 @@ func (b *Budget) Err() error {
 	return b.err
 }
 
-// Attempt runs do with half of what is left, so that a part that can be left out does not
-// take what the rest needs.
+// Attempt runs do with half of what is left, so that an optional part does not take what
+// the rest needs.
 func (b *Budget) Attempt(do func(*Budget)) {
 	if b == nil {
 		do(nil)

@@ -10,7 +10,7 @@ import (
 // Limits of a grammar.
 const (
 	maxNodes = 1 << 19 // of the network
-	maxDepth = 256     // of rules and repetitions within each other, while matching
+	maxDepth = 256     // nesting of rules and repetitions while matching
 )
 
 // Errors of Compile.
@@ -21,14 +21,13 @@ var (
 	ErrNothing = errors.New("nothing can satisfy it")
 )
 
-// node is a node of the network. Edges go from a node to later or earlier ones by
-// their index.
+// node is a node of the network. Edges point to nodes before or after it by their index.
 type node struct {
 	kind     kind
 	dead     bool  // no text leads from here to the end of the rule, or of the grammar
 	next     int32 // of bytes, a token, a call or a repetition
 	arg      int32 // the set, the token, or the first node of the rule or of the repeated part
-	min, max int32 // of a repetition, max -1: without end; of a split: its edges
+	min, max int32 // bounds of a repetition, max -1: none; edges of a split
 }
 
 type kind uint8
@@ -52,28 +51,28 @@ type Grammar struct {
 	cache cache
 }
 
-// Bytes is the most memory that a grammar takes, with the states and masks that it
+// Bytes returns the most memory that a grammar takes, with the states and masks that it
 // keeps.
 func (g *Grammar) Bytes() int64 {
 	return int64(cap(g.nodes))*int64(unsafe.Sizeof(node{})) + 4*int64(cap(g.edges)) + int64(cap(g.sets))*int64(unsafe.Sizeof(Set{})) + maxKept
 }
 
-// split are the nodes that may be next, of a split.
+// split returns the nodes that may follow a split.
 func (g *Grammar) split(n *node) []int32 { return g.edges[n.min:n.max] }
 
-// Compile makes a grammar of an expression for a vocabulary. Its errors wrap
-// ErrTooLarge, ErrNothing or the budget's, or name the rule that refers to itself before
-// it matches anything.
+// Compile makes a grammar of an expression for a vocabulary. Its errors wrap ErrTooLarge,
+// ErrNothing or the budget's, or name the rule that refers to itself before it matches
+// anything.
 func Compile(e *Expr, v *Vocabulary, b *Budget) (*Grammar, error) {
 	c := &compiler{rules: map[*Rule]int32{}, setAt: map[Set]int32{}, grammar: &Grammar{}, budget: b}
 	final := c.add(node{kind: nodeFinal})
 	start := c.expr(e, final)
-	for len(c.pending) > 0 && c.err == nil { // the bodies of rules, which may be met in their own
+	for len(c.pending) > 0 && c.err == nil { // the bodies of rules, which may contain more rules
 		r := c.pending[0]
 		c.pending = c.pending[1:]
 		c.lead(c.rules[r], c.expr(r.Body, c.add(node{kind: nodeReturn})))
 	}
-	// The checks below look at each node and each edge a few times.
+	// The checks below visit each node and each edge a few times.
 	if c.err == nil && !b.Spend((len(c.grammar.nodes)+len(c.grammar.edges))/2) {
 		c.err = b.Err()
 	}
@@ -96,12 +95,12 @@ func Compile(e *Expr, v *Vocabulary, b *Budget) (*Grammar, error) {
 	return g, nil
 }
 
-// compiler builds the network backwards: expr returns the node at which an
-// expression begins that continues at next.
+// compiler builds the network backwards: expr returns the node at which an expression
+// begins that continues at next.
 type compiler struct {
 	grammar *Grammar
 	rules   map[*Rule]int32
-	setAt   map[Set]int32 // places in the grammar's sets
+	setAt   map[Set]int32 // index in the grammar's sets
 	pending []*Rule
 	budget  *Budget
 	err     error
@@ -132,7 +131,7 @@ func (c *compiler) bytes(s Set, next int32) int32 {
 	return c.add(node{kind: nodeBytes, arg: at, next: next})
 }
 
-// lead sets the nodes that may be next of a split, each once.
+// lead sets the nodes that may follow a split, each once.
 func (c *compiler) lead(split int32, to ...int32) {
 	if !c.budget.Spend(len(to)) && c.err == nil {
 		c.err = c.budget.Err()
@@ -197,7 +196,7 @@ func (c *compiler) repeat(e *Expr, next int32) int32 {
 	switch {
 	case e.max == 0:
 		return next
-	case e.max < 0 && e.min <= 1: // a loop, which needs no count
+	case e.max < 0 && e.min <= 1: // a loop needs no count
 		loop := c.add(node{kind: nodeSplit})
 		first := c.expr(body, loop)
 		c.lead(loop, first, next)
@@ -216,8 +215,8 @@ func (c *compiler) repeat(e *Expr, next int32) int32 {
 	return c.add(node{kind: nodeRepeat, arg: call, min: e.min, max: e.max, next: next})
 }
 
-// free adds the automaton that finds the literals (Aho and Corasick), without the
-// nodes at which one is found.
+// free adds the automaton that finds the literals (Aho and Corasick), without the nodes
+// at which one is found.
 func (c *compiler) free(literals []*Expr, next int32) int32 {
 	type place struct {
 		to    map[byte]int
@@ -227,7 +226,7 @@ func (c *compiler) free(literals []*Expr, next int32) int32 {
 	places := []place{{to: map[byte]int{}}}
 	for _, literal := range literals {
 		l, at := literal.text, 0
-		if !c.budget.Spend(256 * len(l)) { // what a place takes
+		if !c.budget.Spend(256 * len(l)) { // the memory of a place
 			c.err = c.budget.Err()
 			return 0
 		}
@@ -292,8 +291,8 @@ func (c *compiler) free(literals []*Expr, next int32) int32 {
 	return first[0]
 }
 
-// checkRecursion finds rules that refer to themselves before they match anything:
-// following them would have no end.
+// checkRecursion finds rules that refer to themselves before they match anything, because
+// following them would never end.
 func (g *Grammar) checkRecursion(rules map[*Rule]int32) error {
 	nullable := g.reach(false)
 	names := map[int32]string{}
@@ -333,14 +332,14 @@ func (g *Grammar) checkRecursion(rules map[*Rule]int32) error {
 						return fmt.Errorf("constraint: %s refers to itself before it matches anything", name)
 					}
 				}
-				return errors.New("constraint: a part of the grammar repeats what may be nothing, or refers to itself before it matches anything")
+				return errors.New("constraint: a part of the grammar repeats what may be empty, or refers to itself before it matches anything")
 			}
 		}
 	}
 	return nil
 }
 
-// leftEdge is the i-th node that may be next without a byte or token.
+// leftEdge returns the i-th node that may follow without a byte or token.
 func (g *Grammar) leftEdge(at int32, i int, nullable []bool) (to int32, ok bool) {
 	n := &g.nodes[at]
 	switch n.kind {
@@ -359,10 +358,11 @@ func (g *Grammar) leftEdge(at int32, i int, nullable []bool) (to int32, ok bool)
 	return 0, false
 }
 
-// reach are the nodes from which a return, or the end, may be reached: by any text, or
-// without a byte or token. It takes time in proportion to the edges, whatever their order.
+// reach returns the nodes from which a return, or the end, can be reached: by any text,
+// or without a byte or token. It takes time in proportion to the edges, whatever their
+// order.
 func (g *Grammar) reach(byText bool) []bool {
-	before := make([]int32, len(g.nodes)+1) // [nodes+1] places in from of the nodes before each
+	before := make([]int32, len(g.nodes)+1) // [nodes+1] start in from of each node's predecessors
 	each := func(do func(from, to int32)) {
 		for i := range g.nodes {
 			switch n := &g.nodes[i]; n.kind {

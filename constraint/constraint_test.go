@@ -55,7 +55,7 @@ func matches(g *Grammar, text string) bool {
 	return m.begin(m.effort(context.Background())) == nil && m.state.final
 }
 
-// allowed are the tokens that a mask has.
+// allowed returns the tokens of a mask.
 func allowed(m *Matcher, size int) (ids []int32) {
 	words := make([]uint64, (size+63)/64)
 	_ = m.Mask(context.Background(), words)
@@ -92,8 +92,8 @@ func (w words) id(text string) int {
 	return -1
 }
 
-// Walks of random allowed tokens: a mask has exactly the tokens that Accept takes,
-// and the end where the grammar ends.
+// Walks of random allowed tokens: a mask has exactly the tokens that Accept takes, and
+// the end where the grammar ends.
 func TestMaskIsWhatIsAccepted(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for name, e := range grammars {
@@ -159,7 +159,7 @@ func TestTexts(t *testing.T) {
 	require.False(t, matches(long, strings.Repeat("ab", 999)))
 }
 
-// Grammars that would be followed without end, or are too large, are refused.
+// Grammars that could be followed forever, or are too large, are refused.
 func TestRefused(t *testing.T) {
 	left := &Rule{Name: "left"}
 	left.Body = Choice(Sequence(Use(left), Literal("a")), Literal("b"))
@@ -172,15 +172,15 @@ func TestRefused(t *testing.T) {
 	require.ErrorContains(t, err, "hidden refers to itself")
 
 	_, err = Compile(Repeat(Optional(Literal("a")), 0, -1), NewVocabulary(pieces), nil)
-	require.ErrorContains(t, err, "repeats what may be nothing")
+	require.ErrorContains(t, err, "repeats what may be empty")
 
 	big := Literal(strings.Repeat("a", 1<<16))
 	_, err = Compile(Sequence(big, big, big, big, big, big, big, big, big, big, big, big, big, big, big, big, big), NewVocabulary(pieces), nil)
 	require.ErrorIs(t, err, ErrTooLarge)
 }
 
-// Nesting is bounded: beyond the bound a grammar allows no further bracket, and an
-// answer can still be closed.
+// Nesting is bounded: beyond the bound a grammar allows no further bracket, and an answer
+// can still be closed.
 func TestDepthIsBounded(t *testing.T) {
 	g := compile(t, nested)
 	m := g.Matcher(pieces, NewWork())

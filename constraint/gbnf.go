@@ -12,18 +12,18 @@ import (
 const (
 	maxGrammarText  = 64 << 10 // bytes
 	maxGrammarRules = 512
-	maxGroups       = 64      // groups in one another
+	maxGroups       = 64      // nesting of groups
 	maxTimes        = 1 << 16 // of {m,n}
 )
 
-// GBNF is the texts that a grammar in llama.cpp's notation allows, of which the rule
-// "root" is the whole:
+// GBNF returns the expression for a grammar in llama.cpp's notation. The rule "root" is
+// the whole text:
 //
 //	root  ::= item ("," ws item){0,9}   # a comment
 //	item  ::= "a" | [^,\n]+ | .
 //	ws    ::= " "?
 //
-// A rule goes on until the name of the next one and its "::=". In texts and classes
+// A rule continues until the name of the next one and its "::=". In texts and classes
 // of characters \n, \r, \t, \\, \", \[, \], \-, \^, \xHH, \uHHHH and \UHHHHHHHH stand
 // for characters. Tokens by their ids are refused. Errors name line and column.
 func GBNF(text string) (*Expr, error) {
@@ -44,7 +44,7 @@ func GBNF(text string) (*Expr, error) {
 	return Use(&p.rules["root"].rule), nil
 }
 
-// gbnf parses a grammar. After an error it goes on without effect to the end.
+// gbnf parses a grammar. After an error it continues to the end without effect.
 type gbnf struct {
 	text  string
 	pos   int
@@ -62,7 +62,7 @@ type gbnfRule struct {
 	ends    bool // it matches some text
 }
 
-// fail keeps the first error, at a position.
+// fail keeps the first error, with its position.
 func (p *gbnf) fail(at int, format string, args ...any) {
 	if p.err == nil {
 		line, column := p.place(at)
@@ -71,7 +71,7 @@ func (p *gbnf) fail(at int, format string, args ...any) {
 	p.pos = len(p.text)
 }
 
-// place is the line and the column of a position, from 1.
+// place returns the line and the column of a position, from 1.
 func (p *gbnf) place(at int) (line, column int) {
 	before := p.text[:min(at, len(p.text))]
 	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
@@ -95,7 +95,7 @@ func (p *gbnf) space() {
 	}
 }
 
-// next is what comes next, 0 at the end.
+// next returns the next byte, 0 at the end.
 func (p *gbnf) next() byte {
 	if p.pos < len(p.text) {
 		return p.text[p.pos]
@@ -112,7 +112,7 @@ func (p *gbnf) take(s string) bool {
 	return true
 }
 
-// shown is what comes next, for errors.
+// shown describes what comes next, for errors.
 func (p *gbnf) shown() string {
 	if p.pos >= len(p.text) {
 		return "the end of the grammar"
@@ -151,7 +151,7 @@ func (p *gbnf) grammar() {
 		r := p.rule(name, at)
 		if r.defined {
 			line, _ := p.place(r.at)
-			p.fail(at, "the rule %q is defined in line %d, too", name, line)
+			p.fail(at, "the rule %q is already defined in line %d", name, line)
 			return
 		}
 		line, _ := p.place(at)
@@ -163,7 +163,7 @@ func (p *gbnf) grammar() {
 	}
 }
 
-// rule is the rule of a name.
+// rule returns the rule with a name.
 func (p *gbnf) rule(name string, at int) *gbnfRule {
 	r := p.rules[name]
 	if r == nil {
@@ -186,7 +186,7 @@ func (p *gbnf) choice() *Expr {
 	return Choice(all...)
 }
 
-// sequence reads what follows each other, up to "|", ")", the next rule or the end.
+// sequence reads items up to "|", ")", the next rule or the end.
 func (p *gbnf) sequence() *Expr {
 	var all []*Expr
 	for {
@@ -241,7 +241,7 @@ func (p *gbnf) group() *Expr {
 	at := p.pos
 	p.pos++
 	if p.depth++; p.depth > maxGroups {
-		p.fail(at, "more than %d groups in one another", maxGroups)
+		p.fail(at, "more than %d nested groups", maxGroups)
 		return Never()
 	}
 	e := p.choice()
@@ -252,7 +252,7 @@ func (p *gbnf) group() *Expr {
 	return e
 }
 
-// times reads how often an item is repeated, which may be said several times.
+// times reads how often an item is repeated; several repetitions may follow each other.
 func (p *gbnf) times(e *Expr) *Expr {
 	for {
 		p.space()
@@ -303,7 +303,7 @@ func (p *gbnf) bounds() (low, high int) {
 	return low, high
 }
 
-// check looks for rules that are missing or that no text ends.
+// check finds rules that are missing or can never end.
 func (p *gbnf) check() {
 	if r := p.rules["root"]; r == nil || !r.defined {
 		p.err = fmt.Errorf("line 1, column 1: there is no rule \"root\", which is the whole text")
@@ -318,7 +318,7 @@ func (p *gbnf) check() {
 	}
 	for found := true; found; {
 		found = false
-		for _, r := range slices.Backward(p.order) { // rules mostly come before those that they use
+		for _, r := range slices.Backward(p.order) { // backwards, because rules mostly precede those that they use
 			if !r.ends && ends(r.rule.Body, byRule) {
 				r.ends, found = true, true
 			}
@@ -326,12 +326,12 @@ func (p *gbnf) check() {
 	}
 	for _, r := range p.order {
 		if !r.ends {
-			p.fail(r.at, "the rule %q never comes to an end, as it always contains itself", r.name)
+			p.fail(r.at, "the rule %q never ends, because it always contains itself", r.name)
 		}
 	}
 }
 
-// ends reports whether e matches some text, as far as is known of rules.
+// ends reports whether e matches some text, as far as this is known of its rules.
 func ends(e *Expr, rules map[*Rule]*gbnfRule) bool {
 	each := func(a *Expr) bool { return ends(a, rules) }
 	switch e.op {

@@ -68,16 +68,16 @@ func TestGBNFErrors(t *testing.T) {
 		"":                                     `line 1, column 1: there is no rule "root"`,
 		"a ::= \"x\"":                          `there is no rule "root"`,
 		"root ::= a\n":                         `line 1, column 10: there is no rule "a"`,
-		"root ::= \"a\"\nroot ::= \"b\"":       `line 2, column 1: the rule "root" is defined in line 1, too`,
+		"root ::= \"a\"\nroot ::= \"b\"":       `line 2, column 1: the rule "root" is already defined in line 1`,
 		"root ::= \"é\" ?? x":                  `line 1, column 17: there is no rule "x"`,
-		"root ::= \"a\n\"":                     `line 1, column 10: there is no end of this text`,
+		"root ::= \"a\n\"":                     `line 1, column 10: this text has no closing quote`,
 		"root ::= \"a\" )":                     `line 1, column 14: there is no "(" for this ")"`,
 		"root ::= (\"a\"":                      `line 1, column 10: there is no ")" for this "("`,
 		"root ::= (\"a\"\nb ::= \"c\"":         `line 2, column 1: a rule begins within a group`,
 		"root ::= [a":                          `line 1, column 10: there is no "]"`,
 		"root ::= [z-a]":                       `line 1, column 11: the range goes from 'z' down to 'a'`,
-		"root ::= []":                          `line 1, column 10: no character is in this class`,
-		"root ::= [^\\x00-\\U0010FFFF]":        `no character is in this class`,
+		"root ::= []":                          `line 1, column 10: this class has no character`,
+		"root ::= [^\\x00-\\U0010FFFF]":        `this class has no character`,
 		"root ::= \"\\q\"":                     `line 1, column 11: "\\q" is no character`,
 		"root ::= \"\\uD800\"":                 `"\\uD800" is no character`,
 		"root ::= \"\\":                        `line 1, column 11`,
@@ -92,7 +92,7 @@ func TestGBNFErrors(t *testing.T) {
 		"root ::= $":                           `line 1, column 10: expected a text in quotes`,
 		"root ::= \"a\" root":                  `line 1, column 1: the rule "root" never comes to an end`,
 		"root ::= a | \"x\"\na ::= b \"y\"\nb ::= a": `line 2, column 1: the rule "a" never comes to an end`,
-		"root ::= " + strings.Repeat("(", 100):       `more than 64 groups`,
+		"root ::= " + strings.Repeat("(", 100):       `more than 64 nested groups`,
 		"root ::= \xff":                              `not valid UTF-8`,
 		strings.Repeat("#", maxGrammarText+1):        `at most 65536 are allowed`,
 	} {
@@ -138,8 +138,8 @@ func TestGBNFWalks(t *testing.T) {
 	require.Positive(t, ended)
 }
 
-// FuzzGBNF: a grammar is refused, with a place in it, or is compiled and can be
-// followed; neither takes long.
+// FuzzGBNF: a grammar is refused, with a place in it, or is compiled and can be followed;
+// neither takes long.
 func FuzzGBNF(f *testing.F) {
 	for _, s := range []string{jsonGrammar, `root ::= ("" | "a"*)*`, `root ::= ((root?)+ "x")*`, "root ::= a\na ::= [^é-漢]{2,} | .", `root ::= "\x41\u00e9" ("b"{1,3}){2}`, "root ::= \"a\x00\""} {
 		f.Add(s)

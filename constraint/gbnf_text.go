@@ -15,7 +15,7 @@ func (p *gbnf) literal() *Expr {
 	for {
 		switch p.next() {
 		case 0, '\n':
-			p.fail(at, "there is no end of this text")
+			p.fail(at, "this text has no closing quote")
 			return Never()
 		case '"':
 			p.pos++
@@ -53,12 +53,12 @@ func (p *gbnf) class() *Expr {
 		pairs = complement(pairs)
 	}
 	if len(pairs) == 0 {
-		p.fail(at, "no character is in this class")
+		p.fail(at, "this class has no character")
 	}
 	return Runes(pairs...)
 }
 
-// complement are the ranges of all characters that are in none of some.
+// complement returns the ranges of all characters that are in none of pairs.
 func complement(pairs []rune) (out []rune) {
 	type span struct{ low, high rune }
 	spans := make([]span, 0, len(pairs)/2)

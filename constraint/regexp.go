@@ -8,19 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// Characters makes the expression of one character of a list of ranges, as Runes
-// does for plain text. Texts inside JSON strings have another.
+// Characters makes the expression of one character of a list of ranges, as Runes does for
+// plain text. Texts inside JSON strings need another one.
 type Characters func(pairs ...rune) *Expr
 
 // maxPattern bounds a regular expression, in bytes.
 const maxPattern = 4096
 
-// Regexp is the texts that a regular expression matches, in the syntax of Go's
-// package regexp, which is RE2's and nearly that of ECMAScript; with whole the
-// expression matches the whole text, else any part of it, as in JSON schemas, where
-// ^ and $ stand for the ends of the text. What is not regular (look-around,
-// back-references) is refused, and so are ends of the text, lines or words inside an
-// expression. Its errors may wrap the budget's.
+// Regexp returns the texts that a regular expression matches, in the syntax of Go's
+// package regexp, which is RE2's and nearly that of ECMAScript. With whole the expression
+// matches the whole text. Otherwise it matches any part of it, as in JSON schemas, where
+// ^ and $ mean the ends of the text. What is not regular (look-around, back-references)
+// is refused, and so are ends of the text, lines or words inside an expression. Its
+// errors may wrap the budget's.
 func Regexp(pattern string, whole bool, char Characters, b *Budget) (*Expr, error) {
 	parsed, err := ParseRegexp(pattern, b)
 	if err != nil {
@@ -35,15 +35,15 @@ func Regexp(pattern string, whole bool, char Characters, b *Budget) (*Expr, erro
 }
 
 // foldedRange is the work of reading a range of characters in an expression that ignores
-// case: package regexp tries each of up to 125,000 characters of it.
+// case, because package regexp tries each of up to 125,000 characters in it.
 const foldedRange = 1 << 15
 
-// RegexpWork is what reading a regular expression takes, in units of a Budget.
+// RegexpWork returns what reading a regular expression takes, in units of a Budget.
 func RegexpWork(pattern string) int {
 	work := 64 + 16*len(pattern)
 	if strings.Contains(pattern, "(?") && strings.Contains(pattern, "i") {
 		for i := range len(pattern) - 1 {
-			if pattern[i] == '-' && (pattern[i+1] == '\\' || pattern[i+1] >= utf8.RuneSelf) { // others end with ASCII
+			if pattern[i] == '-' && (pattern[i+1] == '\\' || pattern[i+1] >= utf8.RuneSelf) { // other ranges end with ASCII
 				work += foldedRange
 			}
 		}
@@ -61,7 +61,7 @@ func ParseRegexp(pattern string, b *Budget) (*syntax.Regexp, error) {
 	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl|syntax.UnicodeGroups)
 	if err != nil {
-		return nil, fmt.Errorf("it is no regular expression of RE2: %w", err)
+		return nil, fmt.Errorf("it is not a regular expression of RE2: %w", err)
 	}
 	return parsed, nil
 }
@@ -69,20 +69,20 @@ func ParseRegexp(pattern string, b *Budget) (*syntax.Regexp, error) {
 // regular translates regular expressions.
 type regular struct {
 	characters Characters
-	classes    map[string]*Expr // by their ranges
+	classes    map[string]*Expr // keyed by their ranges
 	nodes      int
 	budget     *Budget
 	err        error
 }
 
 const (
-	maxRegular = 1 << 16 // bounds a translated expression, in parts
-	largeClass = 64      // parts of a class that is a rule, so that a grammar has it once
+	maxRegular = 1 << 16 // most parts of a translated expression
+	largeClass = 64      // a class with this many parts is a rule, so that a grammar has it once
 )
 
-// char is one character of a list of ranges; of each list there is one.
+// char returns one character of a list of ranges; each list is made once.
 func (r *regular) char(pairs ...rune) *Expr {
-	key := fmt.Sprint(pairs) // not string(pairs), in which all surrogates are one
+	key := fmt.Sprint(pairs) // not string(pairs), because that maps all surrogates to one key
 	e, ok := r.classes[key]
 	if !ok {
 		e = r.characters(pairs...)
@@ -108,11 +108,11 @@ func (r *regular) fail(format string, args ...any) *Expr {
 	return Never()
 }
 
-// any is any text.
+// any matches any text.
 func (r *regular) any() *Expr { return Repeat(r.char(0, utf8.MaxRune), 0, -1) }
 
-// ends translates an expression at both ends of the text; begun and done are set
-// where nothing may stand before or after it.
+// ends translates an expression at both ends of the text; begun and done mean that
+// nothing may precede or follow it.
 func (r *regular) ends(e *syntax.Regexp, begun, done bool) *Expr {
 	switch e.Op {
 	case syntax.OpAlternate:
@@ -199,8 +199,7 @@ func (r *regular) expr(e *syntax.Regexp) *Expr {
 	return r.fail("%q stands inside the regular expression; ends of texts, lines and words are supported at its ends only", e.String())
 }
 
-// repeat translates a repetition. A part that may be nothing is repeated without
-// its being nothing.
+// repeat translates a repetition. If a part may be empty, its non-empty form is repeated.
 func (r *regular) repeat(e *syntax.Regexp) *Expr {
 	least, most := 0, -1
 	switch e.Op {
@@ -225,8 +224,8 @@ func (r *regular) repeat(e *syntax.Regexp) *Expr {
 	return Repeat(body, least, most)
 }
 
-// folded are the ranges of a character, with those that differ from it in case
-// where case does not matter.
+// folded returns the ranges of a character, including its other cases if case does not
+// matter.
 func (r *regular) folded(c rune, flags syntax.Flags) []rune {
 	out := []rune{c, c}
 	if flags&syntax.FoldCase == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzRegexp: an expression is refused, or what is written within it by any choice of
-// allowed tokens is what package regexp matches as a whole, and neither takes long.
+// FuzzRegexp: an expression is refused, or any choice of allowed tokens writes what
+// package regexp matches as a whole. Neither takes long.
 func FuzzRegexp(f *testing.F) {
 	for _, s := range []string{`a{3,5}b`, `^(a|b)*c$`, `[^\d\s]{2,}|\p{L}+`, `(?i)true|null`, `(?s).*`, `^a|b$`, `(?:x?){3}y??`, `\x00|é{2}|[ -~]`, `a$b`, `\bx`, `(?m)^a$`, `()|(a|)*`} {
 		f.Add(s, []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9})
@@ -25,13 +25,13 @@ func FuzzRegexp(f *testing.F) {
 			return
 		}
 		judge, err := regexp.Compile(`\A(?:` + pattern + `)\z`)
-		if err != nil { // larger with what is around it than Go takes
+		if err != nil { // with its context it is larger than Go accepts
 			return
 		}
 		m, text := g.Matcher(pieces, NewWork()), ""
 		for i := range min(len(choices), 40) {
 			mask := make([]uint64, (len(pieces)+63)/64)
-			if m.Mask(t.Context(), mask) != nil { // so many ways that it is given up
+			if m.Mask(t.Context(), mask) != nil { // it is given up because of too many ways
 				return
 			}
 			var ids []int32

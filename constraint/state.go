@@ -10,28 +10,28 @@ import (
 
 // Bounds of what a grammar keeps, and of one state.
 const (
-	maxKept    = 4 << 20 // bytes; beyond them it forgets everything, which costs time and nothing else
+	maxKept    = 4 << 20 // bytes; beyond them it forgets everything, which only costs time
 	maxThreads = 1 << 14 // of one state
 	maxSeen    = 4 * maxThreads
 )
 
-// What is kept takes these bytes, with its entry in a map.
+// The bytes of kept objects, including their entry in a map.
 const (
 	frameBytes  = 160
 	stateBytes  = 256
-	threadBytes = 32 // with its part of the key
+	threadBytes = 32 // including its part of the key
 	tableBytes  = 256*8 + 64
 )
 
-// frame is a place to return to: from a rule, or from a repetition with the number
-// of times that its part must come yet, and may. Frames are unique in a cache, until it
+// frame is a place to return to: from a rule, or from a repetition with the number of
+// times that its part still must come, and may. Frames are unique within a cache until it
 // forgets them.
 type frame struct {
 	at       int32 // the node of the call or repetition
-	min, max int32 // left; max -1: without end
+	min, max int32 // remaining; max -1: no limit
 	depth    int32
 	parent   *frame
-	id       uint64 // from 1
+	id       uint64 // from 1 on
 	clipped  *frame
 }
 
@@ -44,13 +44,13 @@ type thread struct {
 // state is a set of threads.
 type state struct {
 	threads []thread
-	next    atomic.Pointer[table] // as far as it is known
+	next    atomic.Pointer[table] // the transitions that are known
 	mask    atomic.Pointer[[]uint64]
-	clipped atomic.Pointer[state] // the same for all texts as long as a token
-	age     uint64                // of the cache when it was made
+	clipped atomic.Pointer[state] // a state that is equivalent for all texts as long as a token
+	age     uint64                // of the cache when the state was made
 	final   bool
 	dead    bool
-	deep    bool // threads are missing because they would be deeper than maxDepth
+	deep    bool // threads are missing because they would exceed maxDepth
 }
 
 // table has the state after each byte; dead: no thread continues.
@@ -66,10 +66,10 @@ type cache struct {
 	frames map[frameKey]*frame
 	states map[string]*state
 	ids    uint64
-	age    uint64 // how often it has forgotten
+	age    uint64 // how often the cache has forgotten
 	bytes  int    // of what it keeps
 	build  builder
-	key    []byte // of the state that is made
+	key    []byte // of the state that is being made
 }
 
 type frameKey struct {
@@ -83,8 +83,8 @@ func (c *cache) init(g *Grammar, v *Vocabulary) {
 	c.frames, c.states = map[frameKey]*frame{}, map[string]*state{}
 }
 
-// keep counts bytes and forgets everything when they are too many; mu is held. The states
-// lose what leads to others, so that one that is in use keeps no other alive.
+// keep counts bytes and forgets everything when they exceed maxKept; mu is held.
+// Forgotten states lose their transitions, so that a state in use keeps no other alive.
 func (c *cache) keep(bytes int) {
 	if c.bytes += bytes; c.bytes <= maxKept {
 		return
@@ -98,7 +98,7 @@ func (c *cache) keep(bytes int) {
 	c.age++
 }
 
-// frame is the one with these values, nil if it would be too deep.
+// frame returns the one with these values, nil if it would be too deep.
 func (c *cache) frame(at, min, max int32, parent *frame) *frame {
 	key := frameKey{at, min, max, parent}
 	if f := c.frames[key]; f != nil {
@@ -112,12 +112,12 @@ func (c *cache) frame(at, min, max int32, parent *frame) *frame {
 	if f.depth > maxDepth {
 		return nil
 	}
-	c.bytes += frameBytes // forgetting waits for the state that it is part of
+	c.bytes += frameBytes // forgetting waits until its state is complete
 	c.frames[key] = f
 	return f
 }
 
-// clip is a frame whose counts are the same for all texts of the length of a token.
+// clip returns a frame with counts that are equivalent for all texts as long as a token.
 func (c *cache) clip(f *frame) *frame {
 	if f == nil || f.clipped != nil {
 		if f == nil {
@@ -130,7 +130,7 @@ func (c *cache) clip(f *frame) *frame {
 	return f.clipped
 }
 
-// begin is the state at the beginning of the grammar.
+// begin returns the state at the beginning of the grammar.
 func (c *cache) begin(e *effort) (*state, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,20 +144,20 @@ type builder struct {
 	cache *cache
 	seen  *threadSet
 	out   []thread
-	work  int  // threads that were followed, also those that were seen before
+	work  int  // threads that were followed, including those seen before
 	over  bool // there are too many
 	deep  bool
 }
 
-// builder begins a state; mu is held until it is made.
+// builder begins a state; mu is held until it is complete.
 func (c *cache) builder() *builder {
 	b := &c.build
 	*b = builder{cache: c, seen: threadSets.Get().(*threadSet), out: b.out[:0]}
 	return b
 }
 
-// state is that of the threads; mu is held. Its error is ErrTooSlow if there are too many:
-// without some of them a state would allow less than the grammar.
+// state returns the state of the threads; mu is held. The error is ErrTooSlow if there
+// are too many, because without some of them a state would allow less than the grammar.
 func (b *builder) state(e *effort) (*state, error) {
 	b.seen.empty()
 	threadSets.Put(b.seen)
@@ -168,11 +168,11 @@ func (b *builder) state(e *effort) (*state, error) {
 	if b.over {
 		return nil, ErrTooSlow
 	}
-	b.cache.keep(0) // the frames are counted
+	b.cache.keep(0) // only now, when the frames are counted
 	return b.cache.intern(b.out, b.deep), nil
 }
 
-// follow adds a thread, as far as it goes without a byte or token.
+// follow adds a thread, and follows it as far as it goes without a byte or token.
 func (b *builder) follow(t thread) {
 	c := b.cache
 	n := &c.grammar.nodes[t.node]
@@ -215,8 +215,7 @@ func (b *builder) follow(t thread) {
 	}
 }
 
-// again begins the part of a repetition with the counts that are left, unless none
-// is.
+// again begins the part of a repetition with the remaining counts, unless none remain.
 func (b *builder) again(at int32, n *node, least, most int32, stack *frame) {
 	if most == 0 || b.cache.grammar.nodes[n.arg].dead {
 		return
@@ -226,14 +225,14 @@ func (b *builder) again(at int32, n *node, least, most int32, stack *frame) {
 	}
 }
 
-// frame is that of the cache; it notes one that would be too deep.
+// frame returns that of the cache; it records one that would be too deep.
 func (b *builder) frame(at, min, max int32, parent *frame) *frame {
 	f := b.cache.frame(at, min, max, parent)
 	b.deep = b.deep || f == nil
 	return f
 }
 
-// intern is the state with these threads; mu is held.
+// intern returns the state with these threads; mu is held.
 func (c *cache) intern(threads []thread, deep bool) *state {
 	if len(threads) == 0 && !deep {
 		return c.dead
@@ -265,7 +264,7 @@ func (c *cache) intern(threads []thread, deep bool) *state {
 	return s
 }
 
-// idOf tells frames apart; 0 is none.
+// idOf distinguishes frames; 0 is none.
 func idOf(f *frame) uint64 {
 	if f == nil {
 		return 0
@@ -273,7 +272,7 @@ func idOf(f *frame) uint64 {
 	return f.id
 }
 
-// step is the state after a byte.
+// step returns the state after a byte.
 func (c *cache) step(s *state, b byte, e *effort) (*state, error) {
 	if next := s.next.Load(); next != nil {
 		if to := next[b].Load(); to != nil {
@@ -308,7 +307,7 @@ func (c *cache) step(s *state, b byte, e *effort) (*state, error) {
 	return to, nil
 }
 
-// special is the state after a token of its own.
+// special returns the state after an added token.
 func (c *cache) special(s *state, id int32, e *effort) (*state, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -321,7 +320,8 @@ func (c *cache) special(s *state, id int32, e *effort) (*state, error) {
 	return build.state(e)
 }
 
-// clipState is a state that allows the same tokens, with counts no larger than matters.
+// clipState returns a state that allows the same tokens, with counts no larger than
+// matters.
 func (c *cache) clipState(s *state) *state {
 	if to := s.clipped.Load(); to != nil {
 		return to
@@ -343,7 +343,7 @@ func (c *cache) clipState(s *state) *state {
 	return to
 }
 
-// maskOf is the mask of a state; callers must not modify it.
+// maskOf returns the mask of a state; callers must not modify it.
 func (c *cache) maskOf(s *state, e *effort) ([]uint64, error) {
 	s = c.clipState(s)
 	if m := s.mask.Load(); m != nil {

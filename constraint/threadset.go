@@ -2,18 +2,18 @@ package constraint
 
 import "sync"
 
-// threadSet is the threads that were seen while a state is made: a hash table that is
-// emptied by counting up. Making states is most of the work of masks, and most of that is
-// done here.
+// threadSet is the threads that were seen while a state is made: a hash table that
+// incrementing turn empties. Most of the work of masks is making states, and most of that
+// happens here.
 type threadSet struct {
-	slots []slot // a power of two of them, at most half of them used
+	slots []slot // a power of two of them, at most half used
 	turn  uint32
 	n     int
 }
 
 type slot struct {
 	thread thread
-	turn   uint32 // the slot is used if this is the set's
+	turn   uint32 // the slot is used if this equals the set's
 }
 
 // threadSets are empty sets that may be large.
@@ -28,7 +28,7 @@ func (s *threadSet) empty() {
 	}
 }
 
-// add adds a thread; false: it was there.
+// add adds a thread; false: the set had it already.
 func (s *threadSet) add(t thread) bool {
 	if 2*s.n >= len(s.slots) {
 		old := *s

@@ -2,8 +2,8 @@ package constraint
 
 import "unicode/utf8"
 
-// Runes is one character of a list of ranges, given by pairs of the first and the
-// last, as its bytes in UTF-8. Surrogates are no characters.
+// Runes matches one character of a list of ranges, given by pairs of the first and the
+// last, as its bytes in UTF-8. Surrogates are not characters.
 func Runes(pairs ...rune) *Expr {
 	var out []*Expr
 	var ascii Set
@@ -27,16 +27,16 @@ func Runes(pairs ...rune) *Expr {
 	return Choice(out...)
 }
 
-// encoded are the sequences of bytes of the characters from low to high, none of
-// which is ASCII.
+// encoded returns the sequences of bytes of the characters from low to high; none of them
+// is ASCII.
 func encoded(low, high rune) []*Expr {
-	// The parts in which all characters have the same length.
+	// Split so that all characters have the same length.
 	for _, last := range []rune{0x7FF, 0xFFFF} {
 		if low <= last && last < high {
 			return append(encoded(low, last), encoded(last+1, high)...)
 		}
 	}
-	// The parts in which the first bytes are the same, or the last are any.
+	// Split so that the first bytes are the same, or the last are any.
 	for shift := 6; shift <= 18; shift += 6 {
 		mask := rune(1)<<shift - 1
 		if low&^mask == high&^mask {

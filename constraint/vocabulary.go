@@ -5,38 +5,37 @@ import (
 	"slices"
 )
 
-// Vocabulary is a vocabulary as a prefix tree: its nodes in the order of a walk that
-// goes down first, each with the byte that leads to it. It is safe for concurrent
-// use.
+// Vocabulary is a vocabulary as a prefix tree: its nodes in depth-first order, each with
+// the byte that leads to it. It is safe for concurrent use.
 type Vocabulary struct {
 	size    int
-	longest int // bytes of a token
+	longest int // longest token in bytes
 	ends    []int32
 
 	bytes []byte  // [nodes]
 	depth []int32 // [nodes] from 1
 	after []int32 // [nodes] the next node that is not below this one
-	first []int32 // [nodes+1] place in ids of the tokens that end here
+	first []int32 // [nodes+1] start in ids of the tokens that end here
 	ids   []int32
 
-	heavy chan struct{} // has a value while a mask takes long
+	heavy chan struct{} // holds a value while a long mask is computed
 }
 
 // Tokens is what a Vocabulary is made of.
 type Tokens interface {
-	// Size is the number of ids.
+	// Size returns the number of ids.
 	Size() int
-	// Bytes is the text of a token, which may be a part of a character.
+	// Bytes returns the text of a token, which may be a part of a character.
 	Bytes(id int32) []byte
-	// Added reports whether a token was added to the vocabulary: it stands for
-	// itself, whatever its text.
+	// Added reports whether a token was added to the vocabulary. Such a token matches
+	// only itself, whatever its text.
 	Added(id int32) bool
 	// IsEnd reports whether a token ends an answer.
 	IsEnd(id int32) bool
 }
 
-// NewVocabulary makes the tree of a vocabulary. A token that has no text is never
-// allowed but where a grammar names it, or as the end.
+// NewVocabulary makes the tree of a vocabulary. A token without text is allowed only if a
+// grammar names it, or as the end.
 func NewVocabulary(t Tokens) *Vocabulary {
 	v := &Vocabulary{size: t.Size(), heavy: make(chan struct{}, 1)}
 	type entry struct {
@@ -88,9 +87,9 @@ func NewVocabulary(t Tokens) *Vocabulary {
 	return v
 }
 
-// walk calls set for every token whose bytes lead from a state to another; deep is set
-// if some would have led deeper than maxDepth. Of the walks that take long only one
-// continues at a time: they take processors from the model, and from those that are short.
+// walk calls set for every token that leads from a state to another with its bytes; deep
+// means that some would have led deeper than maxDepth. Only one long walk runs at a time,
+// because long walks take processors from the model and from short walks.
 func (v *Vocabulary) walk(c *cache, s *state, set func(id int32), e *effort) (deep bool, err error) {
 	states := make([]*state, v.longest+1) // by depth
 	states[0] = s
@@ -129,6 +128,6 @@ func (v *Vocabulary) walk(c *cache, s *state, set func(id int32), e *effort) (de
 	return deep, nil
 }
 
-// walkedPerUnit is how many nodes of the tree a walk passes in the time in which it could
+// walkedPerUnit is how many nodes of the tree a walk visits in the time in which it could
 // follow one thread.
 const walkedPerUnit = 16

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// accepts reports whether a constant satisfies the other keywords; known is false
-// where that cannot be told.
+// accepts reports whether a constant satisfies the other keywords; known is false if that
+// cannot be decided.
 func (k *compiler) accepts(r *rules, v *value) (ok, known bool) {
 	if v.kind&r.kinds == 0 {
 		return false, true

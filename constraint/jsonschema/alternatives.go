@@ -22,7 +22,7 @@ func (k *compiler) constants(r *rules, keyword string, list []*value, p part) {
 		return
 	}
 	if r.listed && len(list) > 0 && len(list) == len(r.values) && &list[0] == &r.values[0] {
-		return // the same list, by another reference
+		return // the same list through another reference
 	}
 	if r.listed {
 		known := k.keys(r.values)
@@ -31,7 +31,7 @@ func (k *compiler) constants(r *rules, keyword string, list []*value, p part) {
 	r.values, r.listed = list, true
 }
 
-// keys is the set of the keys of values.
+// keys returns the set of the keys of values.
 func (k *compiler) keys(values []*value) map[string]bool {
 	out := make(map[string]bool, len(values))
 	for _, v := range values {
@@ -42,7 +42,7 @@ func (k *compiler) keys(values []*value) map[string]bool {
 	return out
 }
 
-// key is value.key; false: no work is left.
+// key returns value.key; false: no work is left.
 func (k *compiler) key(v *value) (string, bool) {
 	if v.same == "" && !k.spend(1+v.weight()) {
 		return "", false
@@ -56,7 +56,7 @@ func (k *compiler) keyIn(v *value, set map[string]bool) bool {
 	return ok && set[key]
 }
 
-// listed are the values of alternatives that are nothing but constants, with or without
+// listed returns the values of alternatives that are only constants, with or without
 // their types and descriptions. Those of a oneOf must be different.
 func (k *compiler) listed(any *value, keyword string, p part) (values []*value, ok bool) {
 	if !k.spend(len(any.items)) {
@@ -102,13 +102,14 @@ func (k *compiler) listed(any *value, keyword string, p part) (values []*value, 
 	return values, true
 }
 
-// overlap refuses two alternatives of a oneOf.
+// overlap refuses two alternatives of a oneOf, because a grammar would also allow a value
+// that satisfies both.
 func (k *compiler) overlap(p part, i, j int) {
-	k.cannot(p.at, "oneOf", "schemas %d and %d may both be satisfied by one value, as far as their types, constants and required constant members tell; use anyOf", i, j)
+	k.cannot(p.at, "oneOf", "one value may satisfy both schemas %d and %d, judged by their types, constants and required constant members; use anyOf", i, j)
 }
 
-// disjoint checks that no value satisfies two of the schemas of a oneOf, as far as
-// their types, constants and required constant members tell.
+// disjoint checks that no value satisfies two of the schemas of a oneOf, judged by their
+// types, constants and required constant members.
 func (k *compiler) disjoint(list *value, p part) {
 	for i, a := range list.items {
 		for j := range i {
@@ -123,11 +124,11 @@ func (k *compiler) disjoint(list *value, p part) {
 	}
 }
 
-// facts is what tells the values of one subschema from those of another.
+// facts distinguish the values of one subschema from those of another.
 type facts struct {
-	schema   *value // after its references; nil: it is none
+	schema   *value // after its references; nil: it is not a schema
 	types    kinds
-	values   map[string]bool // keys of its constants; nil: it may have others
+	values   map[string]bool // keys of its constants; nil: it may have other values
 	required []string
 	demanded map[string]bool
 }
@@ -206,7 +207,7 @@ func (k *compiler) target(s *value, depth int) *value {
 	return s
 }
 
-// constants are the values of an enum or const, nil without.
+// constants returns the values of an enum or const, nil without.
 func constants(s *value) []*value {
 	if v := s.members["const"]; v != nil {
 		return []*value{v}
@@ -219,7 +220,7 @@ func constants(s *value) []*value {
 
 var typeNames = map[string]kinds{"null": null, "boolean": boolean, "integer": integer, "number": integer | number, "string": text, "array": array, "object": object}
 
-// typesOf are the types that a schema allows by its keyword "type".
+// typesOf returns the types that a schema allows by its keyword "type".
 func typesOf(s *value) kinds {
 	v := s.members["type"]
 	switch {

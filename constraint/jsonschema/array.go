@@ -23,10 +23,10 @@ func (k *compiler) elements(r *rules, keyword string, v *value, p part) {
 			}
 			r.prefix[i] = append(r.prefix[i], p.item(item, keyword, i))
 		}
-	case keyword == "additionalItems" && (p.schema.members["items"].kindOf() != array): // of no effect
+	case keyword == "additionalItems" && (p.schema.members["items"].kindOf() != array): // has no effect
 	case keyword == "prefixItems":
 		k.fail(p.at, keyword, "it must be a list of schemas")
-	default: // of those that the same subschema does not list
+	default: // the elements that the same subschema does not list
 		from := 0
 		if list := p.schema.members["prefixItems"]; list != nil {
 			from = len(list.items)
@@ -37,7 +37,7 @@ func (k *compiler) elements(r *rules, keyword string, v *value, p part) {
 	}
 }
 
-// array is the grammar of arrays.
+// array returns the grammar of arrays.
 func (k *compiler) array(r *rules) *c.Expr {
 	listed := len(r.prefix)
 	for _, i := range r.items {
@@ -53,7 +53,7 @@ func (k *compiler) array(r *rules) *c.Expr {
 	return c.Sequence(c.Literal("["), space, inside, space, c.Literal("]"))
 }
 
-// element is the grammar of element n, nil if there may be none.
+// element returns the grammar of element n, nil if there may be none.
 func (k *compiler) element(r *rules, n int) *c.Expr {
 	var parts []part
 	if !k.spend(4 + len(r.items)) {
@@ -76,8 +76,8 @@ func (k *compiler) element(r *rules, n int) *c.Expr {
 	return nil
 }
 
-// after is the rest of an array after n elements, of which the first are listed;
-// item is any later one.
+// after returns the rest of an array after n elements. The first listed elements have
+// their own grammars; item is any later one.
 func (k *compiler) after(r *rules, n, listed int, item *c.Expr) *c.Expr {
 	var out []*c.Expr
 	if n >= r.minItems {

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// decimal is a number exactly, in the one form that equal numbers share:
-// 0.DIGITS * 10^exp, where digits neither begin nor end with 0. Zero has no digits. To
-// compare two costs no more than to compare their texts, however large they are.
+// decimal is an exact number in the one form that equal numbers share: 0.DIGITS * 10^exp,
+// where the digits neither begin nor end with 0. Zero has no digits. Comparing two costs
+// no more than comparing their texts, however large they are.
 type decimal struct {
 	negative bool
 	digits   string
 	exp      int
 }
 
-// maxExponent bounds the exponents of numbers that are told apart.
+// maxExponent bounds the exponents of numbers that can be told apart.
 const maxExponent = 1 << 30
 
-// parseDecimal reads a number of JSON; false: its exponent is absurd.
+// parseDecimal reads a number of JSON; false: its exponent is beyond maxExponent.
 func parseDecimal(text string) (d decimal, ok bool) {
 	text, d.negative = strings.CutPrefix(text, "-")
 	if i := strings.IndexAny(text, "eE"); i >= 0 {
@@ -46,10 +46,10 @@ func parseDecimal(text string) (d decimal, ok bool) {
 // isInt reports whether d is an integer.
 func (d decimal) isInt() bool { return d.fraction() == 0 }
 
-// whole is the number of digits before the point, without leading zeros.
+// whole returns the number of digits before the point, without leading zeros.
 func (d decimal) whole() int { return max(0, d.exp) }
 
-// fraction is the number of digits behind the point.
+// fraction returns the number of digits behind the point.
 func (d decimal) fraction() int {
 	if d.digits == "" {
 		return 0
@@ -57,7 +57,7 @@ func (d decimal) fraction() int {
 	return max(0, len(d.digits)-d.exp)
 }
 
-// sign is -1, 0 or 1.
+// sign returns -1, 0 or 1.
 func (d decimal) sign() int {
 	switch {
 	case d.digits == "":
@@ -80,7 +80,7 @@ func (d decimal) cmp(e decimal) int {
 	return c * d.sign()
 }
 
-// key is the same for equal numbers only.
+// key is equal for equal numbers only.
 func (d decimal) key() string {
 	sign := ""
 	if d.negative {
@@ -92,16 +92,16 @@ func (d decimal) key() string {
 // small reports whether d has so few digits that computing with it costs little.
 func (d decimal) small() bool { return d.whole() <= maxDigits+1 && d.fraction() <= maxFraction }
 
-// rat is a small number.
+// rat returns a small number as a fraction.
 func (d decimal) rat() *big.Rat {
 	out, ok := new(big.Rat).SetString(d.text())
 	if !ok {
-		panic(fmt.Sprintf("jsonschema: %q is no number", d.text()))
+		panic(fmt.Sprintf("jsonschema: %q is not a number", d.text()))
 	}
 	return out
 }
 
-// text is a small number without an exponent.
+// text returns a small number without an exponent.
 func (d decimal) text() string {
 	sign := ""
 	if d.negative {

@@ -17,14 +17,14 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// cpuTime is what the process has taken so far.
+// cpuTime returns the processor time of the process so far.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// bounded runs do, and requires that it takes at most 2 s of a processor and 256 MiB beside
+// bounded runs do, and requires that it takes at most 2 s of a processor and 256 MiB plus
 // 128 bytes for each byte of a schema.
 func bounded(t *testing.T, what string, size int, do func()) {
 	t.Helper()
@@ -38,8 +38,7 @@ func bounded(t *testing.T, what string, size int, do func()) {
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(256<<20+128*size), what)
 }
 
-// work compiles a schema in every way that a request may have it compiled, and begins an
-// answer.
+// work compiles a schema in every way that a request may need, and begins an answer.
 func work(t *testing.T, schema []byte, o Options) {
 	b := c.NewBudget(t.Context(), c.DefaultWork)
 	o.Budget = b
@@ -72,7 +71,7 @@ func work(t *testing.T, schema []byte, o Options) {
 	}
 }
 
-// TestHostileSchemasAreBounded attacks what docs/security.md promises of a schema, with
+// TestHostileSchemasAreBounded attacks what docs/security.md promises about schemas, with
 // schemas of every size up to 1 MiB that are made by seed from all keywords.
 func TestHostileSchemasAreBounded(t *testing.T) {
 	seeds, largest := 60, 32<<10
@@ -102,8 +101,8 @@ func TestHostileSchemasAreBounded(t *testing.T) {
 	}
 }
 
-// TestCostlySchemas has the schemas that once took minutes or gigabytes, and what becomes
-// of them.
+// TestCostlySchemas has the schemas that once took minutes or gigabytes, with their
+// results.
 func TestCostlySchemas(t *testing.T) {
 	list := func(n int, format string) string {
 		var b strings.Builder
@@ -159,7 +158,7 @@ func TestCostlySchemas(t *testing.T) {
 	}
 }
 
-// looks is a context that ends when it has been looked at so often.
+// looks is a context that ends after a number of checks.
 type looks struct {
 	context.Context
 	left int
@@ -172,7 +171,7 @@ func (l *looks) Err() error {
 	return nil
 }
 
-// Whatever a compilation is doing, it ends when its request does.
+// A compilation ends when its request does, at any point.
 func TestCompilingEndsWithItsRequest(t *testing.T) {
 	for name, schema := range map[string]string{
 		"reading":    `{"default":[` + strings.Repeat("1,", 50_000) + `1]}`,
@@ -226,7 +225,8 @@ func TestDecimals(t *testing.T) {
 	}
 	_, ok := parseDecimal("1e99999999999")
 	require.False(t, ok)
-	// What an answer cannot have does not bound it, and what it must have and cannot is refused.
+	// A bound that no answer can reach does not matter, and a schema with a required
+	// value that no answer can have is refused.
 	g := grammar(t, `{"type":"integer","minimum":-1e300,"maximum":1e300}`, Options{})
 	require.True(t, matches(g, "-5"))
 	require.True(t, matches(g, strings.Repeat("9", 100)))
@@ -238,7 +238,7 @@ func TestDecimals(t *testing.T) {
 	require.True(t, matches(grammar(t, `{"enum":[1e9999],"minimum":5}`, Options{}), "1e9999"))
 }
 
-// Every format in the table is enforced, and its constants are judged by it.
+// Every format in the table is enforced, and also decides about constants.
 func TestFormatsAreEnforced(t *testing.T) {
 	for format, text := range map[string]string{"date": "2024-02-29", "time": "10:00:00Z", "date-time": "2024-02-29T10:00:00Z", "duration": "P1D", "uuid": "00000000-0000-0000-0000-000000000000",
 		"ipv4": "10.0.0.1", "ipv6": "::1", "hostname": "a.b", "email": "a@b.c", "uri": "https://a.b/c?d=%20"} {

@@ -8,8 +8,8 @@ import (
 	c "ringmaster/constraint"
 )
 
-// Members are those of a schema's object, for markup in which a text that could be a
-// string and something else does not say what it is. They are safe for concurrent use.
+// Members are the members of a schema's object. Markup needs them when a text could be a
+// string or something else and does not say which. They are safe for concurrent use.
 type Members struct {
 	mu     sync.Mutex
 	k      *compiler // nil: nothing is known
@@ -21,7 +21,7 @@ type Members struct {
 // often these are looked up. Beyond it no further member is known.
 func membersWork(bytes int) int { return min(c.DefaultWork/2, 1<<13+4*bytes) }
 
-// MembersOf reads the schema of an object. Of one that cannot be followed no member is
+// MembersOf reads the schema of an object. If the schema cannot be followed, no member is
 // known.
 func MembersOf(schema []byte) *Members {
 	m := &Members{found: map[string]Member{}}
@@ -37,8 +37,8 @@ func MembersOf(schema []byte) *Members {
 	return m
 }
 
-// Member is what the schema demands of one member. One that it does not describe is
-// not Known and may be anything.
+// Member is what the schema demands of one member. A member that the schema does not
+// describe is not Known and may be anything.
 type Member struct {
 	Known        bool
 	alternatives []*rules
@@ -79,8 +79,7 @@ func (m *Members) find(name string) Member {
 	return out
 }
 
-// Kinds reports whether the member may be a string, and whether it may be anything
-// else.
+// Kinds reports whether the member may be a string, and whether it may be anything else.
 func (m *Member) Kinds() (isString, isOther bool) {
 	if !m.Known {
 		return true, true
@@ -98,8 +97,8 @@ func (m *Member) Kinds() (isString, isOther bool) {
 	return isString, isOther
 }
 
-// Takes reports whether the member may be a JSON value. What is inside of arrays and
-// objects is not looked at, but where the schema lists its values.
+// Takes reports whether the member may be a JSON value. It looks inside arrays and
+// objects only where the schema lists the member's values.
 func (m *Member) Takes(data []byte) bool {
 	v, err := decode(data, nil)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	c "ringmaster/constraint"
 )
 
-// Digits of the longest numbers, before the point and after it: no answer is
-// endless digits.
+// The most digits of numbers, before the point and after it, so that no answer is endless
+// digits.
 const (
 	maxDigits   = 100
 	maxFraction = 40
@@ -36,7 +36,7 @@ var (
 type bound struct {
 	set  bool
 	at   decimal // small
-	open bool    // the number itself is out of the range
+	open bool    // the number itself is out of range
 }
 
 // below reports whether a number satisfies a lower bound.
@@ -51,7 +51,7 @@ func (b bound) above(n decimal) bool {
 	return !b.set || c > 0 || c == 0 && !b.open
 }
 
-// rat is the bound itself, nil for none.
+// rat returns the bound itself, nil for none.
 func (b bound) rat() *big.Rat {
 	if !b.set {
 		return nil
@@ -59,7 +59,7 @@ func (b bound) rat() *big.Rat {
 	return b.at.rat()
 }
 
-// negated is the bound of the negated numbers.
+// negated returns the bound of the negated numbers.
 func (b bound) negated() bound {
 	if b.at.digits != "" {
 		b.at.negative = !b.at.negative
@@ -67,7 +67,7 @@ func (b bound) negated() bound {
 	return b
 }
 
-// integers are the integers of a range.
+// integers returns the integers of a range.
 func integers(low, high bound) *c.Expr {
 	lo, hi := low.rat(), high.rat()
 	if lo == nil && hi == nil {
@@ -94,11 +94,11 @@ func integers(low, high bound) *c.Expr {
 
 func floor(r *big.Rat) *big.Int {
 	q := new(big.Int)
-	q.Div(r.Num(), r.Denom()) // Euclidean, and the denominator is positive
+	q.Div(r.Num(), r.Denom()) // Euclidean, because the denominator is positive
 	return q
 }
 
-// integerRange are the integers from a to b; nil has no end.
+// integerRange returns the integers from a to b; nil means no bound.
 func integerRange(a, b *big.Int) *c.Expr {
 	if a != nil && b != nil && a.Cmp(b) > 0 {
 		return c.Never()
@@ -128,7 +128,7 @@ func integerRange(a, b *big.Int) *c.Expr {
 	return c.Choice(out...)
 }
 
-// positive are the integers from a, at least 1, to b.
+// positive returns the integers from a, at least 1, to b.
 func positive(a, b *big.Int) *c.Expr {
 	low := a.String()
 	if b != nil {
@@ -153,7 +153,7 @@ func positive(a, b *big.Int) *c.Expr {
 	return c.Choice(out...)
 }
 
-// sameLength are the texts of digits from a to b, which are as long.
+// sameLength returns the texts of digits from a to b, which have the same length.
 func sameLength(a, b string) *c.Expr {
 	n := len(a)
 	if n == 0 {
@@ -175,7 +175,7 @@ func sameLength(a, b string) *c.Expr {
 	return c.Choice(out...)
 }
 
-// numbers are the numbers of a range; with a bound they have no exponent.
+// numbers returns the numbers of a range; with a bound they have no exponent.
 func numbers(low, high bound) *c.Expr {
 	if !low.set && !high.set {
 		return anyNumber
@@ -201,7 +201,7 @@ func numbers(low, high bound) *c.Expr {
 	return c.Choice(out...)
 }
 
-// notNegative are the numbers from low, at least 0, to high.
+// notNegative returns the numbers from low, at least 0, to high.
 func notNegative(low, high bound) *c.Expr {
 	a, fa := parts(low.rat())
 	any := func(from, to *big.Int) *c.Expr { return c.Sequence(integerRange(from, to), fraction) }
@@ -223,7 +223,7 @@ func notNegative(low, high bound) *c.Expr {
 	)
 }
 
-// parts are the integer and the digits behind the point of a number that is not
+// parts returns the integer and the digits behind the point of a number that is not
 // negative and has at most maxFraction of them.
 func parts(r *big.Rat) (*big.Int, string) {
 	text := strings.TrimRight(r.FloatString(maxFraction), "0")
@@ -232,7 +232,7 @@ func parts(r *big.Rat) (*big.Int, string) {
 	return n, behind
 }
 
-// tail are the digits of a fraction that are yet to come, from low to high.
+// tail is the remaining digits of a fraction, from low to high.
 type tail struct {
 	low, high         *string // digits; nil: no bound
 	lowOpen, highOpen bool
@@ -240,12 +240,12 @@ type tail struct {
 
 func zero(s string) bool { return strings.Trim(s, "0") == "" }
 
-// nothing reports whether no more digits, which is zero, is within the bounds.
+// nothing reports whether no more digits, which means zero, is within the bounds.
 func (t tail) nothing() bool {
 	return (t.low == nil || zero(*t.low) && !t.lowOpen) && (t.high == nil || !zero(*t.high) || !t.highOpen)
 }
 
-// point is a fraction with its point, or none.
+// point returns a fraction with its point, or none.
 func point(t tail) *c.Expr {
 	var out []*c.Expr
 	if t.nothing() {
@@ -257,7 +257,7 @@ func point(t tail) *c.Expr {
 	return c.Choice(out...)
 }
 
-// digits are the texts of digits within the bounds, with the empty one or without.
+// digits returns the texts of digits within the bounds, with or without the empty one.
 func (t tail) digits(empty bool) *c.Expr {
 	if t.low == nil && t.high == nil {
 		if empty {
@@ -284,7 +284,7 @@ func (t tail) digits(empty bool) *c.Expr {
 	if t.high != nil {
 		b, high = rest(t.high)
 	}
-	if t.low != nil && *t.low == "" && t.high == nil { // anything, but for zero if it is open
+	if t.low != nil && *t.low == "" && t.high == nil { // anything, except zero if it is open
 		if t.lowOpen {
 			out = append(out, c.Sequence(zeros, digits('1', '9'), anyFraction))
 		} else {
@@ -316,7 +316,7 @@ func (t tail) digits(empty bool) *c.Expr {
 // maxModulus bounds multipleOf.
 const maxModulus = 1024
 
-// multiples are the integers that a number divides.
+// multiples returns the integers that n divides.
 func multiples(n int64) *c.Expr {
 	rules := make([]*c.Rule, n)
 	for i := range rules {

@@ -36,8 +36,8 @@ func (k *compiler) members(r *rules, keyword string, v *value, p part) {
 			return
 		}
 		r.open = true
-		// What is additional is said of the names of the same subschema: with those
-		// of others it would be another thing.
+		// additionalProperties refers to the names of the same subschema only; with the
+		// names of others it would mean something else.
 		if k.spend(len(r.names)) && len(r.names) > 0 && !sameNames(r.names, p.schema.members["properties"]) {
 			k.cannot(p.at, keyword, "it cannot be enforced together with properties of another schema")
 		}
@@ -90,7 +90,7 @@ func (k *compiler) name(name, keyword string, p part) bool {
 	return k.spend(4)
 }
 
-// maxPatterns bounds patternProperties, each of which is tried with each name.
+// maxPatterns bounds patternProperties, because each pattern is tried with each name.
 const maxPatterns = 16
 
 func sameNames(names []string, properties *value) bool {
@@ -99,11 +99,11 @@ func sameNames(names []string, properties *value) bool {
 
 // field is a member that a schema names.
 type field struct {
-	value    *c.Expr // with the name
+	value    *c.Expr // including the name
 	required bool
 }
 
-// object is the grammar of objects.
+// object returns the grammar of objects.
 func (k *compiler) object(r *rules) *c.Expr {
 	fields, names := k.fields(r)
 	if fields == nil && k.spend(len(r.required)) && slices.ContainsFunc(r.required, func(n string) bool { return r.closed && r.properties[n] == nil }) {
@@ -143,7 +143,7 @@ func (k *compiler) object(r *rules) *c.Expr {
 	if !k.spend(8 * len(fields) * counted) { // a rule for each field and number of members before it
 		return c.Never()
 	}
-	if counted > 1 { // the fields stand in several rules
+	if counted > 1 { // the fields are part of several rules
 		for i := range fields {
 			fields[i].value = c.Shared("a member", fields[i].value)
 		}
@@ -152,7 +152,7 @@ func (k *compiler) object(r *rules) *c.Expr {
 	return c.Sequence(c.Literal("{"), space, o.from(0, 0), space, c.Literal("}"))
 }
 
-// repeated is a list of items with commas; nil: no item.
+// repeated returns a list of items with commas; nil: no item.
 func repeated(item *c.Expr, least, most int) *c.Expr {
 	if item == nil || most == 0 {
 		if least > 0 {
@@ -170,7 +170,7 @@ func repeated(item *c.Expr, least, most int) *c.Expr {
 	return c.Optional(some)
 }
 
-// fields are the members that the schema names, or demands without naming them, and
+// fields returns the members that the schema names, or requires without naming them, and
 // their names.
 func (k *compiler) fields(r *rules) ([]field, []string) {
 	var out []field
@@ -197,7 +197,7 @@ func (k *compiler) fields(r *rules) ([]field, []string) {
 		if r.properties[name] == nil && !matched {
 			switch {
 			case r.closed:
-				return nil, names // demanded, and not allowed
+				return nil, names // required, but not allowed
 			case r.additional != nil:
 				parts = r.additional
 			default:
@@ -209,7 +209,7 @@ func (k *compiler) fields(r *rules) ([]field, []string) {
 	return out, names
 }
 
-// others is a member that the schema does not name, nil if there may be none.
+// others returns a member that the schema does not name, nil if there may be none.
 func (k *compiler) others(r *rules, names []string) *c.Expr {
 	if len(r.patternNames) > 0 {
 		return k.matching(r)
@@ -246,8 +246,8 @@ func (k *compiler) others(r *rules, names []string) *c.Expr {
 	return nil
 }
 
-// matching is a member whose name matches a pattern of the schema, nil if there may be
-// none.
+// matching returns a member with a name that matches a pattern of the schema, nil if
+// there may be none.
 func (k *compiler) matching(r *rules) *c.Expr {
 	if !r.closed || len(r.patternNames) > 1 || r.keys != nil {
 		k.cannot(r.at, "patternProperties", "it can be enforced only alone, with additionalProperties false")
@@ -255,7 +255,7 @@ func (k *compiler) matching(r *rules) *c.Expr {
 	var out []*c.Expr
 	for _, pattern := range r.patternNames {
 		if slices.ContainsFunc(r.names, func(n string) bool { ok, _ := k.match(pattern, n); return ok }) {
-			continue // the grammar would let that member come twice
+			continue // otherwise the grammar would allow that member twice
 		}
 		key, err := k.regular(pattern, false, character, "JSON")
 		if err != nil {
@@ -270,8 +270,8 @@ func (k *compiler) matching(r *rules) *c.Expr {
 	return c.Choice(out...)
 }
 
-// objects builds the members of an object in order: a rule for each field and
-// number of members before it, up to what matters.
+// objects builds the members of an object in order: a rule for each field and number of
+// members before it, up to the number that matters.
 type objects struct {
 	fields      []field
 	other       *c.Expr
@@ -279,7 +279,7 @@ type objects struct {
 	rules       map[[2]int]*c.Rule
 }
 
-// from is the rest of the members from field i on, after n members.
+// from returns the rest of the members from field i on, after n members.
 func (o *objects) from(i, n int) *c.Expr {
 	n = min(n, max(1, o.least, o.most))
 	if r := o.rules[[2]int{i, n}]; r != nil {

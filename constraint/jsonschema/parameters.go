@@ -7,19 +7,18 @@ import (
 	c "ringmaster/constraint"
 )
 
-// Parameter is an argument of a function, for markup in which arguments stand one
-// by one.
+// Parameter is an argument of a function, for markup that writes arguments one by one.
 type Parameter struct {
 	Name     string
 	Required bool
-	Text     *c.Expr // a string as plain text, without quotes and escapes; nil: it is no string
-	JSON     *c.Expr // any other value as JSON; nil: it is nothing but a string
+	Text     *c.Expr // a string as plain text, without quotes and escapes; nil: it is not a string
+	JSON     *c.Expr // any other value as JSON; nil: it is always a string
 }
 
-// Parameters are the members of the object that a schema allows, in its order; open
-// is set where there may be others. free is a text of a string of which nothing is
-// demanded. The error is of type *Error; it is an error as well if the schema has
-// alternatives, in which members depend on each other.
+// Parameters returns the members of the object that a schema allows, in its order; open
+// means that others are allowed. free is the grammar of a string that the schema does not
+// restrict. The error is of type *Error. A schema with alternatives is also an error,
+// because its members may depend on each other.
 func Parameters(schema []byte, free *c.Expr, o Options) (list []Parameter, open bool, err error) {
 	k, err := newCompiler(schema, o)
 	if err != nil {
@@ -66,7 +65,7 @@ func Parameters(schema []byte, free *c.Expr, o Options) (list []Parameter, open 
 	return list, !r.closed, nil
 }
 
-// parameter is the grammar of one argument in both forms.
+// parameter returns the grammar of one argument in both forms.
 func (k *compiler) parameter(parts []part, free *c.Expr) (out Parameter) {
 	list := []*rules{newRules(parts[0].at)}
 	for _, p := range parts {
@@ -99,7 +98,7 @@ func (k *compiler) parameter(parts []part, free *c.Expr) (out Parameter) {
 	return out
 }
 
-// plain is the grammar of a string as plain text.
+// plain returns the grammar of a string as plain text.
 func (k *compiler) plain(r *rules, free *c.Expr) *c.Expr {
 	if r.listed {
 		var out []*c.Expr

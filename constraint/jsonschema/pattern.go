@@ -10,20 +10,21 @@ import (
 )
 
 // maxProgram bounds the program of a regular expression that is matched with texts of the
-// schema, in instructions: package regexp allows programs of 128 MiB.
+// schema, in instructions, because package regexp allows programs of 128 MiB.
 const maxProgram = 1 << 13
 
-// pattern is a regular expression that the schema has, compiled once.
+// pattern is a regular expression of the schema, compiled once.
 type pattern struct {
 	re   *regexp.Regexp
-	size int // of its program
+	size int // size of its program
 	err  error
 }
 
-// match reports whether a pattern matches a text; known is false if that cannot be told.
+// match reports whether a pattern matches a text; known is false if that cannot be
+// decided.
 func (k *compiler) match(expression, s string) (ok, known bool) {
 	p := k.pattern(expression)
-	// A match takes a step for each instruction and character at worst.
+	// In the worst case a match takes a step for each instruction and character.
 	if p.err != nil || !k.spend(1+len(s)*p.size/32) {
 		return false, false
 	}
@@ -51,7 +52,7 @@ func (k *compiler) pattern(expression string) *pattern {
 		p.err = errors.New("the regular expression is too large")
 		return p
 	}
-	if !k.spend(c.RegexpWork(expression) + p.size) { // Compile parses it, too
+	if !k.spend(c.RegexpWork(expression) + p.size) { // Compile parses it again
 		p.err = errNoWork
 		return p
 	}
@@ -59,10 +60,11 @@ func (k *compiler) pattern(expression string) *pattern {
 	return p
 }
 
-// errNoWork is an error that the budget's takes the place of.
+// errNoWork is a placeholder for the budget's error.
 var errNoWork = errors.New("no work is left")
 
-// programSize is about how many instructions an expression has; repetitions are unrolled.
+// programSize returns roughly how many instructions an expression has; repetitions are
+// unrolled.
 func programSize(e *syntax.Regexp) int {
 	n := 1
 	if e.Op == syntax.OpLiteral {
@@ -77,8 +79,8 @@ func programSize(e *syntax.Regexp) int {
 	return n
 }
 
-// regular is the grammar of a pattern or a format in one of the forms of characters; of each
-// there is one, however often the schema uses it.
+// regular returns the grammar of a pattern or a format in one of the forms of characters.
+// Each is made once, however often the schema uses it.
 func (k *compiler) regular(expression string, whole bool, char c.Characters, form string) (*c.Expr, error) {
 	key := fmt.Sprint(form, whole, expression)
 	if e := k.regulars[key]; e != nil {

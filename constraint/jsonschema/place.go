@@ -5,31 +5,31 @@ import (
 	"strings"
 )
 
-// part is a subschema and where it stands.
+// part is a subschema and its place.
 type part struct {
 	schema *value
 	at     *place
 }
 
-// place is where a subschema stands: a JSON pointer that becomes text only in an error.
+// place is the place of a subschema: a JSON pointer that becomes text only in an error.
 // nil is the whole schema.
 type place struct {
 	up      *place
-	keyword string // "": path is the pointer up to here
+	keyword string // "": path is the whole pointer up to here
 	path    string // a name, an index, or "" for neither
 }
 
-// sub is a subschema at a keyword.
+// sub returns a subschema at a keyword.
 func (p part) sub(schema *value, keyword string) part {
 	return part{schema, &place{p.at, keyword, ""}}
 }
 
-// member is a subschema with a name at a keyword.
+// member returns a subschema with a name at a keyword.
 func (p part) member(schema *value, keyword, name string) part {
 	return part{schema, &place{p.at, keyword, name}}
 }
 
-// item is a subschema of a list at a keyword.
+// item returns a subschema of a list at a keyword.
 func (p part) item(schema *value, keyword string, i int) part {
 	return part{schema, &place{p.at, keyword, strconv.Itoa(i)}}
 }
@@ -44,7 +44,7 @@ const (
 	maxPlaces    = 512
 )
 
-// String is the JSON pointer; what is long in it is cut.
+// String returns the JSON pointer; long parts are cut.
 func (p *place) String() string {
 	var parts []string
 	size := 0
@@ -69,7 +69,7 @@ func (p *place) String() string {
 	return b.String()
 }
 
-// shortened is the beginning of a text that an error quotes.
+// shortened returns the beginning of a text that an error quotes.
 func shortened(s string) string {
 	if len(s) <= maxPlaceName {
 		return s

@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// annotations are keywords that a schema may have beside a reference without any
-// effect.
+// annotations are keywords that have no effect beside a reference.
 var annotations = []string{
 	"title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "$comment", "$id", "id", "$schema", "$defs", "definitions", "$anchor", "$vocabulary",
 	"contentEncoding", "contentMediaType", "contentSchema", "nullable", "enumDescriptions", "markdownDescription", "strict",
 }
 
-// reference finds what a subschema refers to that is nothing but a reference.
+// reference returns the target of a subschema that is only a reference.
 func (k *compiler) reference(p part) (target *value, at *place, ok bool) {
 	ref := p.schema.members["$ref"]
 	if p.schema.kind != object || ref == nil {
@@ -74,9 +73,9 @@ func (k *compiler) resolve(ref *value, at *place) (*value, *place) {
 	return v, &place{path: path}
 }
 
-// alternatives are those of a subschema that is nothing but an anyOf, nil for others.
-// They need not be merged with anything, so that those that are references may
-// contain themselves.
+// alternatives returns those of a subschema that is only an anyOf, nil for others. They
+// need not be merged with anything, so that alternatives that are references may contain
+// themselves.
 func (k *compiler) alternatives(p part) []*value {
 	if p.schema.kind != object || p.schema.members["anyOf"] == nil {
 		return nil

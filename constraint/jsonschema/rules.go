@@ -12,7 +12,7 @@ import (
 type rules struct {
 	at     *place
 	kinds  kinds
-	values []*value // enum or const, with listed; shared, so never changed
+	values []*value // enum or const, if listed; shared, so callers must not modify it
 	listed bool
 
 	low, high bound
@@ -25,10 +25,10 @@ type rules struct {
 	names        []string // of properties, in order
 	properties   map[string][]part
 	required     []string
-	demanded     map[string]bool // those of required
+	demanded     map[string]bool // the required names
 	additional   []part
-	closed       bool // no others than properties and patternNames
-	open         bool // a schema said that there may be others
+	closed       bool // no members other than properties and patternNames
+	open         bool // a schema allowed other members explicitly
 	patternNames []string
 	patternParts map[string]part
 	keys         []part // propertyNames
@@ -40,7 +40,7 @@ type rules struct {
 	maxItems     int
 }
 
-// rest are the elements of an array from one on, which have a schema.
+// rest is the elements of an array from a start on, which have a schema.
 type rest struct {
 	part
 	from int
@@ -55,7 +55,7 @@ func (r *rules) clone() *rules {
 	out.patterns, out.names, out.required = slices.Clone(r.patterns), slices.Clone(r.names), slices.Clone(r.required)
 	out.properties, out.patternParts, out.demanded = maps.Clone(r.properties), maps.Clone(r.patternParts), maps.Clone(r.demanded)
 	for name, parts := range out.properties {
-		out.properties[name] = slices.Clip(parts) // whoever adds one gets a list of its own
+		out.properties[name] = slices.Clip(parts) // clipped, so that an append copies the list
 	}
 	out.additional, out.patternNames, out.keys, out.items = slices.Clone(r.additional), slices.Clone(r.patternNames), slices.Clone(r.keys), slices.Clone(r.items)
 	out.prefix = make([][]part, len(r.prefix))
@@ -65,7 +65,7 @@ func (r *rules) clone() *rules {
 	return &out
 }
 
-// weight is about what clone costs.
+// weight returns roughly what clone costs.
 func (r *rules) weight() int {
 	return 16 + 2*len(r.names) + 2*len(r.required) + len(r.patterns) + 2*len(r.patternNames) + len(r.additional) + len(r.keys) + len(r.items) + len(r.prefix)
 }
@@ -76,7 +76,7 @@ var refused = []string{
 	"$dynamicRef", "$recursiveRef",
 }
 
-// apply adds the keywords of one subschema, but for those that combine schemas.
+// apply adds the keywords of one subschema, except those that combine schemas.
 func (k *compiler) apply(r *rules, p part) {
 	s := p.schema
 	for _, keyword := range s.keys {
@@ -171,7 +171,7 @@ func (k *compiler) harmless(s *value, keyword string) bool {
 	return false
 }
 
-// least is the smaller of two bounds, where -1 is none.
+// least returns the smaller of two bounds, where -1 means none.
 func least(a, b int) int {
 	if a < 0 {
 		return b
@@ -204,7 +204,7 @@ func (k *compiler) size(v *value, p part, keyword string) int {
 		return 0
 	case n.cmp(mostCounted) > 0:
 		if keyword[:3] == "max" {
-			return maxCount // no one waits for more
+			return maxCount // no caller needs more
 		}
 		k.cannot(p.at, keyword, "it is more than %d", maxCount)
 		return 0
@@ -220,7 +220,7 @@ var mostCounted, _ = parseDecimal(strconv.Itoa(maxCount))
 func (k *compiler) limit(s *value, keyword, inclusive string, p part) (b bound, ok bool) {
 	v := s.members[keyword]
 	if keyword != inclusive && v.kind == boolean {
-		return bound{}, false // read with the other
+		return bound{}, false // read together with the other
 	}
 	if v.kind&(integer|number) == 0 {
 		k.fail(p.at, keyword, "it must be a number")
@@ -252,7 +252,7 @@ func (k *compiler) limit(s *value, keyword, inclusive string, p part) (b bound, 
 	return b, true
 }
 
-// format adds a format; unknown ones are annotations by the standard.
+// format adds a format; the standard makes unknown ones annotations.
 func (k *compiler) format(r *rules, v *value, p part) {
 	switch _, known := formats[v.text]; {
 	case v.kind != text:
@@ -265,7 +265,7 @@ func (k *compiler) format(r *rules, v *value, p part) {
 	}
 }
 
-// alternative is the grammar of one alternative.
+// alternative returns the grammar of one alternative.
 func (k *compiler) alternative(r *rules) *c.Expr {
 	if k.err != nil {
 		return c.Never()
@@ -308,14 +308,14 @@ func (k *compiler) alternative(r *rules) *c.Expr {
 	return c.Choice(out...)
 }
 
-// free reports whether nothing is demanded.
+// free reports whether the rules demand nothing.
 func (r *rules) free() bool {
 	return r.kinds == allKinds && !r.low.set && !r.high.set && r.multiple == nil && r.minLength == 0 && r.maxLength < 0 && r.patterns == nil && r.format == "" &&
 		len(r.names) == 0 && len(r.required) == 0 && r.additional == nil && !r.closed && len(r.patternNames) == 0 && r.keys == nil && r.minMembers == 0 && r.maxMembers < 0 &&
 		len(r.prefix) == 0 && r.items == nil && r.minItems == 0 && r.maxItems < 0
 }
 
-// number is the grammar of numbers.
+// number returns the grammar of numbers.
 func (k *compiler) number(r *rules) *c.Expr {
 	if r.multiple != nil {
 		n := *r.multiple
@@ -345,8 +345,8 @@ var (
 	mostModulus, _ = parseDecimal(strconv.Itoa(maxModulus))
 )
 
-// text is the grammar of a string without its quotes, with characters in a given
-// form that has a name.
+// text returns the grammar of a string without its quotes; form names the form of its
+// characters, char.
 func (k *compiler) text(r *rules, form string, char c.Characters, any *c.Expr) *c.Expr {
 	patterns := r.patterns
 	if len(patterns)+min(1, len(r.format)) > 1 {

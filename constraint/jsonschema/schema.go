@@ -1,8 +1,9 @@
 // Package jsonschema makes grammars of JSON schemas (draft 2020-12 and draft 7), for
-// answers that are JSON. Members of an object come in the order of the schema's
-// properties, and then those that the schema does not name. What cannot be enforced
-// is an error with the keyword and its place, and never ignored unless Options ask
-// for it; docs/constraints.md has the table.
+// answers that are JSON: Compile returns an expression for constraint.Compile (see the
+// example). The members of an object come in the order of the schema's properties,
+// followed by those that the schema does not name. A keyword that cannot be enforced is
+// an error with its place, and is ignored only if Options ask for it; docs/constraints.md
+// has the table.
 package jsonschema
 
 import (
@@ -14,23 +15,23 @@ import (
 
 // Options change what a schema means.
 type Options struct {
-	// Closed lets objects have no members but those that their schema names, where
-	// it says nothing about others. By the standard they may have any.
+	// Closed forbids members that a schema does not name, if it says nothing about
+	// others. By the standard an object may have any.
 	Closed bool
 	// Lenient leaves out what cannot be enforced.
 	Lenient bool
-	// Budget is what the grammar may cost; nil: it has no limit but the others.
+	// Budget bounds the cost of the grammar; nil: only the limits below do.
 	Budget *c.Budget
 }
 
 // Limits of a schema.
 const (
-	maxSchemas      = 4096 // subschemas, each as often as it is used and for each alternative
+	maxSchemas      = 4096 // subschemas, each counted as often as it is used and for each alternative
 	maxAlternatives = 256  // of one subschema
 	maxEnum         = 2048
-	maxInline       = 64 // references within each other that are no rules
+	maxInline       = 64 // nested references that are not rules
 	maxCount        = 1 << 24
-	maxName         = 4096 // bytes of the name of a member
+	maxName         = 4096 // length of a member's name in bytes
 )
 
 // Error says what in a schema cannot be enforced.
@@ -38,10 +39,10 @@ type Error struct {
 	Pointer string // JSON pointer of the subschema; "" is the whole
 	Keyword string
 	Message string
-	cause   error // of the budget; nil: the schema itself
+	cause   error // the budget's error; nil: the schema itself is at fault
 }
 
-// Unwrap is the budget's error, if there was no more of it.
+// Unwrap returns the budget's error if the budget was used up.
 func (e *Error) Unwrap() error { return e.cause }
 
 // Error names the place.
@@ -53,8 +54,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("JSON schema, #%s: %s", at, e.Message)
 }
 
-// Compile makes the grammar of the JSON that a schema allows. Its errors are of type
-// *Error; one for which there was not enough of the budget wraps the budget's.
+// Compile returns the grammar of the JSON that a schema allows. Its errors are of type
+// *Error; they wrap the budget's error if that was used up.
 func Compile(schema []byte, o Options) (*c.Expr, error) {
 	k, err := newCompiler(schema, o)
 	if err != nil {
@@ -70,13 +71,13 @@ func Compile(schema []byte, o Options) (*c.Expr, error) {
 	return e, nil
 }
 
-// Any is any JSON value.
+// Any matches any JSON value.
 func Any() *c.Expr { return anyValue }
 
-// Object is any JSON object.
+// Object matches any JSON object.
 func Object() *c.Expr { return anyObject }
 
-// notText is any value but a string.
+// notText matches any value but a string.
 var anyValue, anyObject, notText = func() (any, object, rest *c.Expr) {
 	r := &c.Rule{Name: "a JSON value"}
 	v := c.Use(r)
@@ -85,7 +86,7 @@ var anyValue, anyObject, notText = func() (any, object, rest *c.Expr) {
 		return c.Sequence(c.Literal(open), space, c.Optional(c.Sequence(item, c.Repeat(c.Sequence(comma, item), 0, -1))), space, c.Literal(end))
 	}
 	o := c.Shared("a JSON object", list("{", member, "}"))
-	rest = c.Shared("a JSON value that is no string", c.Choice(c.Literal("null"), c.Literal("true"), c.Literal("false"), anyNumber, list("[", v, "]"), o))
+	rest = c.Shared("a JSON value that is not a string", c.Choice(c.Literal("null"), c.Literal("true"), c.Literal("false"), anyNumber, list("[", v, "]"), o))
 	r.Body = c.Choice(anyText, rest)
 	return v, o, rest
 }()
@@ -94,13 +95,13 @@ var anyValue, anyObject, notText = func() (any, object, rest *c.Expr) {
 type compiler struct {
 	options  Options
 	root     *value
-	rules    map[*value]*c.Rule // of the subschemas that are referred to
+	rules    map[*value]*c.Rule // rules of the subschemas that are the targets of references
 	targets  map[string]*value  // of references
 	facts    map[*value]*facts
 	patterns map[string]*pattern
 	regulars map[string]*c.Expr
 	multiple map[int64]*c.Expr
-	alone    bool // nothing counts beside $ref, as in draft 7 and before
+	alone    bool // $ref overrides everything beside it, as in draft 7 and before
 	count    int
 	err      *Error
 }
@@ -112,7 +113,7 @@ func newCompiler(schema []byte, o Options) (*compiler, error) {
 		return nil, &Error{Message: b.Error(), cause: b}
 	}
 	if err != nil {
-		return nil, &Error{Message: "it is no JSON: " + err.Error()}
+		return nil, &Error{Message: "it is not JSON: " + err.Error()}
 	}
 	k := &compiler{options: o, root: root, rules: map[*value]*c.Rule{}, targets: map[string]*value{}, facts: map[*value]*facts{},
 		patterns: map[string]*pattern{}, regulars: map[string]*c.Expr{}, multiple: map[int64]*c.Expr{}}
@@ -134,7 +135,8 @@ func (k *compiler) cannot(at *place, keyword, format string, args ...any) {
 	}
 }
 
-// spend takes n units of the budget; false: it has failed, for this or another reason.
+// spend takes n units of the budget; false: the compilation has failed, for this or
+// another reason.
 func (k *compiler) spend(n int) bool {
 	if k.err == nil && !k.options.Budget.Spend(n) {
 		err := k.options.Budget.Err()
@@ -149,10 +151,10 @@ func (k *compiler) built(e *c.Expr) *c.Expr {
 	return e
 }
 
-// schema is the grammar of one subschema.
+// schema returns the grammar of one subschema.
 func (k *compiler) schema(p part) *c.Expr { return k.all([]part{p}) }
 
-// all is the grammar of what several subschemas allow at the same time.
+// all returns the grammar of what several subschemas allow at the same time.
 func (k *compiler) all(parts []part) *c.Expr {
 	if k.count++; k.count > maxSchemas {
 		k.fail(parts[0].at, "", "the schema is too large: it has more than %d subschemas", maxSchemas)
@@ -161,7 +163,7 @@ func (k *compiler) all(parts []part) *c.Expr {
 		return c.Never()
 	}
 	if len(parts) == 1 {
-		if target, at, ok := k.reference(parts[0]); ok { // a rule, which may contain itself
+		if target, at, ok := k.reference(parts[0]); ok { // a rule, because it may contain itself
 			return k.rule(target, at)
 		}
 		if items := k.alternatives(parts[0]); items != nil {
@@ -188,7 +190,7 @@ func (k *compiler) all(parts []part) *c.Expr {
 	return c.Choice(out...)
 }
 
-// rule is the grammar of a subschema that is referred to.
+// rule returns the grammar of the target of a reference.
 func (k *compiler) rule(target *value, at *place) *c.Expr {
 	r, ok := k.rules[target]
 	if !ok {
@@ -202,8 +204,8 @@ func (k *compiler) rule(target *value, at *place) *c.Expr {
 	return c.Use(r)
 }
 
-// merge adds what a subschema demands to each of a list of alternatives. depth
-// counts references within each other.
+// merge adds what a subschema demands to each of a list of alternatives. depth counts
+// nested references.
 func (k *compiler) merge(list []*rules, p part, depth int) []*rules {
 	s := p.schema
 	switch {
@@ -281,7 +283,7 @@ func (k *compiler) merge(list []*rules, p part, depth int) []*rules {
 	return list
 }
 
-// list reads a keyword whose value is a list of schemas.
+// list reads a keyword with a list of schemas.
 func (k *compiler) list(p part, keyword string) *value {
 	v := p.schema.members[keyword]
 	if v != nil && (v.kind != array || len(v.items) == 0) {

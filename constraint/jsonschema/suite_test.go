@@ -57,7 +57,7 @@ func asError(err error) (*Error, bool) {
 	return e, errors.As(err, &e)
 }
 
-// forms are ways to write a value: with its members in every order if they are few,
+// forms returns ways to write a value: with its members in every order if they are few,
 // integers without a point.
 func forms(v *value) []string {
 	var out []string
@@ -143,7 +143,7 @@ func permutations(keys []string) [][]string {
 	return out
 }
 
-// suite is the JSON-Schema-Test-Suite, which a module has.
+// suite returns the path of the JSON-Schema-Test-Suite, which is part of a module.
 func suite(t *testing.T, draft string) string {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/google/jsonschema-go").Output()
 	require.NoError(t, err)
@@ -153,9 +153,9 @@ func suite(t *testing.T, draft string) string {
 	return dir
 }
 
-// TestSuite: of every schema of the suite that is compiled, every valid instance is
-// accepted byte by byte and every invalid one is blocked. What is refused is counted
-// by the keyword that is named; docs/constraints.md has the table.
+// TestSuite: for every schema of the suite that compiles, every valid instance is
+// accepted byte by byte and every invalid one is blocked. Refused schemas are counted by
+// the keyword of the error; docs/constraints.md has the table.
 func TestSuite(t *testing.T) {
 	type group struct {
 		Description string
@@ -228,7 +228,7 @@ func TestSuite(t *testing.T) {
 	require.Greater(t, compiled, 250)
 }
 
-// Ranges of numbers, against arithmetic.
+// TestRanges compares ranges of numbers with arithmetic.
 func TestRanges(t *testing.T) {
 	texts := []string{}
 	for _, whole := range []string{"0", "1", "2", "3", "9", "10", "11", "19", "99", "100", "101", "250", "999", "1000"} {

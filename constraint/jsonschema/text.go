@@ -9,13 +9,13 @@ import (
 	c "ringmaster/constraint"
 )
 
-// Texts inside JSON strings: characters stand for themselves, but for the quote, the
-// backslash and control characters, which are escaped. A character may be written as
-// \uXXXX too, where any is allowed.
+// Texts inside JSON strings: the quote, the backslash and control characters are escaped,
+// and other characters are written as they are. If any character is allowed, it may also
+// be written as \uXXXX.
 
 const escapes = "\b\f\n\r\t"
 
-// character is one character of a list of ranges inside a JSON string; it implements
+// character matches one character of a list of ranges inside a JSON string; it implements
 // constraint.Characters.
 func character(pairs ...rune) *c.Expr {
 	var plain []rune
@@ -46,7 +46,7 @@ func character(pairs ...rune) *c.Expr {
 	return c.Choice(out...)
 }
 
-// nextSpecial is the first character from r on that must be escaped.
+// nextSpecial returns the first character from r on that must be escaped.
 func nextSpecial(r rune) rune {
 	switch {
 	case r <= '"':
@@ -57,7 +57,7 @@ func nextSpecial(r rune) rune {
 	return utf8.MaxRune + 1
 }
 
-// escaped is a character that must be escaped.
+// escaped matches a character that must be escaped.
 func escaped(r rune) *c.Expr {
 	if r == '"' || r == '\\' {
 		return c.Literal("\\" + string(r))
@@ -69,7 +69,7 @@ func escaped(r rune) *c.Expr {
 	return long
 }
 
-// anyCharacter is any character in any form.
+// anyCharacter matches any character in any form.
 var anyCharacter = func() *c.Expr {
 	hex := func(low, high string) *c.Expr { // from one digit to another, in both cases
 		var s c.Set
@@ -98,13 +98,13 @@ var anyCharacter = func() *c.Expr {
 	)
 }()
 
-// anyText is any string.
+// anyText matches any string.
 var anyText = c.Shared("a string", c.Sequence(c.Literal(`"`), anyRest))
 
-// anyRest is any rest of a string, with the quote.
+// anyRest matches any rest of a string, including the quote.
 var anyRest = c.Shared("the rest of a string", c.Sequence(c.Repeat(anyCharacter, 0, -1), c.Literal(`"`)))
 
-// quoted is one string.
+// quoted matches one string.
 func quoted(s string) *c.Expr {
 	var out []*c.Expr
 	plain := []byte{'"'} // what comes next and is not escaped
@@ -119,7 +119,7 @@ func quoted(s string) *c.Expr {
 	return c.Sequence(append(out, c.Literal(string(append(plain, '"'))))...)
 }
 
-// othersWork is what others takes, in units of a budget.
+// othersWork returns what others takes, in units of a budget.
 func othersWork(names []string) int {
 	n := 1
 	for _, name := range names {
@@ -128,8 +128,8 @@ func othersWork(names []string) int {
 	return n
 }
 
-// others is any string but those of a list: all that leave the tree of their
-// characters, or end before a leaf of it.
+// others matches any string except the given ones: all that leave the tree of their
+// characters, or end before a leaf.
 func others(names []string) *c.Expr {
 	if len(names) == 0 {
 		return anyText
@@ -153,7 +153,7 @@ func others(names []string) *c.Expr {
 		}
 		at.name = true
 	}
-	var rest func(p *branch) *c.Expr // after the characters that lead to p, with the quote
+	var rest func(p *branch) *c.Expr // after the characters that lead to p, including the quote
 	rest = func(p *branch) *c.Expr {
 		var out []*c.Expr
 		if !p.name {
@@ -168,8 +168,8 @@ func others(names []string) *c.Expr {
 	return c.Sequence(c.Literal(`"`), rest(root))
 }
 
-// characterBut is any character but some. Where these are ASCII and need no escape, all but
-// one byte of it is a rule that every place shares.
+// characterBut matches any character except runes. If these are ASCII and need no escape,
+// all but one byte of it is a rule that every place shares.
 func characterBut(runes []rune) *c.Expr {
 	var ascii c.Set
 	for b := byte(0x20); b < utf8.RuneSelf; b++ {
@@ -183,10 +183,10 @@ func characterBut(runes []rune) *c.Expr {
 	return c.Choice(c.Bytes(ascii), otherCharacter)
 }
 
-// otherCharacter is any character that is escaped or not ASCII.
+// otherCharacter matches any character that is escaped or not ASCII.
 var otherCharacter = c.Shared("a character", character(0, 0x1F, '"', '"', '\\', '\\', utf8.RuneSelf, utf8.MaxRune))
 
-// without are the ranges of all characters but some.
+// without returns the ranges of all characters except runes.
 func without(runes []rune) []rune {
 	var out []rune
 	low := rune(0)
@@ -202,7 +202,7 @@ func without(runes []rune) []rune {
 	return out
 }
 
-// formats are the formats that are enforced, as regular expressions.
+// formats are the enforced formats, as regular expressions.
 var formats = func() map[string]string {
 	const (
 		date    = `(((\d\d(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)|\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8])))`

@@ -12,7 +12,7 @@ import (
 	c "ringmaster/constraint"
 )
 
-// value is a JSON value whose objects keep their order.
+// value is a JSON value. Objects keep the order of their members.
 type value struct {
 	kind    kinds
 	text    string   // of a string; of a number, as it is written
@@ -21,8 +21,8 @@ type value struct {
 	items   []*value
 	members map[string]*value
 
-	number *decimal // of a number, once it has been asked for
-	same   string   // key, once it has been asked for of a value of an enum or const
+	number *decimal // of a number, after the first use
+	same   string   // key of a value of an enum or const, after the first use
 }
 
 // kinds is a set of the types of JSON schema.
@@ -32,14 +32,13 @@ const (
 	null kinds = 1 << iota
 	boolean
 	integer
-	number // that is no integer
+	number // that is not an integer
 	text
 	array
 	object
 	allKinds = null | boolean | integer | number | text | array | object
 )
 
-// maxNesting bounds how deep a schema is nested.
 const maxNesting = 128
 
 // decode reads a JSON document. Of several members with one name the last counts.
@@ -112,10 +111,10 @@ func decodeValue(d *json.Decoder, b *c.Budget, depth int) (*value, error) {
 		_, err := d.Token()
 		return v, err
 	}
-	return nil, errors.New("it is no JSON")
+	return nil, errors.New("it is not JSON")
 }
 
-// kindOf is the kind of a value that may be missing.
+// kindOf returns the kind of a value that may be missing.
 func (v *value) kindOf() kinds {
 	if v == nil {
 		return 0
@@ -123,7 +122,7 @@ func (v *value) kindOf() kinds {
 	return v.kind
 }
 
-// decimal is a number exactly; false where its exponent is absurd.
+// decimal returns a number exactly; false if its exponent is beyond maxExponent.
 func (v *value) decimal() (decimal, bool) {
 	if v.number == nil {
 		d, ok := parseDecimal(v.text)
@@ -135,7 +134,7 @@ func (v *value) decimal() (decimal, bool) {
 	return *v.number, true
 }
 
-// key is the same for values that are the same to JSON schema, and only for these.
+// key is equal for values that JSON schema considers equal, and only for these.
 func (v *value) key() string {
 	if v.same == "" {
 		v.same = string(v.appendKey(nil))
@@ -172,7 +171,7 @@ func (v *value) appendKey(b []byte) []byte {
 	return append(b, d.key()...)
 }
 
-// weight is about how much there is of a value, for budgets.
+// weight returns roughly the size of a value, for budgets.
 func (v *value) weight() int {
 	n := 1 + len(v.text)/16
 	for _, item := range v.items {
@@ -184,7 +183,7 @@ func (v *value) weight() int {
 	return n
 }
 
-// literal is a value as JSON, with the space that JSON may have.
+// literal returns a value as JSON, with the space that JSON may have.
 func literal(v *value) *c.Expr {
 	switch v.kind {
 	case null:
@@ -215,7 +214,7 @@ func literal(v *value) *c.Expr {
 	return c.Literal(v.text)
 }
 
-// bracket is a list of items in brackets.
+// bracket returns a list of items in brackets.
 func bracket(open string, items []*c.Expr, end string) *c.Expr {
 	out := []*c.Expr{c.Literal(open), space}
 	for i, item := range items {
@@ -227,8 +226,8 @@ func bracket(open string, items []*c.Expr, end string) *c.Expr {
 	return c.Sequence(append(out, space, c.Literal(end))...)
 }
 
-// Between the tokens of JSON there may be one space, or a line break with an
-// indentation: enough for every style, and no answer is endless space.
+// Between the tokens of JSON there may be one space, or a line break with an indentation.
+// That is enough for every style, and no answer can be endless space.
 var (
 	space = c.Shared("space", c.Optional(c.Choice(c.Literal(" "), c.Sequence(c.Literal("\n"), c.Repeat(c.Literal(" "), 0, 64)))))
 	comma = c.Shared("a comma", c.Sequence(space, c.Literal(","), space))

@@ -13,7 +13,7 @@ import (
 	c "ringmaster/constraint"
 )
 
-// walk writes a random answer of a grammar byte by byte; it ends soon once it can.
+// walk writes a random answer of a grammar byte by byte; it ends soon after it can.
 func walk(t *testing.T, g *c.Grammar, r *rand.Rand) string {
 	m := g.Matcher(byteTokens{}, c.NewWork())
 	var out []byte
@@ -45,7 +45,7 @@ func walk(t *testing.T, g *c.Grammar, r *rand.Rand) string {
 	return ""
 }
 
-// randomSchema is a schema of what is supported.
+// randomSchema returns a schema of what is supported.
 func randomSchema(r *rand.Rand, depth int) map[string]any {
 	kinds := []string{"string", "integer", "number", "boolean", "null", "array", "object"}
 	if depth == 0 {
@@ -113,8 +113,8 @@ func randomSchema(r *rand.Rand, depth int) map[string]any {
 	return s
 }
 
-// TestWalks: whatever a grammar of a random schema lets a model write, another
-// implementation of JSON schema finds valid.
+// TestWalks: whatever the grammar of a random schema lets a model write, another
+// implementation of JSON schema considers valid.
 func TestWalks(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for i := range 250 {
@@ -156,7 +156,7 @@ func TestHostileSchemas(t *testing.T) {
 			require.NotEmpty(t, failed.Message)
 			continue
 		}
-		_, err = c.Compile(e, vocabulary, nil) // a rule that is nothing but itself
+		_, err = c.Compile(e, vocabulary, nil) // a rule that is only itself
 		require.ErrorContains(t, err, "refers to itself", "%.60s", schema)
 	}
 	// 2^20 paths through references, and counts that no expansion could hold.
@@ -172,7 +172,7 @@ func TestHostileSchemas(t *testing.T) {
 	require.True(t, matches(grammar(t, `{"type":"array","items":{"type":"integer"},"maxItems":1000000000}`, Options{}), "[1, 2]"))
 }
 
-// Whatever a schema is, it is compiled or refused.
+// Any schema is compiled or refused.
 func FuzzCompile(f *testing.F) {
 	f.Add(`{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}`)
 	f.Add(`{"anyOf":[{"type":"string","pattern":"^a"},{"const":[1,{"a":null}]}],"minimum":1.5}`)

@@ -8,16 +8,16 @@ import (
 	"ringmaster/constraint/jsonschema"
 )
 
-// argumentWriter makes the JSON of a call whose arguments stand one by one in the
-// markup.
+// argumentWriter makes the JSON of a call from markup that writes its arguments one by
+// one.
 type argumentWriter struct {
 	parser  *Parser
-	members *jsonschema.Members // what the function's schema says of its arguments
-	seen    map[string]bool     // arguments of the call
+	members *jsonschema.Members // what the function's schema says about its arguments
+	seen    map[string]bool     // arguments of the call so far
 }
 
-// lazyMembers reads the schema of a function when it is first needed, once for all
-// answers to a request.
+// lazyMembers reads the schema of a function on first use, once for all answers to a
+// request.
 type lazyMembers struct {
 	once    sync.Once
 	members *jsonschema.Members
@@ -56,10 +56,10 @@ func (w *argumentWriter) finish(d *Delta) {
 	w.parser.add(d, "}", true)
 }
 
-// argumentsOneByOne is the grammar of the arguments of a function in the order of its
-// schema, for markup in which they stand one by one. free is a text of which nothing is
-// demanded; one makes the grammar of an argument of a name, as plain text or as any
-// other JSON value, of which either may be nil.
+// argumentsOneByOne returns the grammar of the arguments of a function in the order of
+// its schema, for markup that writes them one by one. free is the grammar of an
+// unrestricted text. one returns the grammar of a named argument, as plain text or as any
+// other JSON value; either may be nil.
 func (f *Function) argumentsOneByOne(b *c.Budget, free *c.Expr, one func(name, text, json *c.Expr) *c.Expr) (*c.Expr, error) {
 	var list []jsonschema.Parameter
 	open := false
@@ -73,7 +73,7 @@ func (f *Function) argumentsOneByOne(b *c.Budget, free *c.Expr, one func(name, t
 			if f.Strict || b.Err() != nil {
 				return nil, err
 			}
-			list, open = nil, true // any arguments at all
+			list, open = nil, true // any arguments are allowed
 		}
 	}
 	rest := c.Empty()
@@ -91,7 +91,7 @@ func (f *Function) argumentsOneByOne(b *c.Budget, free *c.Expr, one func(name, t
 	return rest, nil
 }
 
-// otherName is the name of an argument that no schema names.
+// otherName is the grammar of the name of an argument that no schema names.
 var otherName = func() *c.Expr {
 	var s c.Set
 	for b := range 256 {

@@ -2,7 +2,7 @@ package chat
 
 import "fmt"
 
-// check finds what no format can write.
+// check rejects what no format can write.
 func check(c *Conversation) error {
 	if len(c.Messages) == 0 {
 		return invalid("messages", "the list is empty; at least one message is needed")
@@ -39,9 +39,9 @@ func check(c *Conversation) error {
 	case c.Ending == Answer && assistant:
 		return invalid(field, "the last message is the assistant's, so there is nothing to answer")
 	case c.Ending == Continue && !assistant:
-		return invalid(field, "the last message is not the assistant's, so there is nothing to go on with")
+		return invalid(field, "the last message is not the assistant's, so there is nothing to continue")
 	case c.Ending == Continue && len(c.Messages[i].Calls) > 0:
-		return invalid(field, "the last message has called tools, so there is nothing to go on with before their results")
+		return invalid(field, "the last message has called tools, so it cannot be continued before their results")
 	}
 	names := map[string]bool{}
 	for i := range c.Functions {
@@ -51,7 +51,7 @@ func check(c *Conversation) error {
 		case !IsName(name):
 			return invalid(field, "it is %.80q; a name has from 1 to %d letters, digits, _, -, . and :", name, maxName)
 		case names[name]:
-			return invalid(field, "there are two functions of the name %q", name)
+			return invalid(field, "two functions have the name %q", name)
 		}
 		names[name] = true
 	}
@@ -63,15 +63,15 @@ func check(c *Conversation) error {
 
 const maxName = 128
 
-// Arguments of one call, and of all of a conversation: each takes far more in a
-// prompt than in a request.
+// The most arguments of one call, and of all calls of a conversation, because each takes
+// far more space in a prompt than in a request.
 const (
 	maxArguments    = 128
 	maxAllArguments = 1 << 16
 )
 
-// countMembers is the number of members of a JSON object; of anything else it is some
-// number that is not larger than its length.
+// countMembers returns the number of members of a JSON object; for anything else some
+// number that is at most its length.
 func countMembers(text string) int {
 	n, depth, inString := 0, 0, false
 	for i := 0; i < len(text); i++ {
@@ -92,7 +92,8 @@ func countMembers(text string) int {
 	return n
 }
 
-// IsName reports whether a function may have a name, which stands in markup.
+// IsName reports whether a function may have a name. Names are restricted because they
+// are part of the markup.
 func IsName(name string) bool {
 	for _, c := range []byte(name) {
 		switch {

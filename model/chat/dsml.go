@@ -19,34 +19,33 @@ const (
 	markDSML      = "｜DSML｜"
 )
 
-// dsml is the template of DeepSeek V3.2, V4 and V4.1, whose calls are in DSML, a
-// markup of their own.
+// dsml is the template of DeepSeek V3.2, V4 and V4.1. Their calls are in DSML, a markup
+// of their own.
 //
-// What is written is what the models' own renderers write:
-//   - User messages that follow each other become one, with an empty line
-//     between them, and so do results of calls, which are in the user's turn and
-//     in the order of the calls (V4, V4.1).
+// It writes what the models' own renderers write:
+//   - Consecutive user messages become one, with an empty line between them. So do
+//     results of calls, which are in the user's turn and in the order of the calls
+//     (V4, V4.1).
 //   - In thinking mode the reasoning of assistants before the last question (of
 //     a user or developer) is left out, and so are developer messages before it,
 //     unless functions are offered.
-//   - After a question that an assistant, a reminder or nothing follows stands
-//     "<｜Assistant｜>" and the marker of the mode.
-//   - Functions and the schema of the answer stand at the end of the first system
+//   - "<｜Assistant｜>" and the marker of the mode follow a question that an assistant,
+//     a reminder or nothing follows.
+//   - Functions and the schema of the answer are at the end of the first system
 //     message, or in one of their own before all others.
 //
-// Two things are ours. Where nothing of this opened an answer (the last message is
-// a system message or a reminder without a question), a prompt for an answer
-// ends with these two markers all the same. The models' renderers leave them
-// out, and the model would go on with the instructions. And a system message in
-// the middle of a conversation is a part of the user's turn where the format has
-// no place for it (V3.2, V4): moved to the front it would change the beginning of
-// the prompt, which the prefix cache has.
+// Two things are ours. If none of this has opened an answer (the last message is a system
+// message or a reminder without a question), a prompt for an answer still ends with these
+// two markers. The models' renderers leave them out, and the model would continue the
+// instructions. And if the format has no place for a system message in the middle of a
+// conversation (V3.2, V4), it becomes a part of the user's turn, because moving it to the
+// front would change the beginning of the prompt, which the prefix cache has.
 type dsml struct {
 	effort effortText
 	names  dsmlNames
-	tools  [2]string // the text before the functions on offer, and after
-	v32    bool      // results are in a block of their own, and old reasoning is always left out
-	v41    bool      // system messages have a marker, and may stand anywhere
+	tools  [2]string // the text before and after the offered functions
+	v32    bool      // results have a block of their own, and old reasoning is always left out
+	v41    bool      // system messages have a marker and may be anywhere
 }
 
 // dsmlNames are the names of the tags.
@@ -99,8 +98,8 @@ func (d *dsml) segments(c *Conversation) ([]Segment, error) {
 	return w.done(), nil
 }
 
-// merge puts what is in one turn together: user messages, and the results of calls
-// where they are in the user's turn.
+// merge joins what belongs to one turn: user messages, and the results of calls if they
+// are in the user's turn.
 func (d *dsml) merge(messages []Message) []Message {
 	first := 0 // after the system messages at the start
 	for first < len(messages) && messages[first].Role == System {
@@ -143,13 +142,13 @@ func (d *dsml) merge(messages []Message) []Message {
 			}
 			texts = append(texts, m.Content)
 		}
-		out = append(out, Message{Role: User, Content: strings.Join(texts, "\n\n")}) // once, or the work is quadratic
+		out = append(out, Message{Role: User, Content: strings.Join(texts, "\n\n")}) // joined once, because otherwise the work would be quadratic
 		i = n
 	}
 	return out
 }
 
-// resultBlock is the block of results of V3.2.
+// resultBlock returns the block of results of V3.2.
 func resultBlock(results []Message, calls []Call) Message {
 	var b strings.Builder
 	b.WriteString("\n\n<function_results>")
@@ -160,7 +159,7 @@ func resultBlock(results []Message, calls []Call) Message {
 	return Message{Role: Tool, Content: b.String()}
 }
 
-// callsBefore are the calls of the last message.
+// callsBefore returns the calls of the last message.
 func callsBefore(messages []Message) []Call {
 	if n := len(messages); n > 0 {
 		return messages[n-1].Calls
@@ -168,8 +167,8 @@ func callsBefore(messages []Message) []Call {
 	return nil
 }
 
-// sortResults puts the results among messages in the order of the calls; other
-// messages keep their places.
+// sortResults puts the results among messages in the order of the calls; other messages
+// keep their places.
 func sortResults(messages []Message, calls []Call) []Message {
 	place := map[string]int{}
 	for i, c := range calls {
@@ -201,7 +200,7 @@ func sortResults(messages []Message, calls []Call) []Message {
 	return out
 }
 
-// dropReasoning leaves out what is over with the last question.
+// dropReasoning removes what the last question makes obsolete.
 func (d *dsml) dropReasoning(messages []Message) []Message {
 	question := d.lastQuestion(messages)
 	var out []Message
@@ -221,8 +220,8 @@ func (d *dsml) isQuestion(i int, m *Message) bool {
 	return m.Role == User || m.Role == Developer || m.Role == Tool || d.v41 && m.Role == System && i > 0
 }
 
-// lastQuestion is the index of the last question, -1 if there is none. A result in
-// a block of its own is none.
+// lastQuestion returns the index of the last question, -1 if there is none. A result in a
+// block of its own is not a question.
 func (d *dsml) lastQuestion(messages []Message) int {
 	for i := len(messages) - 1; i >= 0; i-- {
 		if d.isQuestion(i, &messages[i]) && messages[i].Role != Tool {
@@ -241,7 +240,7 @@ type dsmlWriter struct {
 	lastQuestion int
 }
 
-// message writes message i without what ends it.
+// message writes message i without its end.
 func (w *dsmlWriter) message(i int, m *Message) {
 	switch m.Role {
 	case System:
@@ -324,17 +323,17 @@ func (w *dsmlWriter) calls(calls []Call) {
 	end(n.block)
 }
 
-// parameter is an argument of a call as DSML has it.
+// parameter is an argument of a call in the form of DSML.
 type parameter struct {
 	name, text string
 	isString   bool
 }
 
-// parameters are those of a call. Arguments that are no object become one
+// parameters returns those of a call. Arguments that are not an object become one
 // parameter with their text, as in the models' own renderers.
 func parameters(arguments string) []parameter {
 	list, ok := members([]byte(arguments))
-	for range 2 { // an object in a string, which some clients send
+	for range 2 { // an object in a string, as some clients send it
 		if text, isText := unquote(arguments); !ok && isText {
 			arguments = text
 			list, ok = members([]byte(arguments))

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// dsmlMarkup reads the calls of DSML. It takes what models have been seen to write
-// in its place as well: other names of the block or none, other bars, tags without
-// the marker, closing tags that are missing or of another kind. All of it counts
-// only with the name of a function that is offered.
+// dsmlMarkup reads the calls of DSML. It also accepts variants that models have been seen
+// to write: other names of the block or none, other bars, tags without the marker,
+// closing tags that are missing or of another kind. All of it counts only with the name
+// of an offered function.
 type dsmlMarkup struct{ names dsmlNames }
 
 // bars are the spellings of the marker in a tag.
@@ -20,14 +20,14 @@ type tag struct {
 	mark       string // one of bars
 	end        bool
 	word       string            // "invoke", "parameter" or another
-	attributes map[string]string // of name and string
+	attributes map[string]string // such as name and string
 }
 
 // maxTag bounds a tag, in bytes.
 const maxTag = 512
 
-// readTag reads a tag at the start of s, "<" included. n is 0 where there is none;
-// more is set where one may come.
+// readTag reads a tag at the start of s, including "<". n is 0 if there is none; more
+// means that one may follow.
 func readTag(s string) (t tag, n int, more bool) {
 	rest := s[1:]
 	if after, ok := strings.CutPrefix(rest, "/"); ok {
@@ -79,7 +79,7 @@ func isWord(s string) bool {
 	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz") == ""
 }
 
-// isInvoke reports whether a tag begins a call, and of which function.
+// isInvoke reports whether a tag begins a call, and the name of the called function.
 func (t *tag) isInvoke(known func(string) bool) (name string, ok bool) {
 	if t.end {
 		return "", false
@@ -102,7 +102,7 @@ func (*dsmlMarkup) header(s string, known func(string) bool) (n int, name string
 	if t.end || len(t.attributes) > 0 || t.mark == "" && !slices.Contains(blockWords, t.word) {
 		return 0, "", false
 	}
-	// It may be the tag of the block, which a call must follow.
+	// This may be the tag of the block, which must be followed by a call.
 	rest := strings.TrimLeft(s[n:], " \r\n\t")
 	if rest == "" {
 		return 0, "", len(s) < maxHeader
@@ -128,7 +128,7 @@ func (*dsmlMarkup) header(s string, known func(string) bool) (n int, name string
 // parameters.
 const fence = "```"
 
-// blockWords are the names of blocks of the releases.
+// blockWords are the names of blocks in the releases.
 var blockWords = []string{"tool_calls", "function_calls", "calls"}
 
 // marked implements markup.
@@ -144,19 +144,19 @@ func (*dsmlMarkup) reader(p *Parser) callReader {
 // dsmlReader reads the calls of a block.
 type dsmlReader struct {
 	argumentWriter
-	inside bool // a call
+	inside bool // within a call
 
 	fenced *jsonReader // of arguments in a fence
 
 	value     bool            // of a parameter is being read
-	bare      bool            // its tag has no marker, so that of its end may have none
+	bare      bool            // its tag has no marker, so its closing tag may have none
 	name      string          // of the parameter
-	raw       bool            // it goes out as it comes, as a string
+	raw       bool            // it is passed on as it comes, as a string
 	unwrap    bool            // it may be an object with all arguments
-	isString  bool            // the model said so
-	buffer    strings.Builder // of a value that must be whole
+	isString  bool            // the model declared a string
+	buffer    strings.Builder // of a value that must be complete first
 	asString  bool            // it must become a string
-	discarded bool            // the parameter came before
+	discarded bool            // the parameter occurred before
 }
 
 // begin implements callReader.
@@ -179,7 +179,7 @@ func (r *dsmlReader) step(s string, d *Delta) (n int, done bool) {
 			return 0, false
 		}
 	}
-	if n := strings.IndexByte(s, '<'); n != 0 { // text, or nothing between tags
+	if n := strings.IndexByte(s, '<'); n != 0 { // text, or space between tags
 		if n < 0 {
 			n = len(s)
 		}
@@ -216,7 +216,7 @@ func (r *dsmlReader) step(s string, d *Delta) (n int, done bool) {
 	return n, false
 }
 
-// bounds reports whether a tag of n bytes ends the value that is being read.
+// bounds reports whether a tag of n bytes ends the current value.
 func (r *dsmlReader) bounds(t *tag, n int) bool {
 	switch {
 	case n == 0:
@@ -230,7 +230,7 @@ func (r *dsmlReader) bounds(t *tag, n int) bool {
 	return invoke || t.word == "parameter"
 }
 
-// mayBound reports whether s may become a tag that ends the value.
+// mayBound reports whether s may become a tag that ends the current value.
 func (r *dsmlReader) mayBound(s string) bool {
 	for _, start := range []string{"<", "</"} {
 		for _, m := range bars {
@@ -245,8 +245,8 @@ func (r *dsmlReader) mayBound(s string) bool {
 	return false
 }
 
-// closed takes a closing tag, any of which ends what is open at least; done is set
-// for that of the block.
+// closed handles a closing tag; any kind ends at least what is open. done is set for that
+// of the block.
 func (r *dsmlReader) closed(word string, d *Delta) (done bool) {
 	if r.value {
 		r.end(d)
@@ -305,8 +305,8 @@ func (r *dsmlReader) text(s string, d *Delta) {
 	}
 }
 
-// end ends a parameter. A value that is not of the type that the model said, or
-// the schema says, becomes one that is, if it can.
+// end ends a parameter. A value that is not of the type that the model or the schema
+// declares is converted if possible.
 func (r *dsmlReader) end(d *Delta) {
 	r.value = false
 	if r.discarded {

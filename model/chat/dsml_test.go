@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// example is a file of testdata: what it shows, options, messages, prompt.
+// example is a file of testdata: its description, options, messages and prompt.
 type example struct {
 	format       string
 	conversation Conversation
@@ -29,7 +29,7 @@ func readExample(t *testing.T, path string) example {
 	require.True(t, ok, "%s has no prompt", path)
 	e := example{format: "v4", prompt: strings.TrimSuffix(prompt, "\n")}
 
-	var body *string // of the message whose lines are read
+	var body *string // of the message that the lines belong to
 	reasoning := ""
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
@@ -82,7 +82,7 @@ func format(t testing.TB, name string) *Format {
 	return f
 }
 
-// render is the prompt of V4 as one text, with the markers spelled out.
+// render returns the prompt of V4 as one text, with the markers spelled out.
 func render(messages []Message, o Options) (string, error) {
 	f, err := Named("v4")
 	if err != nil {
@@ -130,12 +130,12 @@ func TestErrors(t *testing.T) {
 		{"a name twice", []Message{hello}, Options{Functions: []Function{{Name: "a"}, {Name: "a"}}}, ErrInvalid, "tools[1].function.name"},
 		{"nothing to call", []Message{hello}, Options{Choice: Required}, ErrInvalid, "tool_choice"},
 		{"too many arguments", []Message{hello, {Role: Assistant, Calls: []Call{{Name: "a", Arguments: "{" + strings.Repeat(`"a:":":",`, 129) + "}"}}}, hello}, Options{}, ErrInvalid, "messages[1].tool_calls[0]"},
-		{"goes on after calls", []Message{hello, {Role: Assistant, Calls: []Call{{Name: "a"}}}}, Options{Ending: Continue}, ErrInvalid, "messages[1].role"},
+		{"continues after calls", []Message{hello, {Role: Assistant, Calls: []Call{{Name: "a"}}}}, Options{Ending: Continue}, ErrInvalid, "messages[1].role"},
 		{"unknown role", []Message{hello, {Role: "robot"}, hello}, Options{}, ErrInvalid, "messages[1].role"},
 		{"no role", []Message{{Content: "Hello"}}, Options{}, ErrInvalid, "messages[0].role"},
 		{"silent developer", []Message{{Role: Developer}}, Options{}, ErrInvalid, "messages[0].content"},
 		{"answered already", []Message{hello, {Role: Assistant, Content: "Hi"}}, Options{}, ErrInvalid, "messages[1].role"},
-		{"nothing to go on with", []Message{hello}, Options{Ending: Continue}, ErrInvalid, "messages[0].role"},
+		{"nothing to continue", []Message{hello}, Options{Ending: Continue}, ErrInvalid, "messages[0].role"},
 		{"unknown effort", []Message{hello}, Options{Thinking: true, Effort: "some"}, ErrInvalid, "effort"},
 		{"unknown effort in chat mode", []Message{hello}, Options{Effort: "most"}, ErrInvalid, "effort"},
 		{"unknown ending", []Message{hello}, Options{Ending: -1}, ErrInvalid, "ending"},
@@ -153,8 +153,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// randomConversation may hold any role at any place, except that the last
-// message fits the ending. No text spells a marker.
+// randomConversation has any roles at any place, except that the last message fits the
+// ending. No text spells a marker.
 func randomConversation(r *rand.Rand, e Ending) []Message {
 	words := []string{"", "a", " b", "12", "\n", "3\n\n", "漢字", "。", "  ", "<", "think", "<|User|>", "é", "😀"}
 	text := func() string {
@@ -182,9 +182,9 @@ func randomConversation(r *rand.Rand, e Ending) []Message {
 	return messages
 }
 
-// What the format promises its readers: it begins with the one BOS, markers
-// and texts alternate, an answer is opened before it is closed, and a prompt
-// for an answer ends within exactly one open answer.
+// The format keeps its promises: a prompt begins with the one BOS, markers and texts
+// alternate, an answer is opened before it is closed, and a prompt for an answer ends
+// within exactly one open answer.
 func TestFormOfEveryPrompt(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 5000 {
@@ -234,8 +234,8 @@ func TestFormOfEveryPrompt(t *testing.T) {
 	}
 }
 
-// The prompt for an answer is the beginning of the conversation with it, so
-// what was computed for it serves the next turn.
+// The prompt for an answer is a prefix of the conversation with that answer, so that its
+// KV cache serves the next turn.
 func TestAnswerExtendsThePrompt(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	for range 2000 {
@@ -255,8 +255,8 @@ func TestAnswerExtendsThePrompt(t *testing.T) {
 	}
 }
 
-// TestSegmentsAreLinear checks that the memory a conversation takes grows with
-// its size and not with its square, whoever speaks.
+// TestSegmentsAreLinear checks that the memory for a conversation grows with its size and
+// not with its square, whoever speaks.
 func TestSegmentsAreLinear(t *testing.T) {
 	const text = "twenty-eight bytes of a text"
 	for _, role := range []Role{User, System, Assistant, Developer, LatestReminder, Tool} {

@@ -1,9 +1,9 @@
 package chat
 
-// The texts that offer functions, word for word as the models were trained with
-// them: before the functions, and after.
+// The texts that offer functions, before and after the functions, word for word as the
+// models were trained with them.
 
-// toolsV4 is that of DeepSeek V4 with the names of its tags; V4.1's differ only in
+// toolsV4 returns those of DeepSeek V4 with the names of its tags; V4.1's differ only in
 // these.
 func toolsV4(n dsmlNames) [2]string {
 	open := func(name string) string { return "<" + markDSML + name }
@@ -36,7 +36,7 @@ You MUST strictly follow the above defined tool name and parameter schemas to in
 `}
 }
 
-// toolsV32 is that of DeepSeek V3.2.
+// toolsV32 has those of DeepSeek V3.2.
 var toolsV32 = [2]string{`## Tools
 
 You have access to a set of tools you can use to answer the user's question.

@@ -6,11 +6,11 @@ import (
 	"strconv"
 )
 
-// Efforts are the names of efforts that clients may send, but for numbers.
+// Efforts are the names of efforts that clients may send, besides numbers.
 var Efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"}
 
-// The texts that ask for more effort, word for word as the models were trained
-// with them. Each ends with an empty line and stands directly after BOS.
+// The texts that ask for more effort, word for word as the models were trained with them.
+// Each ends with an empty line and directly follows BOS.
 const (
 	effort1 = `Reasoning Effort: Absolute maximum with no shortcuts permitted.
 You MUST be very thorough in your thinking and comprehensively decompose the problem to resolve the root cause, rigorously stress-testing your logic against all potential paths, edge cases, and adversarial scenarios.
@@ -27,7 +27,7 @@ Do not stop reasoning until you have independently verified the solution from mu
 // levels are the efforts' ranks: 0 asks for nothing.
 var levels = map[string]int{"": 0, "none": 0, "minimal": 0, "low": 0, "medium": 1, "high": 1, "xhigh": 1, "max": 2, "ultra": 2}
 
-// An effortText makes the text of an effort, which is not checked yet.
+// An effortText returns the text of an effort, which is not checked yet.
 type effortText func(effort string) (string, error)
 
 func effortLevel(effort string) (int, error) {
@@ -44,7 +44,7 @@ func effortNone(effort string) (string, error) {
 	return "", err
 }
 
-// effortPreview is the ladder of DeepSeek V4 of April 2026, whose xhigh is max.
+// effortPreview has the levels of DeepSeek V4 of April 2026, in which xhigh is max.
 func effortPreview(effort string) (string, error) {
 	level, err := effortLevel(effort)
 	if level == 2 || effort == "xhigh" {
@@ -53,13 +53,13 @@ func effortPreview(effort string) (string, error) {
 	return "", err
 }
 
-// effort0731 is that of DeepSeek V4 Flash 0731.
+// effort0731 has those of DeepSeek V4 Flash 0731.
 func effort0731(effort string) (string, error) {
 	level, err := effortLevel(effort)
 	return []string{"", effort1, effort2}[level], err
 }
 
-// effortScale is that of DeepSeek V4.1: a number from 1 to 100, or a name of one.
+// effortScale has that of DeepSeek V4.1: a number from 1 to 100, or the name of one.
 func effortScale(effort string) (string, error) {
 	scale := map[string]int{"": 75, "none": 75, "minimal": 50, "low": 50, "medium": 75, "high": 75, "xhigh": 75, "max": 100, "ultra": 100}
 	n, ok := scale[effort]

@@ -5,30 +5,29 @@ import (
 	"fmt"
 )
 
-// Segment is a part of a prompt: one marker, text without markers of the format,
-// or ids. No two segments of text follow each other, so the tokens of a prompt are
-// those of its segments.
+// Segment is a part of a prompt: one marker, text without markers of the format, or ids.
+// Two segments of text never follow each other, so that the tokens of a prompt are those
+// of its segments.
 type Segment struct {
 	Text   string
 	Marker bool
-	// Plain is set for a marker that is written as text where the vocabulary
-	// has no token for it.
+	// Plain means that a marker is written as text if the vocabulary has no token for it.
 	Plain bool
-	IDs   []int32 // in place of Text
+	IDs   []int32 // replaces Text
 }
 
 // Encoder is what Encode needs of a tokenizer.
 type Encoder interface {
-	// EncodeContext gives the ids of a text; with special, markers spelled out
-	// in it become their ids. It returns ctx's error soon after ctx has ended.
+	// EncodeContext returns the ids of a text; with special, markers spelled out in it
+	// become their ids. It returns ctx's error soon after ctx has ended.
 	EncodeContext(ctx context.Context, text string, special bool) ([]int32, error)
 	// ID finds the token of a marker.
 	ID(token string) (int32, bool)
 }
 
-// Encode is the prompt of a conversation as token ids, with BOS. Every marker must
-// be a token of the vocabulary, unless it is Plain; a model without it does not
-// speak this format. It returns ctx's error soon after ctx has ended.
+// Encode returns the prompt of a conversation as token ids, with BOS. Every marker must
+// be a token of the vocabulary unless it is Plain, because a model without it does not
+// know this format. It returns ctx's error soon after ctx has ended.
 func (f *Format) Encode(ctx context.Context, t Encoder, c *Conversation) ([]int32, error) {
 	segments, err := f.Segments(c)
 	if err != nil {
@@ -59,8 +58,8 @@ func (f *Format) Encode(ctx context.Context, t Encoder, c *Conversation) ([]int3
 	return ids, nil
 }
 
-// join makes text of the plain markers that the vocabulary has no token for, as
-// one segment with the texts around them.
+// join turns the plain markers without a token in the vocabulary into text, as one
+// segment with the texts around them.
 func join(segments []Segment, has func(marker string) bool) []Segment {
 	w := writer{}
 	for _, s := range segments {

@@ -16,7 +16,7 @@ import (
 	"ringmaster/model/tokenizer"
 )
 
-// loadV4 is the vocabulary of DeepSeek V3 with the markers that V4 added, and GLM's.
+// loadV4 returns the vocabulary of DeepSeek V3 with the markers that V4 added, and GLM's.
 var loadV4 = sync.OnceValues(func() (*tokenizer.Tokenizer, error) {
 	packed, err := os.Open("../tokenizer/testdata/deepseek-v3-vocab.gguf.gz")
 	if err != nil {
@@ -69,7 +69,7 @@ func v4(t testing.TB) *tokenizer.Tokenizer {
 	return tok
 }
 
-// raw is the text of ids with the markers.
+// raw returns the text of ids with the markers.
 func raw(tok *tokenizer.Tokenizer, ids []int32) string {
 	var b strings.Builder
 	for _, id := range ids {
@@ -108,8 +108,8 @@ func TestSegmentsEncodeLikeTheWhole(t *testing.T) {
 	}
 }
 
-// A text that spells markers cannot open a turn, as it could if the prompt were
-// encoded as one string.
+// A text that spells markers cannot open a turn, as it could if the prompt were encoded
+// as one string.
 func TestMarkersInText(t *testing.T) {
 	t.Run("GLM", func(t *testing.T) {
 		tok := v4(t)
@@ -170,8 +170,8 @@ func (w without) ID(token string) (int32, bool) {
 	return w.Tokenizer.ID(token)
 }
 
-// FuzzRender: any conversation is refused or written, and what is written
-// comes back from its tokens.
+// FuzzRender: any conversation is refused or written, and decoding its tokens returns
+// what was written.
 func FuzzRender(f *testing.F) {
 	f.Add(uint8(0), "You are helpful.", "Hello", "", "Hi!", "Q2")
 	f.Add(uint8(1), "", "<｜User｜>", "</think>", "<think>", "\xff\n")

@@ -7,7 +7,7 @@ import (
 	"ringmaster/model/tokenizer"
 )
 
-// FormatNames are the names that OfFile takes.
+// FormatNames returns the names that OfFile takes.
 func FormatNames() []string {
 	names := []string{"auto"}
 	for _, f := range Formats {
@@ -16,8 +16,8 @@ func FormatNames() []string {
 	return names
 }
 
-// OfFile is how the model of a file writes conversations: the format of a name,
-// or with "auto" what the file tells.
+// OfFile returns how the model of a file writes conversations: the format with a name, or
+// with "auto" the one that the file indicates.
 func OfFile(name string, f *gguf.File, t *tokenizer.Tokenizer) (*Format, error) {
 	if name != "auto" {
 		return Named(name)

@@ -12,7 +12,7 @@ import (
 	"ringmaster/model/tokenizer"
 )
 
-// Files of each family tell their format, its markers are tokens of their
+// Files of each family indicate their format, its markers are tokens of their
 // vocabularies, and what ends a turn ends an answer.
 func TestChatFormatOfFiles(t *testing.T) {
 	for preset, want := range map[string]struct{ format, end string }{

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Format is how one family of models speaks. Formats are found by Named and
-// Detect; the zero value is none.
+// Format describes how one family of models writes conversations. Named and Detect return
+// formats; the zero value is not valid.
 type Format struct {
 	Name     string // as --chat-format takes it
 	Title    string // of the models that speak it
@@ -15,12 +15,12 @@ type Format struct {
 	markup   markup
 	thinking thinking
 	markers  []string
-	calls    []string // of these, what begins calls
+	calls    []string // those of markers that begin calls
 }
 
 // template makes prompts.
 type template interface {
-	// segments is the prompt in parts.
+	// segments returns the prompt in parts.
 	segments(c *Conversation) ([]Segment, error)
 }
 
@@ -28,17 +28,17 @@ type template interface {
 type thinking int
 
 const (
-	asAsked  thinking = iota // the prompt says so
+	asAsked  thinking = iota // if the prompt asks for it
 	never                    // it cannot
-	always                   // it cannot but
-	byItself                 // it writes "<think>" itself, as it likes
+	always                   // in every answer
+	byItself                 // if the model writes "<think>" itself
 )
 
-// Segments is the prompt of a conversation in parts.
+// Segments returns the prompt of a conversation in parts.
 func (f *Format) Segments(c *Conversation) ([]Segment, error) { return f.template.segments(c) }
 
-// Thinks reports whether the answer to a prompt of which the client asked for
-// thinking, or did not, begins inside the reasoning or may have one.
+// Thinks reports whether the answer begins inside the reasoning, or may have one; asked
+// says whether the client asked for thinking.
 func (f *Format) Thinks(asked bool) bool {
 	switch f.thinking {
 	case never:
@@ -49,11 +49,11 @@ func (f *Format) Thinks(asked bool) bool {
 	return asked
 }
 
-// Markers are the control tokens that are part of an answer's text, by name: a
-// Parser needs to see them.
+// Markers returns the names of the control tokens that are part of an answer's text,
+// because a Parser needs to see them.
 func (f *Format) Markers() []string { return f.markers }
 
-// CallMarkers are those of Markers with which calls begin.
+// CallMarkers returns those of Markers that begin calls.
 func (f *Format) CallMarkers() []string { return f.calls }
 
 var dsmlMarkers = []string{markThink, markThinkEnd, markDSML}
@@ -81,10 +81,10 @@ func newGLM(name, title string, g glm) *Format {
 		markers: append([]string{markThink, markThinkEnd}, glmTags...), calls: []string{glmCall}}
 }
 
-// thinkMark and thinkEnd are what opens an answer with reasoning, and without.
+// thinkMark opens an answer with reasoning, thinkEnd one without.
 var thinkMark, thinkEnd = []Segment{{Text: markThink, Marker: true}}, []Segment{{Text: markThinkEnd, Marker: true}}
 
-// Formats are all that this package knows.
+// Formats are all formats of this package.
 var Formats = []*Format{
 	newDSML("v4", "DeepSeek V4, preview of April 2026", effortPreview, namesV4, dsml{}),
 	newDSML("v4-0731", "DeepSeek V4 Flash 0731", effort0731, namesV4, dsml{}),
@@ -99,10 +99,10 @@ var Formats = []*Format{
 	newGLM("glm-4.7", "GLM-4.7, GLM-4.7-Flash, GLM-5", glm{}),
 	newGLM("glm-5.1", "GLM-5.1", glm{bare: true}),
 	newGLM("glm-5.2", "GLM-5.2", glm{bare: true, closed: true, efforts: true}),
-	{Name: "plain", Title: "DeepSeek V2, and models of which nothing is known", template: plain{}, markup: nil, thinking: never},
+	{Name: "plain", Title: "DeepSeek V2, and unknown models", template: plain{}, markup: nil, thinking: never},
 }
 
-// Named finds a format.
+// Named returns the format with a name.
 func Named(name string) (*Format, error) {
 	names := make([]string, len(Formats))
 	for i, f := range Formats {
@@ -111,10 +111,10 @@ func Named(name string) (*Format, error) {
 		}
 		names[i] = f.Name
 	}
-	return nil, fmt.Errorf("chat: there is no format %q; there are %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("chat: no format has the name %q; the formats are %s", name, strings.Join(names, ", "))
 }
 
-// Evidence is what a model file tells of its format.
+// Evidence is what a model file says about its format.
 type Evidence struct {
 	Architecture string // general.architecture
 	Names        string // general.name, general.version, general.basename
@@ -123,7 +123,7 @@ type Evidence struct {
 }
 
 // Detect finds the format of a model file by its own chat template, then by its
-// vocabulary, its architecture and its name; why says by what.
+// vocabulary, its architecture and its name; why names the evidence.
 func Detect(e Evidence) (f *Format, why string) {
 	named := func(name string) *Format { f, _ := Named(name); return f }
 	template := func(parts ...string) bool {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A file's format is found by its template, its vocabulary, its architecture and
-// its name, in this order.
+// A file's format is found by its template, its vocabulary, its architecture and its
+// name, in this order.
 func TestDetect(t *testing.T) {
 	v3 := []string{markBOS, markUser, markAssistant}
 	glm := []string{glmStart, glmObservation, markThink, markThinkEnd}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// show is the definition of a function as one line of JSON: as the client wrote
-// it, or reduced to name, description and parameters.
+// show returns the definition of a function as one line of JSON: as the client wrote it,
+// or reduced to name, description and parameters.
 func (f *Function) show(reduced bool) string {
 	if f.Raw != nil && !reduced {
 		return dump(f.Raw)
@@ -38,12 +38,12 @@ func (f *Function) showWithout(names ...string) string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// wrapped is show as the element of a list of tools.
+// wrapped returns show as an element of a list of tools.
 func (f *Function) wrapped() string {
 	return `{"type": "function", "function": ` + f.show(false) + "}"
 }
 
-// parameters is the schema of the arguments.
+// parameters returns the schema of the arguments.
 func (f *Function) parameters() string {
 	if f.Parameters == nil {
 		return `{"type": "object", "properties": {}}`
@@ -60,7 +60,7 @@ func unquote(text string) (s string, ok bool) {
 	return s, true
 }
 
-// responseFormat shows the schema of the answer, after what stands before it.
+// responseFormat returns the schema of the answer with the text that introduces it.
 func responseFormat(schema json.RawMessage) string {
 	return "\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n" + dump(schema)
 }

@@ -20,21 +20,21 @@ const (
 	glmResultEnd   = "</tool_response>"
 )
 
-// glmTags are the markers of calls and results, which are added to the vocabulary but
-// are text like any other where a vocabulary lacks them.
+// glmTags are the markers of calls and results. They are added tokens, but plain text if
+// a vocabulary lacks them.
 var glmTags = []string{glmCall, glmCallEnd, glmKey, glmKeyEnd, glmValue, glmValueEnd, glmResult, glmResultEnd}
 
 // glm is the template of GLM-4.7, 4.7-Flash and 5, and with its switches of 5.1 and 5.2:
 //
 //	[gMASK]<sop><|system|>TOOLS<|system|>SYSTEM<|user|>QUESTION<|assistant|><think>REASONING</think>ANSWER<tool_call>...</tool_call><|observation|><tool_response>RESULT</tool_response><|assistant|><think>
 //
-// Nothing ends a turn but the marker of the next. The reasoning of answers before the
-// last question is left out; that after it stays, as sent, in chat mode too, since each
-// turn may be thought about or not. Answers are stripped of the space around them.
+// Only the marker of the next turn ends a turn. The reasoning of answers before the last
+// question is left out; later reasoning stays as the client sent it, in chat mode too,
+// since each turn may have reasoning or not. The space around answers is stripped.
 //
-// Facts: the chat templates published with the models.
+// Source: the chat templates published with the models.
 type glm struct {
-	bare    bool // 5.1, 5.2: tools without the wrapper that says function, and without strict; reasoning is not stripped
+	bare    bool // 5.1, 5.2: tools without "type": "function" around them and without strict; reasoning is not stripped
 	closed  bool // 5.2: an answer without reasoning has an empty one
 	efforts bool // 5.2: thinking begins with a turn that says how hard
 }
@@ -53,7 +53,7 @@ func (g *glm) segments(c *Conversation) ([]Segment, error) {
 	w.mark(glmStart)
 	if g.efforts && c.Thinking {
 		w.mark(glmSystem)
-		// There are two: "max", which is the default, and "high" for all below.
+		// There are two levels: "max", which is the default, and "high" for all below.
 		if c.Effort == "" || c.Effort == "xhigh" || level == 2 {
 			w.text("Reasoning Effort: Max")
 		} else {
@@ -68,7 +68,7 @@ func (g *glm) segments(c *Conversation) ([]Segment, error) {
 		w.mark(glmSystem)
 		w.text(strings.TrimLeft(responseFormat(c.Schema), "\n"))
 	}
-	question := -1 // the last one
+	question := -1 // index of the last one
 	for i := range c.Messages {
 		if c.Messages[i].Role == User {
 			question = i
@@ -112,7 +112,7 @@ func (g *glm) segments(c *Conversation) ([]Segment, error) {
 	return w.done(), nil
 }
 
-// noReasoning is what an answer without reasoning begins with.
+// noReasoning writes how an answer without reasoning begins.
 func (g *glm) noReasoning(w *writer, closed bool) {
 	if closed {
 		w.mark(markThink)
@@ -120,18 +120,18 @@ func (g *glm) noReasoning(w *writer, closed bool) {
 	w.mark(markThinkEnd)
 }
 
-// assistant writes an answer; current is set for those after the last question, open
-// for one that goes on.
+// assistant writes an answer; current is set for those after the last question, open for
+// one that the model continues.
 func (g *glm) assistant(w *writer, m *Message, thinking, current, open bool) {
 	reasoning := *m
 	if !g.bare {
 		reasoning.Reasoning = strings.TrimSpace(m.Reasoning)
 	}
-	if current && (m.Thought != nil || m.Reasoning != "") { // nothing but space counts, too
+	if current && (m.Thought != nil || m.Reasoning != "") { // reasoning of spaces counts too
 		w.mark(markThink)
 		w.thought(&reasoning)
 	} else {
-		// A model of 5.1 that was to think and did not has written the end alone.
+		// A model of 5.1 that should have thought and did not has written only the end.
 		g.noReasoning(w, g.closed || g.bare && current && thinking)
 	}
 	switch {
@@ -157,7 +157,7 @@ func (g *glm) assistant(w *writer, m *Message, thinking, current, open bool) {
 	}
 }
 
-// offer writes the functions on offer.
+// offer writes the offered functions.
 func (g *glm) offer(w *writer, functions []Function) {
 	w.text("\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n" +
 		"You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n")

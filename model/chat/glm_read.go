@@ -12,14 +12,14 @@ import (
 //
 //	<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>...</tool_call>
 //
-// Values that are strings stand as they are, others as JSON; the schema of the function
-// tells which. Space between tags is read as well, as in the layout of GLM-4.5.
+// Strings are written as they are, other values as JSON; the schema of the function says
+// which. Space between tags is accepted, as in the layout of GLM-4.5.
 type glmMarkup struct{}
 
 const glmSpace = " \t\r\n"
 
-// glmName reads the name of a function at the start of s, up to the tag that follows
-// it. n is 0 where there is none; more is set where one may come.
+// glmName reads the name of a function at the start of s, up to the tag that follows it.
+// n is 0 if there is none; more means that one may follow.
 func glmName(s string) (name string, n int, more bool) {
 	head, _, tag := strings.Cut(s, "<")
 	if name = strings.Trim(head, glmSpace); !IsName(name) {
@@ -63,16 +63,16 @@ type glmReader struct {
 	argumentWriter
 	state   glmState
 	name    string            // of the argument
-	member  jsonschema.Member // what the schema says of it
-	raw     bool              // it goes out as it comes, as a string
-	dropped bool              // the argument came before
+	member  jsonschema.Member // what the schema says about it
+	raw     bool              // it is passed on as it comes, as a string
+	dropped bool              // the argument occurred before
 	buffer  strings.Builder
 }
 
 type glmState int
 
 const (
-	glmBetween glmState = iota // calls
+	glmBetween glmState = iota // between calls
 	glmInCall                  // between arguments
 	glmInKey
 	glmAfterKey
@@ -128,7 +128,7 @@ func (r *glmReader) next(s string, d *Delta) int {
 	return 1
 }
 
-// mark takes a tag.
+// mark handles a tag.
 func (r *glmReader) mark(mark string, d *Delta) {
 	switch mark {
 	case glmKey:
@@ -149,10 +149,10 @@ func (r *glmReader) mark(mark string, d *Delta) {
 	}
 }
 
-// text takes what is no tag.
+// text handles what is not a tag.
 func (r *glmReader) text(s string, d *Delta) {
 	switch {
-	case r.state == glmInKey && r.buffer.Len()+len(s) > maxHeader: // no key is as long
+	case r.state == glmInKey && r.buffer.Len()+len(s) > maxHeader: // no key is that long
 	case r.state == glmInKey, r.state == glmInValue && !r.raw:
 		r.buffer.WriteString(s)
 	case r.state == glmInValue && !r.dropped:
@@ -174,8 +174,8 @@ func (r *glmReader) open(d *Delta) {
 	}
 }
 
-// close ends a value. A text that is JSON which the schema takes is that; what is no
-// string, and what the schema takes as one, is a string.
+// close ends a value. A text that is JSON and fits the schema is that JSON. Any other
+// text is a string, and so is one that fits the schema as a string.
 func (r *glmReader) close(d *Delta) {
 	if r.dropped {
 		return
@@ -199,7 +199,7 @@ func (r *glmReader) close(d *Delta) {
 
 // grammar implements markup.
 func (glmMarkup) grammar(g *grammar, conversation *Conversation) (*c.Expr, error) {
-	// What all arguments have is there once.
+	// The grammar has the common parts of all arguments once.
 	shared := func(e *c.Expr) *c.Expr { return c.Shared("a tag of GLM", e) }
 	key, middle, end := shared(g.mark(glmKey)), shared(c.Sequence(g.mark(glmKeyEnd), g.mark(glmValue))), shared(g.mark(glmValueEnd))
 	one := func(name, text, json *c.Expr) *c.Expr {

@@ -10,12 +10,12 @@ import (
 	"ringmaster/constraint/jsonschema"
 )
 
-// Grammar is what an answer to a conversation may be: reasoning as the format has
-// it, then answer, or any text and calls of the functions on offer, in the very
-// markup of the format with arguments that fit their schemas. A function that is not
-// Strict may have a schema that cannot be enforced as a whole: what cannot is left
-// out. answer nil is any text. id finds the token of a marker. The result is nil if
-// all is allowed. Errors are of type *Error, or wrap the budget's.
+// Grammar returns what an answer to a conversation may be: reasoning as the format has
+// it, then answer, or any text and calls of the offered functions. Calls are in the exact
+// markup of the format with arguments that fit their schemas. If the schema of a function
+// that is not Strict cannot be enforced as a whole, the rest of it is left out. A nil
+// answer is any text. id finds the token of a marker. The result is nil if everything is
+// allowed. Errors are of type *Error, or wrap the budget's.
 func (f *Format) Grammar(conversation *Conversation, answer *c.Expr, id func(marker string) (int32, bool), b *c.Budget) (*c.Expr, error) {
 	if len(conversation.Functions) == 0 && answer == nil {
 		return nil, nil
@@ -50,7 +50,7 @@ type grammar struct {
 	budget *c.Budget
 }
 
-// mark is a marker: its token, or its text where the vocabulary has none.
+// mark matches a marker: its token, or its text if the vocabulary has none.
 func (g *grammar) mark(name string) *c.Expr {
 	if id, ok := g.id(name); ok {
 		return c.Special(id)
@@ -58,9 +58,9 @@ func (g *grammar) mark(name string) *c.Expr {
 	return c.Literal(name)
 }
 
-// reasoning is what comes before an answer.
+// reasoning returns the grammar of what precedes an answer.
 func (g *grammar) reasoning(f *Format, conversation *Conversation) *c.Expr {
-	// The end may be spelled in other tokens: the parser takes it then, too.
+	// The end may be spelled in other tokens, because the parser accepts it then, too.
 	thought := c.Sequence(c.Free(append([]string{markThinkEnd}, f.calls...)...), c.Choice(g.mark(markThinkEnd), c.Literal(markThinkEnd)))
 	switch {
 	case conversation.Ending == Continue || !f.Thinks(conversation.Thinking):
@@ -71,7 +71,7 @@ func (g *grammar) reasoning(f *Format, conversation *Conversation) *c.Expr {
 	return thought
 }
 
-// calls is one call or several, with what stands between them.
+// calls matches one or several calls, with between in between.
 func calls(call *c.Expr, between *c.Expr, single bool) *c.Expr {
 	if single {
 		return call
@@ -116,7 +116,7 @@ func (j *jsonCalls) grammar(g *grammar, conversation *Conversation) (*c.Expr, er
 	return c.Sequence(g.mark(j.block), calls(c.Choice(list...), c.Literal(j.between), conversation.Single), g.mark(j.blockEnd)), nil
 }
 
-// arguments is the grammar of the arguments of a function as JSON.
+// arguments returns the grammar of the arguments of a function as JSON.
 func (f *Function) arguments(b *c.Budget) (e *c.Expr, err error) {
 	if f.Parameters == nil {
 		return c.Literal("{}"), nil
@@ -131,8 +131,9 @@ func (f *Function) arguments(b *c.Budget) (e *c.Expr, err error) {
 	return e, err
 }
 
-// enforced runs do with the options for the function's schema. One that need not be
-// enforced as a whole gets a part of the budget, so that the other functions have theirs.
+// enforced runs do with the options for the function's schema. A schema that need not be
+// enforced as a whole gets a part of the budget, so that enough is left for the other
+// functions.
 func (f *Function) enforced(b *c.Budget, do func(jsonschema.Options) error) {
 	if f.Strict {
 		_ = do(jsonschema.Options{Closed: true, Budget: b})
@@ -167,10 +168,10 @@ func (m *dsmlMarkup) end(g *grammar, name string) *c.Expr {
 	return c.Sequence(c.Literal("</"), g.mark(markDSML), c.Literal(name+">"))
 }
 
-// arguments is the grammar of the parameters of a function, each on its line and in
+// arguments returns the grammar of the parameters of a function, each on its line and in
 // the order of the schema.
 func (m *dsmlMarkup) arguments(g *grammar, fn *Function) (*c.Expr, error) {
-	// What all parameters have is there once.
+	// The grammar has the common parts of all parameters once.
 	shared := func(e *c.Expr) *c.Expr { return c.Shared("a tag of DSML", e) }
 	begin := shared(c.Sequence(c.Literal("\n"), m.open(g, m.names.parameter+` name="`)))
 	asText, asJSON := shared(c.Literal(`" string="true">`)), shared(c.Literal(`" string="false">`))

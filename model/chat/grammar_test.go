@@ -46,9 +46,9 @@ var tools = []Function{
 	{Name: "any", Parameters: json.RawMessage(`{"type":"object","additionalProperties":true}`)},
 }
 
-// TestGrammarOfCalls: whatever the grammar lets a model write, the parser reads as
-// calls of the functions on offer, with arguments that fit their schemas, and
-// nothing of the markup is text.
+// TestGrammarOfCalls: whatever the grammar lets a model write, the parser reads as calls
+// of the offered functions, with arguments that fit their schemas, and none of the markup
+// becomes text.
 func TestGrammarOfCalls(t *testing.T) {
 	doc, err := jsonschema6(tools[0].Parameters)
 	require.NoError(t, err)
@@ -113,7 +113,7 @@ func jsonschema6(schema []byte) (*jsonschema.Schema, error) {
 	return c.Compile("schema.json")
 }
 
-// walk writes a random answer. It likes markers and what ends a thing.
+// walk writes a random answer. It prefers markers and ends.
 func walk(t *testing.T, v marked, g *constraint.Grammar, r *rand.Rand) string {
 	m := g.Matcher(v, constraint.NewWork())
 	var out strings.Builder
@@ -145,7 +145,7 @@ func walk(t *testing.T, v marked, g *constraint.Grammar, r *rand.Rand) string {
 	return ""
 }
 
-// What a template writes of calls in the order of the schemas, the grammar allows.
+// The grammar allows the calls that a template writes in the order of the schemas.
 func TestGrammarTakesWhatTemplatesWrite(t *testing.T) {
 	for _, f := range Formats {
 		if f.markup == nil {
@@ -182,8 +182,8 @@ func TestGrammarTakesWhatTemplatesWrite(t *testing.T) {
 	}
 }
 
-// A strict function whose schema cannot be enforced is refused by name; any other
-// has a looser grammar.
+// A strict function with a schema that cannot be enforced is refused by name; any other
+// function gets a looser grammar.
 func TestStrictFunctions(t *testing.T) {
 	fn := Function{Name: "f", Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"type":"array","uniqueItems":true}}}`)}
 	for _, f := range Formats {
@@ -200,7 +200,7 @@ func TestStrictFunctions(t *testing.T) {
 	}
 }
 
-// A grammar with so many ways to go on that a mask would take minutes is given up
+// A grammar with so many ways to continue that a mask would take minutes is given up
 // soon, with an error.
 func TestAmbiguousGrammarsAreGivenUp(t *testing.T) {
 	tok := v4(t)
@@ -211,8 +211,8 @@ func TestAmbiguousGrammarsAreGivenUp(t *testing.T) {
 	require.ErrorIs(t, g.Matcher(tok, constraint.NewWork()).Mask(context.Background(), make([]uint64, (tok.Size()+63)/64)), constraint.ErrTooSlow)
 }
 
-// BenchmarkMask measures masks over the vocabulary of DeepSeek V3: the first of a
-// state, and those after it, the median and the worst of them.
+// BenchmarkMask measures masks over the vocabulary of DeepSeek V3: the first of a state,
+// and the median and the worst of the later ones.
 func BenchmarkMask(b *testing.B) {
 	tok := v4(b)
 	tokens := constraint.NewVocabulary(tok)

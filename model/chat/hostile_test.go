@@ -10,8 +10,8 @@ import (
 	"ringmaster/model/tokenizer"
 )
 
-// everywhere is a conversation in which text stands in every field that a client writes and
-// no format refuses.
+// everywhere returns a conversation with text in every field that a client writes and no
+// format refuses.
 func everywhere(text string, thinking, tools bool) Conversation {
 	quoted := func() string { b, _ := json.Marshal(text); return string(b) }()
 	schema := json.RawMessage(`{"type":"object","title":` + quoted + `,"description":` + quoted +
@@ -44,9 +44,9 @@ func everywhere(text string, thinking, tools bool) Conversation {
 	return c
 }
 
-// TestMarkersInEveryField: whatever marker a client writes into whatever field, in no format
-// does it become a token of control: their sequence is that of a conversation with harmless
-// texts.
+// TestMarkersInEveryField: whatever marker a client writes into whatever field, in no
+// format does it become a control token: the sequence of control tokens is that of a
+// conversation with harmless texts.
 func TestMarkersInEveryField(t *testing.T) {
 	tok := v4(t)
 	var markers []string
@@ -88,7 +88,7 @@ func TestMarkersInEveryField(t *testing.T) {
 					}
 				}
 			}
-			// A name that is offered stands in markup and is no marker.
+			// An offered name is part of the markup and is not a marker.
 			for _, m := range markers {
 				_, err := f.Segments(&Conversation{Messages: []Message{{Role: User, Content: "Hi"}}, Options: Options{Functions: []Function{{Name: m}}}})
 				require.ErrorIs(t, err, ErrInvalid)

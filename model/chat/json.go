@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// The models saw JSON as Python writes it (json.dumps with ensure_ascii=False): a
-// space after commas and colons, keys in the order they came in, numbers as Python
-// prints them. The functions of this file write JSON that way.
+// The models saw JSON as Python writes it (json.dumps with ensure_ascii=False): a space
+// after commas and colons, keys in their original order, numbers as Python prints them.
+// The functions of this file write JSON that way.
 
 // member is a member of an object.
 type member struct {
@@ -19,8 +19,8 @@ type member struct {
 	value json.RawMessage
 }
 
-// members are those of an object, in its order; of several with one key the last
-// value at the first place. ok is false if data is no object.
+// members returns those of an object in order; if several have one key, the last value
+// takes the first place. ok is false if data is not an object.
 func members(data []byte) (out []member, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -49,12 +49,12 @@ func members(data []byte) (out []member, ok bool) {
 	return out, err != nil
 }
 
-// maxDump is the most bytes of JSON that are written anew: decoded they take some
-// hundred times their length, and models saw nothing as long.
+// maxDump is the most bytes of JSON that are rewritten, because decoded JSON takes some
+// hundred times its length, and models saw nothing that long.
 const maxDump = 64 << 10
 
-// dump is valid JSON the way Python writes it; data that is no JSON, or longer than
-// maxDump, stays as it is.
+// dump rewrites valid JSON the way Python writes it; data that is not JSON, or longer
+// than maxDump, stays as it is.
 func dump(data []byte) string {
 	if len(data) > maxDump || !json.Valid(data) {
 		return string(data)
@@ -66,8 +66,8 @@ func dump(data []byte) string {
 	return b.String()
 }
 
-// value is a decoded JSON value. Objects are decoded before they are written, as a
-// key that comes twice is written once, with its last value.
+// value is a decoded JSON value. Objects are decoded before they are written, because a
+// repeated key is written once, with its last value.
 type value struct {
 	open  byte   // '[' or '{'; 0: text has the value
 	text  string // as Python writes it
@@ -84,7 +84,7 @@ func parse(d *json.Decoder) *value {
 	switch t := t.(type) {
 	case json.Delim:
 		v := &value{open: byte(t)}
-		var places map[string]int // of the keys, once they are many
+		var places map[string]int // positions of the keys, once they are many
 		for d.More() {
 			if v.open == '[' {
 				v.items = append(v.items, parse(d))
@@ -174,7 +174,7 @@ func escape(b *strings.Builder, s string) {
 	}
 }
 
-// number is a number of JSON as Python prints it: integers exactly, others as the
+// number formats a number of JSON as Python prints it: integers exactly, others as the
 // shortest text of the nearest float64, with an exponent below 1e-4 and from 1e16.
 func number(s string) string {
 	if !strings.ContainsAny(s, ".eE") {

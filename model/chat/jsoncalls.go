@@ -8,7 +8,7 @@ import "strings"
 //	BLOCK CALL before SEP after ARGUMENTS fence CALLEND ... BLOCKEND
 type jsonCalls struct {
 	block, call, sep, callEnd, blockEnd string
-	between                             string // of calls
+	between                             string // between calls
 	before                              func(c Call, index int) string
 	after                               func(c Call) string
 	fence                               string // after the arguments

@@ -28,11 +28,11 @@ func (j *jsonCalls) header(s string, known func(string) bool) (n int, name strin
 	return len(s) - len(rest) + n, name, false
 }
 
-// maxHeader bounds what is held back because it may begin a call, in bytes.
+// maxHeader bounds the text that is held back because it may begin a call, in bytes.
 const maxHeader = 1024
 
-// name reads what stands between the marker of a call and its arguments. n is 0 for
-// what is no name.
+// name reads the text between the marker of a call and its arguments. n is 0 if that is
+// not a name.
 func (j *jsonCalls) name(s string) (name string, n int, more bool) {
 	head, rest, ok := strings.Cut(s, j.sep)
 	if !ok {
@@ -67,12 +67,12 @@ func (j *jsonCalls) marked(s string) bool {
 // reader implements markup.
 func (j *jsonCalls) reader(p *Parser) callReader { return &jsonReader{jsonCalls: j, parser: p} }
 
-// jsonReader reads the calls of a block. The arguments are one JSON object, which
-// shows itself where it ends, as models forget the markers after it.
+// jsonReader reads the calls of a block. The arguments are one JSON object; its own
+// brackets show where it ends, because models forget the markers after it.
 type jsonReader struct {
 	*jsonCalls
 	parser   *Parser
-	inside   bool // a call, whose arguments have not ended
+	inside   bool // in a call with arguments that have not ended
 	depth    int  // of the brackets in the arguments, 0 before the first
 	inString bool
 	escaped  bool
@@ -143,8 +143,7 @@ func (r *jsonReader) step(s string, d *Delta) (n int, done bool) {
 	return len(s), false
 }
 
-// marker is the one of the markers that s begins with; more is set where it may
-// become one.
+// marker returns the one of markers that s begins with; more means that s may become one.
 func (r *jsonReader) marker(s string, markers ...string) (marker string, more bool) {
 	for _, m := range markers {
 		if strings.HasPrefix(s, m) {
@@ -155,7 +154,7 @@ func (r *jsonReader) marker(s string, markers ...string) (marker string, more bo
 	return "", more
 }
 
-// between reads what stands between calls.
+// between reads the text between calls.
 func (r *jsonReader) between(s string, d *Delta) (n int, done bool) {
 	i := strings.IndexByte(s, '<')
 	switch {

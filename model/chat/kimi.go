@@ -19,10 +19,10 @@ const (
 	kimiCallsEnd  = "<|tool_calls_section_end|>"
 )
 
-// kimi is the template of Kimi K2. It has no BOS; a call is named by its function
-// and its number in the conversation, whatever the client calls it.
+// kimi is the template of Kimi K2. It has no BOS. A call is named by its function and its
+// number in the conversation, whatever id the client uses.
 type kimi struct {
-	system string // where the conversation has no system message
+	system string // used if the conversation has no system message
 	thinks bool   // the model writes "<think>" itself, and sees its reasoning again
 }
 
@@ -57,7 +57,7 @@ func (k *kimi) segments(c *Conversation) ([]Segment, error) {
 	}
 	calls := 0                   // so far
 	names := map[string]string{} // of calls by the client's ids
-	lastAnswer := -1             // the last answer without calls: reasoning before it is left out
+	lastAnswer := -1             // the last answer without calls; reasoning before it is left out
 	for i := range messages {
 		if messages[i].Role == Assistant && len(messages[i].Calls) == 0 {
 			lastAnswer = i

@@ -6,8 +6,8 @@ import (
 	"ringmaster/constraint"
 )
 
-// Delta is what a part of an answer adds. Reasoning comes before Text, and Text
-// before Calls.
+// Delta is what a part of an answer adds. Reasoning comes before Text, and Text before
+// Calls.
 type Delta struct {
 	Reasoning string
 	Text      string
@@ -24,27 +24,27 @@ type CallDelta struct {
 	Ended     bool
 }
 
-// Parser parts the text of an answer into reasoning, text and calls, however it is
+// Parser splits the text of an answer into reasoning, text and calls, however it is
 // cut.
 //
-//   - All before the first "</think>" is reasoning; an answer that ends without it
+//   - Everything before the first "</think>" is reasoning; an answer that ends without it
 //     is all reasoning. The markers belong to neither. An answer that begins with
-//     "<think>" has reasoning, too. Later ones of these markers are left out.
+//     "<think>" has reasoning, too. Later markers of these are left out.
 //   - A block of calls ends the reasoning. It counts only if the first function it
-//     names is one of those offered; otherwise it is text. The newlines before a
-//     block are no part of the text, and what follows a block is left out.
+//     names is offered; otherwise it is text. The newlines before a block are not part
+//     of the text, and everything after a block is left out.
 //   - A call that is cut off has no end: its arguments stop where the answer does.
 type Parser struct {
-	// StateOnly is set where only Reasoning and Answering are asked for: schemas are
-	// not read then.
+	// StateOnly skips reading schemas, for callers that need only Reasoning and
+	// Answering.
 	StateOnly bool
 
 	markup    markup
 	functions map[string]*Function // nil: none are offered
 	state     state
-	begun     bool   // something of the answer is known
-	held      string // what cannot be told yet
-	newlines  string // that may precede a block of calls
+	begun     bool   // a part of the answer is known
+	held      string // not decided yet
+	newlines  string // newlines that may precede a block of calls
 	reader    callReader
 	calls     int
 }
@@ -60,30 +60,29 @@ const (
 
 // markup is how a format writes calls.
 type markup interface {
-	// header looks for the beginning of a block of calls at the start of s, up
-	// to and including the name of the first function. more is set where it may
-	// become one.
+	// header looks for the beginning of a block of calls at the start of s, up to and
+	// including the name of the first function. more means that s may become one.
 	header(s string, known func(name string) bool) (n int, name string, more bool)
-	// grammar is a block of calls of the functions of a conversation.
+	// grammar returns the grammar of a block of calls of the functions of a conversation.
 	grammar(g *grammar, c *Conversation) (*constraint.Expr, error)
 	// reader reads what follows a header.
 	reader(p *Parser) callReader
-	// marked reports whether s, which may be the beginning of a header, is no
-	// text in any case.
+	// marked reports whether s, which may be the beginning of a header, can never be
+	// text.
 	marked(s string) bool
 }
 
 // callReader reads a block of calls.
 type callReader interface {
-	// step takes some of s, which is the rest of the block so far, and adds to d.
-	// 0 means that it needs more.
+	// step takes some of s, which is the rest of the block so far, and adds to d. It
+	// returns 0 if it needs more.
 	step(s string, d *Delta) (n int, done bool)
 	// begin takes the name of a function, with which the next call begins.
 	begin(name string, d *Delta)
 }
 
-// Parser begins an answer to a conversation. It must not be called for one conversation by
-// several goroutines at once; its results are independent.
+// Parser begins an answer to a conversation. Calls for the same conversation must not be
+// concurrent; the returned parsers are independent.
 func (f *Format) Parser(c *Conversation) *Parser {
 	p := &Parser{markup: f.markup, state: inText}
 	if f.Thinks(c.Thinking) && f.thinking != byItself && c.Ending != Continue {
@@ -102,18 +101,17 @@ func (f *Format) Parser(c *Conversation) *Parser {
 	return p
 }
 
-// Reasoning reports whether what comes next belongs to the reasoning, as far as
-// can be told.
+// Reasoning reports whether what comes next belongs to the reasoning, as far as is known.
 func (p *Parser) Reasoning() bool { return p.state == inReasoning }
 
-// Answering reports whether what comes next belongs to the text of the answer, as
-// far as can be told: stop strings count here.
+// Answering reports whether what comes next belongs to the text of the answer, as far as
+// is known. Stop strings count only there.
 func (p *Parser) Answering() bool { return p.state == inText }
 
-// Push takes the next part of the answer and gives what is certain by now.
+// Push takes the next part of the answer and returns what is certain by now.
 func (p *Parser) Push(text string) Delta { return p.take(text, false) }
 
-// Flush ends the answer and gives what was held back.
+// Flush ends the answer and returns what was held back.
 func (p *Parser) Flush() Delta { return p.take("", true) }
 
 func (p *Parser) take(text string, final bool) (d Delta) {
@@ -136,7 +134,7 @@ func (p *Parser) take(text string, final bool) (d Delta) {
 
 func (p *Parser) called() bool { return p.calls > 0 }
 
-// step takes a part of what is held and returns its length, 0 where it needs more.
+// step takes a part of what is held and returns its length, 0 if it needs more.
 func (p *Parser) step(d *Delta, final bool) int {
 	switch p.state {
 	case afterCalls:
@@ -186,7 +184,7 @@ func (p *Parser) step(d *Delta, final bool) int {
 
 func (p *Parser) known(name string) bool { return p.functions[name] != nil }
 
-// thinkMark takes one of the two markers of the reasoning.
+// thinkMark handles one of the two markers of the reasoning.
 func (p *Parser) thinkMark(mark string) {
 	switch {
 	case mark == markThinkEnd && p.state == inReasoning:
@@ -198,13 +196,13 @@ func (p *Parser) thinkMark(mark string) {
 	p.begun = true
 }
 
-// plain takes reasoning or text.
+// plain handles reasoning or text.
 func (p *Parser) plain(s string, d *Delta) {
 	if p.state == inReasoning {
 		d.Reasoning += s
 		return
 	}
-	if p.functions != nil || !p.begun || p.newlines != "" { // its newlines may turn out to be no text
+	if p.functions != nil || !p.begun || p.newlines != "" { // its newlines may turn out not to be text
 		end := len(strings.TrimRight(p.newlines+s, "\n"))
 		s = p.newlines + s
 		s, p.newlines = s[:end], s[end:]

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answer is what a parser made of a text.
+// answer is the result of a parser.
 type answer struct {
 	Reasoning, Text string
 	Calls           []parsedCall
@@ -135,7 +135,7 @@ func TestParserDSML(t *testing.T) {
 			require.Equal(t, c.want, readAll(t, format(t, "v4"), &conversation, c.text))
 		})
 	}
-	// Where no functions are offered there are no calls.
+	// Without offered functions there are no calls.
 	text := dsmlBlock(invoke("Read", pathA))
 	require.Equal(t, answer{Text: text}, readAll(t, format(t, "v4"), &Conversation{}, text))
 }
@@ -266,7 +266,7 @@ func TestParserIsTheInverseOfTheTemplate(t *testing.T) {
 			c.Thinking = f.Thinks(r.IntN(2) == 0)
 			question := []Message{{Role: User, Content: "Q"}}
 			m := Message{Role: Assistant, Content: strings.Trim(strings.ReplaceAll("x"+text(), "<", ""), "\n"), Reasoning: "r"}
-			if f.markup == (glmMarkup{}) { // whose answers are stripped, and have reasoning in chat mode too
+			if f.markup == (glmMarkup{}) { // it strips answers, and has reasoning in chat mode too
 				m.Content = strings.TrimSpace(m.Content)
 				if !c.Thinking {
 					m.Reasoning = ""
@@ -306,8 +306,8 @@ func TestParserIsTheInverseOfTheTemplate(t *testing.T) {
 	}
 }
 
-// However an answer is cut, it is the same, and arguments of a call that has ended
-// are JSON.
+// An answer is the same however it is cut, and arguments of a call that has ended are
+// JSON.
 func FuzzParser(f *testing.F) {
 	f.Add(uint8(0), "Hi\n\n"+dsmlBlock(invoke("Read", parameterOf("path", "true", "a"))), uint16(7))
 	f.Add(uint8(1), "a</think><｜DSML｜toolcall>Read ```json\n{\"path\": \"a\"}\n```", uint16(30))

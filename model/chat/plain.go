@@ -1,7 +1,7 @@
 package chat
 
-// plain is the template of DeepSeek V2 and of models that were trained on no
-// other: the turns are told apart by words.
+// plain is the template of DeepSeek V2 and of models without a template of their own:
+// words separate the turns.
 //
 //	BOS SYSTEM⏎⏎User: QUESTION⏎⏎Assistant: ANSWER<｜end▁of▁sentence｜>User: ...
 type plain struct{}

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// v3 is the template of DeepSeek V2.5, V3, R1 and V3.1, whose calls are JSON
-// between markers. The vendor's templates write no functions; what offers them is
-// the text that the engines which serve these models agree on.
+// v3 is the template of DeepSeek V2.5, V3, R1 and V3.1. Their calls are JSON between
+// markers. The vendor's templates write no functions; the text that offers them is the
+// one that the engines for these models agree on.
 type v3 struct {
 	calls   *jsonCalls
 	offer   func(w *writer, functions []Function)
@@ -46,7 +46,7 @@ func (t *v3) segments(c *Conversation) ([]Segment, error) {
 		last := i == len(messages)-1
 		switch m.Role {
 		case Assistant:
-			if !w.open { // the results before it opened it, or the question
+			if !w.open { // otherwise the results before it, or the question, opened it
 				t.begin(w, t.old)
 			}
 			t.assistant(w, m)
@@ -61,7 +61,7 @@ func (t *v3) segments(c *Conversation) ([]Segment, error) {
 				n++
 			}
 			t.resultsOf(w, sortResults(messages[i:n], callsBefore(messages[:i])))
-			i, w.open = n-1, true // the model goes on at once
+			i, w.open = n-1, true // the model continues at once
 		default:
 			w.mark(markUser)
 			w.text(m.Content)

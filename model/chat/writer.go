@@ -43,7 +43,7 @@ func (w *writer) text(s string) {
 	}
 }
 
-// markup writes a text of the format's own, in which some markers may stand.
+// markup writes a text of the format's own that may contain some markers.
 func (w *writer) markup(s string, markers ...string) {
 	for s != "" {
 		at, found := len(s), ""

@@ -18,7 +18,7 @@ const (
 	shortWord = 48
 )
 
-// lookUp is the merge of two tokens, with rank noRank if there is none.
+// lookUp returns the merge of two tokens, with rank noRank if there is none.
 func (t *Tokenizer) lookUp(left, right int32) merge {
 	if m, ok := t.merges[pairOf(left, right)]; ok {
 		return m
@@ -35,9 +35,8 @@ type merger struct {
 	heap []heapItem
 }
 
-// appendWord appends the tokens of one word to ids: it starts with the word's
-// bytes and repeatedly merges the pair with the lowest rank, the leftmost among
-// equals.
+// appendWord appends the tokens of one word to ids: it starts with the word's bytes and
+// repeatedly merges the pair with the lowest rank, the leftmost among equals.
 func (m *merger) appendWord(ids []int32, word string) []int32 {
 	begin := len(ids)
 	if len(word) > shortWord {
@@ -77,15 +76,15 @@ func (m *merger) appendWord(ids []int32, word string) []int32 {
 // -1 ends the list. A symbol that was merged into its left neighbour has id -1.
 type symbolNode struct{ id, prev, next int32 }
 
-// heapItem is a candidate: rank in the upper half, the index of the left symbol
-// in the lower, so that the smallest item has the lowest rank, leftmost first.
+// heapItem is a candidate: the rank is in the upper half and the index of the left symbol
+// in the lower, so that the smallest item has the lowest rank, the leftmost among equals.
 type heapItem uint64
 
 func itemOf(rank, index int32) heapItem { return heapItem(rank)<<32 | heapItem(index) }
 
-// appendLong is appendWord with a heap of candidates, so that a megabyte
-// without a space takes n log n steps and not n². A candidate whose symbols
-// have changed since it was pushed no longer has its rank and is skipped.
+// appendLong is appendWord with a heap of candidates, so that a megabyte without a space
+// takes n log n steps and not n². It skips a candidate with an outdated rank: its symbols
+// have changed since it was pushed.
 func (m *merger) appendLong(ids []int32, word string) []int32 {
 	m.syms, m.heap = emptied(m.syms, len(word)), emptied(m.heap, len(word))
 	for i := range len(word) {
@@ -135,9 +134,9 @@ func (m *merger) appendLong(ids []int32, word string) []int32 {
 	return ids
 }
 
-// emptied is s without its elements and with room for n, allocated at once:
-// growing step by step would take several times the memory, and so does
-// slices.Grow where the race detector is on.
+// emptied returns s without its elements and with room for n, allocated at once, because
+// growing step by step would take several times the memory. So does slices.Grow under the
+// race detector.
 func emptied[E any](s []E, n int) []E {
 	if cap(s) < n {
 		return make([]E, 0, n)

@@ -19,8 +19,8 @@ func byteVocab() Vocab {
 	return v
 }
 
-// slowMerge is the rule taken literally: merge the pair of the lowest rank, the
-// leftmost among equals, until there is none.
+// slowMerge applies the rule literally: it merges the pair of the lowest rank, the
+// leftmost among equals, until no pair is left.
 func slowMerge(t *Tokenizer, word string) []int32 {
 	var ids []int32
 	for i := range len(word) {
@@ -40,8 +40,8 @@ func slowMerge(t *Tokenizer, word string) []int32 {
 	}
 }
 
-// randomVocab has random merges over a few letters, so that merges overlap,
-// compete and repeat more than in any real vocabulary.
+// randomVocab has random merges over a few letters, so that merges overlap, compete and
+// repeat more than in any real vocabulary.
 func randomVocab(r *rand.Rand) Vocab {
 	v := byteVocab()
 	v.Merges = nil

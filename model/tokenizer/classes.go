@@ -22,8 +22,8 @@ const (
 	symbol              // \p{S}
 )
 
-// kind tells apart the letters and marks of class's table for the expression of
-// kimi-k2. Han characters are of that kind whatever their class.
+// kind distinguishes letters and marks of class's table for the expression of kimi-k2.
+// Han characters have their own kind whatever their class.
 type kind uint8
 
 const (
@@ -46,8 +46,8 @@ type table[V ~uint8] [(utf8.MaxRune + 1) >> pageBits]*[1 << pageBits]V
 
 const pageBits = 8
 
-// newTable makes the table of runs that are in ascending order; what is in none
-// of them has the value 0.
+// newTable makes the table of runs that are in ascending order; code points in none of
+// them have the value 0.
 func newTable[V ~uint8](runs []run[V]) *table[V] {
 	var t table[V]
 	known := map[[1 << pageBits]V]*[1 << pageBits]V{}
@@ -70,19 +70,19 @@ func newTable[V ~uint8](runs []run[V]) *table[V] {
 	return &t
 }
 
-// at is the value of a code point, at most utf8.MaxRune.
+// at returns the value of a code point, at most utf8.MaxRune.
 func (t *table[V]) at(r rune) V { return t[r>>pageBits][r&(1<<pageBits-1)] }
 
 var (
 	classes = newTable(classRanges[:])
-	// kinds is made when a vocabulary needs it first.
+	// kinds is made when a vocabulary first needs it.
 	kinds = sync.OnceValue(func() *table[kind] { return newTable(kindRanges[:]) })
 )
 
-// classOf is the class of a code point, at most utf8.MaxRune.
+// classOf returns the class of a code point, at most utf8.MaxRune.
 func classOf(r rune) class { return classes.at(r) }
 
-// charAt is the class and the length in bytes of the character at s[i], and the
+// charAt returns the class and the length in bytes of the character at s[i], and the
 // character itself. An invalid byte is a character of class other.
 func charAt(s string, i int) (r rune, c class, n int) {
 	if b := s[i]; b < utf8.RuneSelf {

@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// Bytes is what a token adds to the text that is shown: possibly part of a
-// UTF-8 sequence; nothing for control tokens (BOS, EOS, padding), for unused
-// ones and for an id that is not in the vocabulary. User-defined tokens such as
-// "</think>" show their text. The caller must not write to it.
+// Bytes returns what a token adds to the text that is shown: possibly part of a UTF-8
+// sequence; nothing for control tokens (BOS, EOS, padding), for unused ones and for an
+// unknown id. User-defined tokens such as "</think>" show their text. The caller must not
+// write to it.
 func (t *Tokenizer) Bytes(id int32) []byte {
 	if !t.valid(id) {
 		return nil
@@ -16,9 +16,9 @@ func (t *Tokenizer) Bytes(id int32) []byte {
 	return t.bytes[id]
 }
 
-// Raw is what a token stands for, shown or not: Bytes for most, the marker's
-// text for a control token. Raw of all ids of Encode(text) gives text again,
-// byte for byte. The caller must not write to it.
+// Raw returns what a token stands for, shown or not: Bytes for most, the marker's text
+// for a control token. Raw of all ids of Encode(text) is text again, byte for byte. The
+// caller must not write to it.
 func (t *Tokenizer) Raw(id int32) []byte {
 	if !t.valid(id) {
 		return nil
@@ -26,9 +26,9 @@ func (t *Tokenizer) Raw(id int32) []byte {
 	return t.raw[id]
 }
 
-// Decode is the text that the tokens show (Bytes). Invalid UTF-8 becomes
-// U+FFFD, one for each maximal prefix of a sequence. For any valid text x
-// without control tokens, Decode(Encode(x)) is x.
+// Decode returns the text that the tokens show (Bytes). Invalid UTF-8 becomes U+FFFD, one
+// for each maximal prefix of a sequence. For any valid text x without control tokens,
+// Decode(Encode(x)) is x.
 func (t *Tokenizer) Decode(ids []int32) string {
 	var out strings.Builder
 	d := t.NewDecoder()
@@ -71,8 +71,8 @@ func (d *Decoder) push(b []byte) string {
 	return out.String()
 }
 
-// Flush ends the stream: it returns U+FFFD if the stream ended within a
-// sequence, else nothing. After that the Decoder can start a new stream.
+// Flush ends the stream: it returns U+FFFD if the stream ended within a sequence,
+// otherwise nothing. After that the Decoder can start a new stream.
 func (d *Decoder) Flush() string {
 	if len(d.held) == 0 {
 		return ""
@@ -81,8 +81,8 @@ func (d *Decoder) Flush() string {
 	return string(utf8.RuneError)
 }
 
-// badPrefix is how many bytes one U+FFFD replaces where data begins with no
-// valid sequence: as many as could have begun one, at least one.
+// badPrefix returns how many bytes one U+FFFD replaces if data begins with no valid
+// sequence: as many as could have begun one, at least one.
 func badPrefix(data []byte) int {
 	n := 1
 	for !utf8.FullRune(data[:n]) && !utf8.FullRune(data[:n+1]) {

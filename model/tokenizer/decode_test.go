@@ -80,8 +80,8 @@ func TestDecoderHoldsBackHalves(t *testing.T) {
 	}
 }
 
-// lossy replaces each maximal prefix of a UTF-8 sequence by one U+FFFD, as
-// Unicode recommends, found by trying all lengths.
+// lossy replaces each maximal prefix of a UTF-8 sequence by one U+FFFD, as Unicode
+// recommends, found by trying all lengths.
 func lossy(b []byte) string {
 	var out strings.Builder
 	for len(b) > 0 {
@@ -105,9 +105,8 @@ func lossy(b []byte) string {
 	return out.String()
 }
 
-// For arbitrary ids, the pushed texts are valid UTF-8, no partial character is
-// ever shown, and together they are Decode, which is the bytes decoded
-// leniently.
+// For arbitrary ids, the pushed texts are valid UTF-8, no partial character is ever
+// shown, and together they equal Decode, which is the bytes decoded leniently.
 func TestDecoderAnyIDs(t *testing.T) {
 	tok := golden(t)
 	r := rand.New(rand.NewPCG(11, 1))

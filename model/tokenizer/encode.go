@@ -2,12 +2,11 @@ package tokenizer
 
 import "context"
 
-// Encode returns the ids of a text. With special, added tokens (control and
-// user-defined ones, such as "<｜User｜>") that occur literally in the text
-// become their ids; without, they are text like any other, as untrusted text
-// requires. BOS is not added.
+// Encode returns the ids of a text. With special, added tokens (control and user-defined
+// ones, such as "<｜User｜>") that occur literally in the text become their ids; otherwise
+// they are ordinary text, as untrusted text requires. BOS is not added.
 //
-// The time is about linear in the length for any text.
+// The time is roughly linear in the length for any text.
 func (t *Tokenizer) Encode(text string, special bool) []int32 {
 	ids, _ := t.EncodeContext(context.Background(), text, special)
 	return ids
@@ -134,7 +133,7 @@ func (t *trie) insert(text string, id int32) {
 	}
 }
 
-// match is the longest token that is a prefix of s, and its length; 0 if none.
+// match returns the longest token that is a prefix of s, and its length; 0 if none.
 func (t *trie) match(s string) (id int32, n int) {
 	if s == "" || !t.first[s[0]] {
 		return 0, 0

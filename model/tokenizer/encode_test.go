@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rawText is the bytes that ids stand for.
+// rawText returns the bytes that ids stand for.
 func rawText(t *Tokenizer, ids []int32) string {
 	var b strings.Builder
 	for _, id := range ids {
@@ -125,8 +125,8 @@ func adversarial(n int) map[string]string {
 	}
 }
 
-// Endless words are encoded in one piece. A quadratic step would take minutes
-// here; this test takes an instant.
+// Endless words are encoded in one piece. A quadratic step would take minutes here; this
+// test takes an instant.
 func TestLongTexts(t *testing.T) {
 	tok := golden(t)
 	for name, text := range adversarial(1 << 18) {
@@ -185,7 +185,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// prose is n bytes of the golden texts in random order.
+// prose returns n bytes of the golden texts in random order.
 func prose(tb testing.TB, n int) string {
 	r := rand.New(rand.NewPCG(1, 1))
 	all := samples(tb)
@@ -210,8 +210,8 @@ func (c *endingContext) Err() error {
 	return nil
 }
 
-// TestEncodeEndsWithItsContext checks that the work stops soon after the
-// context has ended, whether a text is many words or one.
+// TestEncodeEndsWithItsContext checks that the work stops soon after the context has
+// ended, whether a text is many words or one.
 func TestEncodeEndsWithItsContext(t *testing.T) {
 	tok := golden(t)
 	for name, text := range map[string]string{
@@ -230,8 +230,8 @@ func TestEncodeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestEncodeMemory checks that a text of one long word, the most expensive
-// case, takes memory bounded by a multiple of its length.
+// TestEncodeMemory checks that a multiple of its length bounds the memory for a text of
+// one long word, the most expensive case.
 func TestEncodeMemory(t *testing.T) {
 	tok := golden(t)
 	for _, part := range []string{"a", "abcd", "thequickbrownfox", "é", "\xf0\x90\x8d\x88"} {

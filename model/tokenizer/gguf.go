@@ -7,11 +7,10 @@ import (
 	"ringmaster/gguf"
 )
 
-// FromGGUF makes the Tokenizer of a model file, of which it reads only the keys
-// tokenizer.ggml.*: a vocabulary-only file is enough. Model, pre, tokens and
-// merges are required (for kimi-k2 the merges may be missing); types, the marker ids and add_bos_token may be missing
-// (all tokens normal, no such marker, false), but must not be of the wrong
-// kind.
+// FromGGUF makes the Tokenizer of a model file. It reads only the keys tokenizer.ggml.*,
+// so a vocabulary-only file is enough. Model, pre, tokens and merges are required (for
+// kimi-k2 the merges may be missing). Types, the marker ids and add_bos_token may be
+// missing (all tokens normal, no such marker, false), but must not be of the wrong kind.
 func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 	v, err := readVocab(f)
 	if err != nil {
@@ -46,8 +45,8 @@ func readVocab(f *gguf.File) (v Vocab, err error) {
 		}
 		v.Types = make([]Type, len(types))
 		for i, n := range types {
-			// New reports what is not 1 to 6; the conversion must not wrap
-			// around into that range.
+			// New reports what is not 1 to 6, so the conversion must not wrap around into
+			// that range.
 			v.Types[i] = Type(max(0, min(n, math.MaxInt32)))
 		}
 	}
@@ -68,7 +67,7 @@ func readVocab(f *gguf.File) (v Vocab, err error) {
 		if err != nil {
 			return v, err
 		}
-		id := int32(min(n, math.MaxInt32)) // New reports what is out of range
+		id := int32(min(n, math.MaxInt32)) // New reports an id out of range
 		*m.id = &id
 	}
 	if key := "tokenizer.ggml.add_bos_token"; f.Has(key) {

@@ -35,7 +35,7 @@ var deepseekV3 = sync.OnceValues(func() (*Tokenizer, error) {
 	return FromGGUF(vocab)
 })
 
-// golden is the true DeepSeek V3 vocabulary.
+// golden returns the true DeepSeek V3 vocabulary.
 func golden(t testing.TB) *Tokenizer {
 	tok, err := deepseekV3()
 	require.NoError(t, err)

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// splitter splits a text into the words within which tokens are merged: it calls
-// word for every one in order; concatenated they are s.
+// splitter splits a text into the words within which tokens are merged: it calls word for
+// each in order; concatenated they are s.
 type splitter func(s string, word func(string))
 
-// splitters are the known values of tokenizer.ggml.pre. The names that share a
-// splitter stand for exactly the same expressions.
+// splitters has the known values of tokenizer.ggml.pre. Names with the same splitter mean
+// exactly the same expressions.
 var splitters = map[string]splitter{
 	"deepseek-v3":    splitV3,
 	"joyai-llm":      splitV3, // V4
@@ -27,7 +27,7 @@ var splitters = map[string]splitter{
 // lexical order.
 func Pretokenizers() []string { return slices.Sorted(maps.Keys(splitters)) }
 
-// splitterOf finds the splitter that a file names.
+// splitterOf returns the splitter that a file names.
 func splitterOf(pre string) (splitter, error) {
 	if s, ok := splitters[pre]; ok {
 		return s, nil

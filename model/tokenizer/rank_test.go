@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slowRanks is what a vocabulary of ranks means: of all neighbours whose texts
-// together are a token, those of the lowest id merge, the leftmost among equals.
+// slowRanks applies a vocabulary of ranks literally: among all neighbours that together
+// are the text of a token, those of the lowest id merge, the leftmost among equals.
 func slowRanks(t *Tokenizer, word string) []int32 {
 	var ids []int32
 	for i := range len(word) {
@@ -29,7 +29,7 @@ func slowRanks(t *Tokenizer, word string) []int32 {
 	}
 }
 
-// A file of kimi-k2 may lack merges; the ids are the ranks then. Files of other
+// A file of kimi-k2 may lack merges, because the ids are the ranks then. Files of other
 // pre-tokenizers may not.
 func TestRanksInPlaceOfMerges(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 7))

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// grown is the true V3 vocabulary with further merges of its tokens, up to n
-// tokens: as many as the vocabularies of GLM-4 and Kimi K2 have.
+// grown returns the true V3 vocabulary with further merges of its tokens, up to n tokens:
+// as many as the vocabularies of GLM-4 and Kimi K2 have.
 func grown(tb testing.TB, pre string, n int) *Tokenizer {
 	base := golden(tb)
 	v := Vocab{Model: "gpt2", Pre: pre, Tokens: append([]string{}, base.tokens...), Types: append([]Type{}, base.types...)}

@@ -1,8 +1,7 @@
 package tokenizer
 
-// The pre-tokenizer of DeepSeek V3 and V4: three expressions, each of which
-// splits the pieces left by the previous one into matches and the text between
-// matches.
+// The pre-tokenizer of DeepSeek V3 and V4: three successive expressions. Each splits the
+// pieces left by the previous one into matches and the text between matches.
 //
 //	1  \p{N}{1,3}
 //	2  [一-龥぀-ゟ゠-ヿ]+
@@ -19,8 +18,8 @@ package tokenizer
 
 // splitV3 is the splitter of "deepseek-v3".
 func splitV3(s string, word func(string)) {
-	// Expression 1: runs of numbers, cut every three characters. No such
-	// character is in the others' sets, so these pieces are final.
+	// Expression 1: runs of numbers, cut every three characters. The other expressions
+	// match no such character, so these pieces are final.
 	start := 0
 	for i := 0; i < len(s); {
 		_, c, n := charAt(s, i)
@@ -46,9 +45,9 @@ func splitV3(s string, word func(string)) {
 	splitHan(s[start:], word)
 }
 
-// splitHan is expression 2: it separates runs of Han and kana from the rest.
-// Such a run is a piece like any other for expression 3, which splits it at the
-// marks and signs among the kana (U+30FB, U+309B).
+// splitHan applies expression 2: it separates runs of Han and kana from the rest. Such a
+// run is a piece like any other for expression 3, which splits it at the marks and signs
+// among the kana (U+30FB, U+309B).
 func splitHan(s string, word func(string)) {
 	start, inside := 0, false
 	for i := 0; i < len(s); {
@@ -62,7 +61,7 @@ func splitHan(s string, word func(string)) {
 	splitWords(s[start:], word)
 }
 
-// splitWords is expression 3. A character at which no match begins joins the
+// splitWords applies expression 3. A character at which no match begins joins the
 // preceding ones at which none began either.
 func splitWords(s string, word func(string)) {
 	rest := 0 // s[rest:i] has matched nothing so far
@@ -84,8 +83,8 @@ func splitWords(s string, word func(string)) {
 	}
 }
 
-// matchWord is the end of the match of expression 3 that begins at s[i], or i
-// if there is none. The alternatives are tried in order.
+// matchWord returns the end of the match of expression 3 that begins at s[i], or i if
+// there is none. It tries the alternatives in order.
 func matchWord(s string, i int) int {
 	r, c, n := charAt(s, i)
 	next := i + n
@@ -139,7 +138,7 @@ func matchWord(s string, i int) int {
 	return spaces(s, i)
 }
 
-// letters is the end of the run of letters and marks that begins at s[i].
+// letters returns the end of the run of letters and marks that begins at s[i].
 func letters(s string, i int) int {
 	for i < len(s) {
 		_, c, n := charAt(s, i)
@@ -151,11 +150,11 @@ func letters(s string, i int) int {
 	return i
 }
 
-// spaces is the end of the match at s[i], which is white space, of
+// spaces returns the end of the match at s[i], which is white space, of
 //
 //	\s*[\r\n]+|\s+(?!\S)|\s+
 //
-// that is: up to the last line end of the run of white space, if it has one;
+// That is: up to the last line end of the run of white space, if it has one;
 // otherwise all of a run that ends the piece; otherwise all but the last
 // character of the run, which belongs to what follows; otherwise that one
 // character.

@@ -12,9 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The words of an expression as the authors of glm4 and kimi-k2 wrote it, but with
-// the letters that are equal without regard to case written out: this engine does
-// not fold U+017F.
+// The words of the expressions of glm4 and kimi-k2 as their authors wrote them, but with
+// the case variants of letters written out, because this engine does not fold U+017F.
 const (
 	contractions = `'(?:[sSſ]|[tT]|[rR][eE]|[vV][eE]|[mM]|[lL][lL]|[dD])`
 	upperK2      = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}-[\p{Han}]]`
@@ -49,8 +48,8 @@ func classLLM() string {
 	return "[" + b.String() + "]"
 }
 
-// expressions are those of each pre-tokenizer, as in the models' tokenizer.json,
-// for a backtracking engine. Each splits the pieces that the previous one left.
+// expressions has those of each pre-tokenizer, as in the models' tokenizer.json, for a
+// backtracking engine. Each splits the pieces that the previous one left.
 var expressions = map[string][]*regexp2.Regexp{
 	"deepseek-v3": compile(`\p{N}{1,3}`, `[一-龥぀-ゟ゠-ヿ]+`,
 		"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"+

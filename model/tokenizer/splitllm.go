@@ -6,8 +6,8 @@ import (
 )
 
 // The pre-tokenizers of DeepSeek LLM and V2 ("deepseek-llm") and of DeepSeek
-// Coder ("deepseek-coder"): successive expressions, each of which splits the
-// pieces left by the previous one, matches and the text between them alike.
+// Coder ("deepseek-coder"): successive expressions. Each splits the pieces left by the
+// previous one, matches and the text between them alike.
 //
 //	deepseek-llm                          deepseek-coder
 //	1  [\r\n]                             1  [\r\n]
@@ -23,8 +23,8 @@ import (
 // splits numbers one by one, and the two differ only for a vocabulary with
 // tokens of several digits, which V2's is not.
 
-// llmRanges are the letters that expression 2 of deepseek-llm lists: those of
-// scripts with case, as Unicode had them when that tokenizer was made.
+// llmRanges are the letters that expression 2 of deepseek-llm lists: those of scripts
+// with case, as Unicode had them when that tokenizer was made.
 var llmRanges = [...]run[uint8]{
 	{0x0041, 0x005A, 1}, {0x0061, 0x007A, 1}, {0x00B5, 0x00B5, 1}, {0x00C0, 0x00D6, 1}, {0x00D8, 0x00F6, 1}, {0x00F8, 0x01BA, 1},
 	{0x01BC, 0x01BF, 1}, {0x01C4, 0x0293, 1}, {0x0295, 0x02AF, 1}, {0x0370, 0x0373, 1}, {0x0376, 0x0377, 1}, {0x037B, 0x037D, 1},
@@ -42,7 +42,7 @@ var llmRanges = [...]run[uint8]{
 	{0x104B0, 0x104D3, 1}, {0x104D8, 0x104FB, 1}, {0x10C80, 0x10CB2, 1}, {0x10CC0, 0x10CF2, 1}, {0x118A0, 0x118DF, 1}, {0x1E900, 0x1E943, 1},
 }
 
-// llmLetters is made when a vocabulary needs it first.
+// llmLetters is made when a vocabulary first needs it.
 var llmLetters = sync.OnceValue(func() *table[uint8] { return newTable(llmRanges[:]) })
 
 // splitLLM is the splitter of "deepseek-llm".
@@ -73,8 +73,8 @@ func splitCoder(s string, word func(string)) {
 	})
 }
 
-// isolate calls next for each match of an expression in s and for each text
-// between matches. match is the end of the match that begins at s[i], or i.
+// isolate calls next for each match of an expression in s and for each text between
+// matches. match returns the end of the match that begins at s[i], or i.
 func isolate(s string, match func(s string, i int) int, next func(string)) {
 	rest := 0 // s[rest:i] has matched nothing so far
 	for i := 0; i < len(s); {
@@ -95,9 +95,9 @@ func isolate(s string, match func(s string, i int) int, next func(string)) {
 	}
 }
 
-// isolateTrailing is isolate for \s+$, found from the end: trying it at each
-// character of a run of white space would take time in proportion to the square
-// of the run.
+// isolateTrailing is isolate for \s+$, found from the end, because trying it at each
+// character of a run of white space would take time in proportion to the square of the
+// run.
 func isolateTrailing(s string, next func(string)) {
 	end := len(s)
 	for end > 0 {
@@ -115,8 +115,8 @@ func isolateTrailing(s string, next func(string)) {
 	}
 }
 
-// spaced is the match of \s?X+ at s[i], X being the characters that in reports.
-// White space that is itself in X begins a match also without another X.
+// spaced returns the end of the match of \s?X+ at s[i], where X is the set of characters
+// that in accepts. White space that is itself in X begins a match even without another X.
 func spaced(s string, i int, in func(r rune, c class) bool) int {
 	start := i
 	if _, c, n := charAt(s, i); c == space {
@@ -129,7 +129,7 @@ func spaced(s string, i int, in func(r rune, c class) bool) int {
 	return end
 }
 
-// runOf is the end of the run of X+ that begins at s[i].
+// runOf returns the end of the run of X+ that begins at s[i].
 func runOf(s string, i int, in func(r rune, c class) bool) int {
 	for i < len(s) {
 		r, c, n := charAt(s, i)
@@ -168,15 +168,15 @@ func matchCoderSigns(s string, i int) int {
 	return spaced(s, i, func(_ rune, c class) bool { return c == punct })
 }
 
-// matchCJK is a run of the set whose three ranges are U+0800 to U+9FA5 together,
-// and U+AC00 to U+D7FF.
+// matchCJK matches a run of the set of expression 5: its three ranges are together U+0800
+// to U+9FA5, and U+AC00 to U+D7FF.
 func matchCJK(s string, i int) int {
 	return runOf(s, i, func(r rune, _ class) bool {
 		return r >= 0x0800 && r <= 0x9FA5 || r >= 0xAC00 && r <= 0xD7FF
 	})
 }
 
-// matchNumber is one number; i may be the end of s.
+// matchNumber matches one number; i may be the end of s.
 func matchNumber(s string, i int) int {
 	if i == len(s) {
 		return i

@@ -2,8 +2,8 @@ package tokenizer
 
 import "strings"
 
-// The pre-tokenizers with one expression, whose alternatives are tried in order
-// at each character; something always matches. Both end with
+// The pre-tokenizers with one expression. Its alternatives are tried in order at each
+// character; one of them always matches. Both expressions end with
 //
 //	|\p{N}{1,3}
 //	| ?[^\s\p{L}\p{N}]+[\r\n]*
@@ -61,8 +61,8 @@ func matchKimi(k *table[kind], s string, i int) int {
 	start := prefix(s, i)
 	word, capitals := kimiWord(k, s, start)
 	if word < 0 && start > i {
-		// Without the character before: it can only be a mark, which is in U
-		// and L.
+		// Without the character before, because it can only be a mark, which is in U and
+		// L.
 		word, _ = kimiWord(k, s, i)
 	}
 	switch {
@@ -74,10 +74,10 @@ func matchKimi(k *table[kind], s string, i int) int {
 	return matchRest(s, i)
 }
 
-// kimiWord is the end of U*L+ at s[i], and that of U+L* where the former does
-// not match; -1 where neither does.
+// kimiWord returns the end of U*L+ at s[i], and that of U+L* if the former does not
+// match; -1 if neither does.
 func kimiWord(k *table[kind], s string, i int) (word, capitals int) {
-	start, caseless := i, -1 // the end of the last character that is in U and L
+	start, caseless := i, -1 // end of the last character that is in both U and L
 	for i < len(s) {
 		r, c, n := charAt(s, i)
 		both := k.at(r) == otherKind && (c == letter || c == mark)
@@ -105,7 +105,7 @@ func kimiWord(k *table[kind], s string, i int) (word, capitals int) {
 	return -1, -1
 }
 
-// prefix is the end of the match of [^\r\n\p{L}\p{N}]? at s[i].
+// prefix returns the end of the match of [^\r\n\p{L}\p{N}]? at s[i].
 func prefix(s string, i int) int {
 	r, c, n := charAt(s, i)
 	if c == letter || c == number || r == '\r' || r == '\n' {
@@ -114,9 +114,8 @@ func prefix(s string, i int) int {
 	return i + n
 }
 
-// contraction is the end of the match of (?i:'s|'t|'re|'ve|'m|'ll|'d)? at s[i].
-// Of characters beyond ASCII only U+017F (ſ) equals one of these letters without
-// regard to case.
+// contraction returns the end of the match of (?i:'s|'t|'re|'ve|'m|'ll|'d)? at s[i].
+// Beyond ASCII only U+017F (ſ) equals one of these letters without regard to case.
 func contraction(s string, i int) int {
 	if len(s)-i < 2 || s[i] != '\'' {
 		return i
@@ -138,8 +137,8 @@ func contraction(s string, i int) int {
 	return i
 }
 
-// matchRest is the end of the match at s[i] of the alternatives that both
-// expressions have. s[i] is no letter, for those always begin a word.
+// matchRest returns the end of the match at s[i] of the alternatives that both
+// expressions have. s[i] is not a letter, because letters always begin a word.
 func matchRest(s string, i int) int {
 	r, c, n := charAt(s, i)
 	if c == number {

@@ -1,14 +1,14 @@
-// Package tokenizer turns text into the token ids of a model file and back.
+// Package tokenizer turns text into the token ids of a model file and back: FromGGUF or
+// New makes a Tokenizer, Encode and Decode convert (see the example).
 //
-// It is a byte-level BPE: added tokens ("<｜User｜>", "</think>") are extracted
-// from the text first, the text between them is split into words by expressions
-// over Unicode classes (one set for each family, pretokenizer.go), and the bytes of each word are
-// merged pair by pair in the order of the file's merge list (bpe.go). There is
-// no normalisation and no prefix space, so any text, even invalid UTF-8,
-// round-trips byte for byte.
+// It is a byte-level BPE. Added tokens ("<｜User｜>", "</think>") are extracted from the
+// text first. Expressions over Unicode classes (one set for each family, pretokenizer.go)
+// split the text between them into words, and the bytes of each word are merged pair by
+// pair in the order of the file's merge list (bpe.go). There is no normalisation and no
+// prefix space, so that any text, even invalid UTF-8, round-trips byte for byte.
 //
-// A Tokenizer is immutable after New and safe for concurrent use. A Decoder
-// belongs to one stream.
+// A Tokenizer is immutable after New and safe for concurrent use. A Decoder belongs to
+// one stream.
 package tokenizer
 
 import (
@@ -45,18 +45,18 @@ type Vocab struct {
 	Merges []string // tokenizer.ggml.merges, "left right", best first; may be missing for kimi-k2
 
 	BOS, EOS, Pad *int32 // tokenizer.ggml.{bos,eos,padding}_token_id; nil: not in the file
-	EOT, EOM      *int32 // tokenizer.ggml.{eot,eom}_token_id, which end a turn and a message; likewise
+	EOT, EOM      *int32 // tokenizer.ggml.{eot,eom}_token_id, which end a turn and a message; nil: not in the file
 	AddBOS        bool   // tokenizer.ggml.add_bos_token
 }
 
 // Tokenizer is the vocabulary of one model.
 type Tokenizer struct {
 	split  splitter
-	tokens []string         // text of each id as the file has it
+	tokens []string         // text of each id in the file
 	types  []Type           // by id
 	bytes  [][]byte         // what each id shows; empty for control and unused
 	raw    [][]byte         // what each id stands for, shown or not
-	ids    map[string]int32 // by text as the file has it
+	ids    map[string]int32 // by text in the file
 	byteID [256]int32       // token of a single byte
 	merges map[pair]merge
 	added  trie
@@ -111,7 +111,7 @@ func (t *Tokenizer) readTokens() error {
 	t.bytes = make([][]byte, len(t.tokens))
 	for i, text := range t.tokens {
 		id := int32(i)
-		// Of two tokens with the same text, Encode produces the first.
+		// If two tokens have the same text, Encode produces the first.
 		if _, twice := t.ids[text]; !twice {
 			t.ids[text] = id
 		}
@@ -148,7 +148,7 @@ func (t *Tokenizer) readMerges(lines []string) error {
 	for rank, line := range lines {
 		left, right, ok := strings.Cut(line, " ")
 		if !ok || left == "" || right == "" || strings.Contains(right, " ") {
-			return vocabError("tokenizer.ggml.merges[%d] is %q; two parts with one space between them are expected", rank, line)
+			return vocabError("tokenizer.ggml.merges[%d] is %q; expected two parts with one space between them", rank, line)
 		}
 		var ids [3]int32
 		for i, part := range [3]string{left, right, left + right} {
@@ -166,8 +166,8 @@ func (t *Tokenizer) readMerges(lines []string) error {
 	return nil
 }
 
-// rankedPre is the one pre-tokenizer whose files may lack merges: its vocabulary
-// is a table of ranks, where the id of a token is its rank.
+// rankedPre is the one pre-tokenizer with files that may lack merges: its vocabulary is a
+// table of ranks, where the id of a token is its rank.
 const rankedPre = "kimi-k2"
 
 // rankMerges fills merges from the ids of the tokens: two tokens merge if their
@@ -189,7 +189,7 @@ func (t *Tokenizer) rankMerges() {
 	}
 }
 
-// endTexts are the tokens beside EOS that end an answer, if they are added tokens.
+// endTexts are the tokens that end an answer besides EOS, if they are added tokens.
 var endTexts = []string{
 	"<｜User｜>", "<｜Assistant｜>", "<｜begin▁of▁sentence｜>", // DeepSeek
 	"[EOS]", "<|im_end|>", "<|im_user|>", "<|im_assistant|>", "<|im_system|>", // Kimi
@@ -207,9 +207,9 @@ func (t *Tokenizer) readMarkers(v Vocab) error {
 			return vocabError("tokenizer.ggml.%s_token_id is %d, but there are %d tokens", m.key, *m.id, len(t.tokens))
 		}
 	}
-	// EOS ends an answer; some files name another token there than the one that
-	// ends a turn. The others begin a turn or a conversation: a model that
-	// generates one has left its own turn.
+	// EOS ends an answer. Some files name another token as EOS than the one that ends a
+	// turn. The others begin a turn or a conversation: a model that generates one has
+	// left its own turn.
 	for _, id := range []*int32{t.eos, t.bos, v.EOT, v.EOM} {
 		if id != nil {
 			t.ends[*id] = true
@@ -227,24 +227,23 @@ func vocabError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrVocabulary, fmt.Sprintf(format, args...))
 }
 
-// Added reports whether a token is matched as a whole in text: it was added to the
-// vocabulary, and stands for itself.
+// Added reports whether a token is matched as a whole in text because it was added to the
+// vocabulary.
 func (t *Tokenizer) Added(id int32) bool {
 	return t.types[id] == Control || t.types[id] == UserDefined
 }
 
-// Size is the number of token ids.
+// Size returns the number of token ids.
 func (t *Tokenizer) Size() int { return len(t.tokens) }
 
-// ID finds a token by its text in the file: an added token literally
-// ("</think>"), any other one in the byte-to-character form ("Ġthe").
+// ID finds a token by its text in the file: an added token literally ("</think>"), any
+// other one in the byte-to-character form ("Ġthe").
 func (t *Tokenizer) ID(token string) (int32, bool) {
 	id, ok := t.ids[token]
 	return id, ok
 }
 
-// Text is the token's text in the file, the inverse of ID; "" for an id that is
-// not in the vocabulary.
+// Text returns the token's text in the file, the inverse of ID; "" for an unknown id.
 func (t *Tokenizer) Text(id int32) string {
 	if !t.valid(id) {
 		return ""
@@ -252,7 +251,7 @@ func (t *Tokenizer) Text(id int32) string {
 	return t.tokens[id]
 }
 
-// Type is the kind of a token; Unknown for an id that is not in the vocabulary.
+// Type returns the kind of a token; Unknown for an unknown id.
 func (t *Tokenizer) Type(id int32) Type {
 	if !t.valid(id) {
 		return Unknown
@@ -260,23 +259,22 @@ func (t *Tokenizer) Type(id int32) Type {
 	return t.types[id]
 }
 
-// BOS is the token that begins every prompt, if the file names one.
+// BOS returns the token that begins every prompt, if the file names one.
 func (t *Tokenizer) BOS() (int32, bool) { return orNone(t.bos) }
 
-// EOS is the token that ends every answer, if the file names one.
+// EOS returns the token that ends every answer, if the file names one.
 func (t *Tokenizer) EOS() (int32, bool) { return orNone(t.eos) }
 
-// Pad is the padding token, if the file names one.
+// Pad returns the padding token, if the file names one.
 func (t *Tokenizer) Pad() (int32, bool) { return orNone(t.pad) }
 
 // AddBOS reports whether the file asks for BOS before a plain text. A rendered
 // chat prompt already has its BOS; Encode never adds one.
 func (t *Tokenizer) AddBOS() bool { return t.addBOS }
 
-// IsEnd reports whether a token ends an answer: EOS and its family's other tokens
-// for that, and, to stop a model that runs on into the next turn, BOS and the
-// markers of user and assistant.
-// "</think>" does not end an answer.
+// IsEnd reports whether a token ends an answer: EOS, its family's other tokens for that,
+// and BOS and the markers of user and assistant, so that a model that continues into the
+// next turn stops. "</think>" does not end an answer.
 func (t *Tokenizer) IsEnd(id int32) bool { return t.ends[id] }
 
 func (t *Tokenizer) valid(id int32) bool { return id >= 0 && int(id) < len(t.tokens) }

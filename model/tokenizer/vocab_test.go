@@ -100,8 +100,8 @@ func TestEndsAreMarkers(t *testing.T) {
 	require.True(t, tok.IsEnd(258))
 }
 
-// The tokens that a file says to end a turn and a message end an answer, whatever their
-// names.
+// The tokens that end a turn and a message according to the file end an answer, whatever
+// their names.
 func TestEndsThatTheFileNames(t *testing.T) {
 	f := vocabFile(t, map[string]any{"tokenizer.ggml.eot_token_id": uint32(97), "tokenizer.ggml.eom_token_id": uint32(98)})
 	tok, err := FromGGUF(f)
@@ -113,8 +113,8 @@ func TestEndsThatTheFileNames(t *testing.T) {
 	require.ErrorContains(t, err, "tokenizer.ggml.eot_token_id is 1048576, but there are")
 }
 
-// vocabFile is a model file with the keys of byteVocab after change has edited
-// them; a nil value removes a key.
+// vocabFile returns a model file with the keys of byteVocab after change has edited them;
+// a nil value removes a key.
 func vocabFile(t *testing.T, change map[string]any) *gguf.File {
 	v := byteVocab()
 	types := make([]int32, len(v.Types))

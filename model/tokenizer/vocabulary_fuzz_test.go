@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzVocabulary: a vocabulary from any file is refused with an error, or encodes
-// and decodes any text without a panic, into ids that it has.
+// FuzzVocabulary: a vocabulary from any file is refused with an error, or encodes and
+// decodes any text without a panic, into ids that it has.
 func FuzzVocabulary(f *testing.F) {
 	var bytes []string // the 256 tokens that every byte-level vocabulary needs
 	tok := golden(f)

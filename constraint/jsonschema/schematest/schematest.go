@@ -1,5 +1,5 @@
-// Package schematest writes JSON schemas that cost as much as they can, for tests of what
-// compiling one may cost.
+// Package schematest writes JSON schemas that cost as much as possible, for tests that
+// bound the cost of compiling one.
 package schematest
 
 import (
@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// Hostile is a schema of about size bytes at most, the same for the same seed.
+// Hostile returns a schema of at most about size bytes, the same for the same seed.
 func Hostile(seed uint64, size int) string {
 	h := &hostile{rand.New(rand.NewPCG(seed, 5)), 0}
 	h.left = size >> h.r.IntN(8)
 	return h.schema(0)
 }
 
-// hostile writes schemas that repeat what costs most, over all keywords, within each other
-// and by references.
+// hostile writes schemas that repeat what costs most, over all keywords, nested and by
+// references.
 type hostile struct {
 	r    *rand.Rand
 	left int // bytes
 }
 
-// some is a number of times that something of a size may be repeated.
+// some returns how often something of a size may be repeated.
 func (h *hostile) some(size int) int {
 	most := max(1, h.left/(size+1))
 	if h.r.IntN(3) == 0 {
@@ -61,7 +61,7 @@ func (h *hostile) number() string {
 	return fmt.Sprint(h.r.IntN(3000) - 1000)
 }
 
-// list is n items that a function writes, with commas.
+// list returns n items that a function writes, with commas.
 func (h *hostile) list(n int, item func(i int) string) string {
 	var b strings.Builder
 	for i := range n {
@@ -97,13 +97,13 @@ func (h *hostile) pattern() string {
 	return `"` + strings.Repeat(part, min(h.some(len(part)), 6000/len(part))) + `"`
 }
 
-// schema is a subschema; some of what is within it is written once and repeated.
+// schema returns a subschema; it writes some of the nested ones once and repeats them.
 func (h *hostile) schema(depth int) string {
 	if depth > 60 || h.left < 100 {
 		return []string{"true", `{"$ref":"#"}`, `{"type":"string"}`, `{"const":1}`}[h.r.IntN(4)]
 	}
 	ref := func() string { return fmt.Sprintf(`{"$ref":"#/$defs/d%d"}`, h.r.IntN(12)) }
-	same := func() func(int) string { // the same each time, but for a number
+	same := func() func(int) string { // the same each time, except for a number
 		s := []string{`{"$ref":"#/$defs/d1"}`, `{"type":"object","required":["k"],"properties":{"k":{"const":%d}}}`, `{"const":%d}`, `{"enum":[%d,"x"]}`, `{}`, `{"minLength":%d}`, `{"multipleOf":%d}`,
 			`{"pattern":"^a%d"}`, `{"properties":{"p%d":{"type":"string"}}}`, `{"required":["p%d"]}`, `{"maximum":1e%d}`, `{"type":["string","null"],"format":"ipv6"}`}[h.r.IntN(12)]
 		if h.r.IntN(4) == 0 {
