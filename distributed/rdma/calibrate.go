@@ -32,15 +32,15 @@ func (d *driver) Describe() distributed.Description {
 			float64(p.Model.Rate)/1e9, d.rails.Topology.Why, d.rails.Verbs)}
 }
 
-// window tells how many messages are under way, where they are short.
+// window says how many messages are in flight, if they are short.
 func window(p plan.Config) string {
 	if !p.Inside {
 		return ""
 	}
-	return fmt.Sprintf(" (%d under way)", p.Slots)
+	return fmt.Sprintf(" (%d in flight)", p.Slots)
 }
 
-// Cables are the rails in use, paired.
+// Cables returns the rails in use, paired.
 func (d *driver) Cables() matrix.Matrix { return d.rails.Cables.Clone() }
 
 // The sizes of the measurement.
@@ -51,9 +51,9 @@ const (
 )
 
 // Calibrate is described at distributed.Calibrator. It measures the wires with the
-// group's own operations and takes over what rank 0 has found. A model that is
-// given is not measured. At the end the configurations of all ranks are compared:
-// no two may plan differently.
+// group's own operations, and all ranks adopt rank 0's results. It does not
+// measure a model that is given. At the end it compares the configurations of all
+// ranks, because no two ranks may plan differently.
 func (d *driver) Calibrate(ctx context.Context, g *distributed.Group) error {
 	m := d.eng.Plan().Model
 	if d.rails.Rules.Model == (plan.Model{}) {
@@ -92,8 +92,8 @@ func (d *driver) Calibrate(ctx context.Context, g *distributed.Group) error {
 	return nil
 }
 
-// measure: the best of some barriers, and a stream over one rail between rank 0
-// and the first rank that it is joined to.
+// measure times some barriers, of which the fastest counts, and a stream over one
+// rail between rank 0 and its first neighbour.
 func (d *driver) measure(ctx context.Context, g *distributed.Group) (plan.Model, error) {
 	m := plan.DefaultModel()
 	best, err := fastest(latencyRounds, func() error { return g.Barrier(ctx) })
@@ -131,7 +131,7 @@ func (d *driver) measure(ctx context.Context, g *distributed.Group) (plan.Model,
 	return m, nil
 }
 
-// fastest is the shortest time of some rounds.
+// fastest returns the shortest time of some rounds.
 func fastest(rounds int, f func() error) (time.Duration, error) {
 	best := time.Duration(1 << 62)
 	for range rounds {
@@ -144,7 +144,7 @@ func fastest(rounds int, f func() error) (time.Duration, error) {
 	return best, nil
 }
 
-// rough rounds to two digits: the measurement is no more precise.
+// rough rounds to two digits, because the measurement is no more precise.
 func rough(n int64) int64 {
 	step := int64(1)
 	for n/step >= 100 {

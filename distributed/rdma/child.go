@@ -12,13 +12,12 @@ import (
 	"ringmaster/distributed/rdma/matrix"
 )
 
-// A child is brought up like its parent: over a group of the side transport that
-// its members make for it, on the devices that are open, with queue pairs and
-// memory of its own, every rail proved. What differs is where the facts come
-// from: the parent knows the cables, has measured the wires and keeps to the
-// rules of its rank 0. Where the members' devices have no resources left, or
-// their cables form neither a ring nor a mesh, that group of the side transport
-// is the child, on all members.
+// A child is brought up like its parent: its members make a group of the side
+// transport for it, use the open devices, make their own queue pairs and memory,
+// and prove every rail. The parent supplies what is already known: the cables,
+// the measured wires and the rules of its rank 0. If the members' devices have
+// no resources left, or their cables form neither a ring nor a mesh, that group
+// of the side transport is the child, on all members.
 
 // Child is described at distributed.Driver.
 func (d *driver) Child(ctx context.Context, c distributed.ChildSpec) (*distributed.Group, error) {
@@ -34,7 +33,7 @@ func (d *driver) Child(ctx context.Context, c distributed.ChildSpec) (*distribut
 		switch {
 		case r == nil:
 			c.Link.Suspect(peer, cause)
-		case !errors.Is(cause, distributed.ErrPeerGone): // a death is reported by the liveness connection
+		case !errors.Is(cause, distributed.ErrPeerGone): // the liveness connection reports a death
 			r.suspect(peer, cause)
 		}
 	}
@@ -55,23 +54,24 @@ func (d *driver) Child(ctx context.Context, c distributed.ChildSpec) (*distribut
 	}
 	if !bringup.IsVote(err) || ctx.Err() != nil {
 		_ = side.Close()
-		return nil, err // not of all members alike
+		return nil, err // not the same on all members
 	}
-	note := fmt.Sprintf("%sno rails, all its members use %s: %v", who, t.opts.Side.Name(), err)
+	note := fmt.Sprintf("%sno rails, so all its members use %s: %v", who, t.opts.Side.Name(), err)
 	t.opts.Report(note)
 	side.AddNote(note)
 	return side, nil
 }
 
-// part is members for ranks of the world, which the matrix need not have.
+// part is members for ranks of the world. It returns an error if the matrix
+// lacks one of them.
 func part(m matrix.Matrix, world []int) (matrix.Matrix, error) {
 	if len(m) <= slices.Max(world) {
-		return nil, fmt.Errorf("%w: the device matrix has %d rows; rank %d is a member; write a row for each rank", distributed.ErrConfig, len(m), slices.Max(world))
+		return nil, fmt.Errorf("%w: the device matrix has %d rows, but rank %d is a member; write a row for each rank", distributed.ErrConfig, len(m), slices.Max(world))
 	}
 	return members(m, world), nil
 }
 
-// members is the part of a matrix that is about some ranks, in their order.
+// members returns the part of a matrix for some ranks, in their order.
 func members(m matrix.Matrix, ranks []int) matrix.Matrix {
 	part := make(matrix.Matrix, len(ranks))
 	for i, a := range ranks {

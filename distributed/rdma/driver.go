@@ -14,9 +14,9 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// driver is a group over rails. An operation that computes meanwhile and is not
-// small is worked on by the driver's own goroutine until Wait. mu guards what
-// Abort, the liveness connections and that goroutine share.
+// driver is a group over rails. If the caller computes during an operation that
+// is not small, the driver's own goroutine works on it until Wait. mu guards
+// what Abort, the liveness connections and that goroutine share.
 type driver struct {
 	t         *Transport
 	link      distributed.Link
@@ -28,9 +28,9 @@ type driver struct {
 	formed    uint64 // collective operations while the group was formed
 	measuring bool   // messages take one rail
 
-	work    chan struct{} // to the worker: the operation is its own
+	work    chan struct{} // to the worker: it now owns the operation
 	ended   chan bool     // from it: whether the operation has succeeded
-	look    chan struct{} // asks for a look at the ports
+	look    chan struct{} // asks the port watcher to query the ports
 	quit    chan struct{} // ends the worker
 	running sync.WaitGroup
 
@@ -39,9 +39,9 @@ type driver struct {
 	aborted   bool
 	failed    chan struct{} // closed with aborted
 	working   bool          // the worker has an operation
-	freed     bool          // the engine is gone
+	freed     bool          // the engine was freed
 	odd       oddLengths
-	departed  []time.Time // [ranks] when a rank said goodbye; zero: it has not
+	departed  []time.Time // [ranks] when a rank said goodbye; zero if it has not
 }
 
 var (
@@ -49,7 +49,7 @@ var (
 	_ distributed.Calibrator = (*driver)(nil)
 )
 
-// operation is what is under way.
+// operation is the current operation.
 type operation struct {
 	*distributed.Op
 	task   *engine.Task // nil if nothing moves over the rails
@@ -57,10 +57,10 @@ type operation struct {
 	handed bool         // the worker has it, or will send its result to ended
 	side   chan error   // result of the part over the side channel, nil if there is none
 	peer   int          // of a message over the rails, else -1
-	waited bool         // the operation has failed: the next Wait lets go of its memory
+	waited bool         // the operation has failed, so the next Wait releases its memory
 }
 
-// state is that of the part over the rails.
+// state is the state of the part over the rails.
 type state int
 
 const (
@@ -85,12 +85,13 @@ func newDriver(t *Transport, l distributed.Link, side *distributed.Group, rails 
 	return d, nil
 }
 
-// largeFrom is the length from which an asynchronous operation is given to the
-// worker: below it everything is under way when Start returns.
+// largeFrom is the length from which the worker gets an asynchronous operation.
+// Shorter ones do not need it, because everything has been posted when Start
+// returns.
 const largeFrom = 128 << 10
 
-// Start is described at distributed.Driver: receives are posted, and whatever can
-// be sent at once.
+// Start is described at distributed.Driver. It posts the receives, and the sends
+// that are possible at once.
 func (d *driver) Start(op *distributed.Op) error {
 	d.op = operation{Op: op, peer: -1}
 	o := d.operation(op)
@@ -100,17 +101,17 @@ func (d *driver) Start(op *distributed.Op) error {
 	case op.Kind == distributed.Agree:
 		d.agree()
 	}
-	if o.Kind == 0 { // all of it goes over the side channel
+	if o.Kind == 0 { // all of it uses the side channel
 		d.op.state = done
 		return nil
 	}
 	if d.stopped() {
 		d.op.state = failed
-		return nil // Wait tells
+		return nil // Wait reports it
 	}
 	var err error
 	if d.op.task, err = d.eng.Task(o, op.Sizes); err != nil {
-		d.op.state, d.op.waited = failed, true // Wait is called after the Abort only
+		d.op.state, d.op.waited = failed, true // the group calls Wait only after Abort
 		return err
 	}
 	if d.op.task == nil {
@@ -128,7 +129,7 @@ func (d *driver) Start(op *distributed.Op) error {
 	return nil
 }
 
-// operation is what the engine is to do for op.
+// operation returns what the engine must do for op.
 func (d *driver) operation(op *distributed.Op) engine.Operation {
 	o := engine.Operation{Kind: op.Kind, DType: op.DType, To: -1, From: -1}
 	if op.Seq > 0 {
@@ -150,7 +151,7 @@ func (d *driver) operation(op *distributed.Op) engine.Operation {
 	return o
 }
 
-// hash is FNV-1a of the sizes of parts.
+// hash returns FNV-1a of the sizes of parts.
 func hash(sizes []int) uint64 {
 	h := uint64(14695981039346656037)
 	for _, n := range sizes {
@@ -161,11 +162,11 @@ func hash(sizes []int) uint64 {
 	return h
 }
 
-// slice is how long the engine works before the deadline is checked again.
+// slice is how long the engine works before drive checks the deadline again.
 const slice = 10 * time.Millisecond
 
-// lookEvery is how often the ports are looked at while an operation is under way
-// that takes longer: rarely enough to cost nothing, and well before any deadline.
+// lookEvery is how often the ports are queried during a longer operation. It is
+// rare enough to cost nothing, and well before any deadline.
 const lookEvery = time.Second
 
 // account records the result of a run of the engine.
@@ -187,8 +188,8 @@ func (d *driver) account(r engine.Result) {
 	}
 }
 
-// drive works on the operation to its end. It tells whether it has succeeded; if
-// not, there is a suspicion, or the group was aborted.
+// drive works on the operation to its end. It reports whether the operation
+// succeeded; otherwise a suspicion exists, or the group was aborted.
 func (d *driver) drive() bool {
 	looked := d.op.Begun
 	for d.op.state == pending {
@@ -203,7 +204,7 @@ func (d *driver) drive() bool {
 			looked = now
 			select {
 			case d.look <- struct{}{}:
-			default: // the last look has not ended
+			default: // the last query has not ended
 			}
 		}
 		d.account(d.eng.Run(d.op.task, d.op.Src, d.op.Dst, min(left, slice)))
@@ -260,7 +261,8 @@ func (d *driver) Wait(op *distributed.Op) (distributed.Timing, error) {
 	return distributed.Timing{}, errAborted
 }
 
-// timing is when data could move: the last header of a peer was received.
+// timing returns when data could move, which is when the last header of a peer
+// was received.
 func (d *driver) timing() distributed.Timing {
 	if d.op.task != nil {
 		if moving, ok := d.op.task.SinceHeader(); ok {
@@ -270,8 +272,8 @@ func (d *driver) timing() distributed.Timing {
 	return distributed.Timing{}
 }
 
-// Abort is described at distributed.Driver. The other ranks are told why, before
-// they can see the end of another connection.
+// Abort is described at distributed.Driver. It first sends the other ranks the
+// cause, so that they do not see the end of another connection before it.
 func (d *driver) Abort(cause error) {
 	d.stop(nil)
 	reason := liveness.GaveUp
@@ -285,9 +287,9 @@ func (d *driver) Abort(cause error) {
 	d.side.Fail(cause)
 }
 
-// Close is described at distributed.Driver. What was sent may leave, then queue
-// pairs and memory are given back, on a goroutine that is waited for no longer
-// than the driver's calls are.
+// Close is described at distributed.Driver. It lets pending sends complete, then
+// frees queue pairs and memory on a goroutine. It waits for that no longer than
+// for a call of the driver.
 func (d *driver) Close() error {
 	d.mu.Lock()
 	orderly := !d.aborted && d.suspicion == nil && !d.working
@@ -315,6 +317,6 @@ func (d *driver) Close() error {
 	case err := <-gone:
 		return err
 	case <-timer.C:
-		return fmt.Errorf("%w: rdma: the driver does not give the queue pairs back within %v; they are left behind", distributed.ErrTimeout, verbs.DefaultLimit)
+		return fmt.Errorf("%w: rdma: the driver did not free the queue pairs within %v; they are left behind", distributed.ErrTimeout, verbs.DefaultLimit)
 	}
 }

@@ -1,6 +1,7 @@
-// Package rdma is the data plane over RDMA: a distributed.Transport over the
-// verbs library of the system, with as many cables between two ranks as there
-// are, after plans that both ends of every wire share. It stands on
+// Package rdma is the data plane over RDMA: a distributed.Transport over the verbs
+// library of the system. It uses all cables between two ranks, by plans that both
+// ends of every wire share. New takes Options with the side transport and the device
+// matrix. It uses the packages
 //
 //   - verbs: the verbs library, loaded at run time,
 //   - matrix: which devices lead to which rank; pairing cables, ring or mesh,
@@ -9,18 +10,18 @@
 //   - liveness: the connections that report a rank's end,
 //   - bringup: devices opened, rails proved, by votes.
 //
-// A group is brought up over TCP: the side transport makes a group of the same
-// ranks, which carries the votes of the bring-up and later what RDMA cannot do
-// (messages between ranks without a cable).
+// A group is brought up over TCP: the side transport makes a group of the same ranks.
+// That group carries the votes of the bring-up and later the messages between ranks
+// without a cable.
 //
 // # Failure
 //
-// A completion is used only after the statuses of its whole batch were checked.
-// The first cause stays; flushed requests are never the cause if another can be
-// found. A queue pair without acknowledgements does not report that its peer is
-// dead, so every two ranks also have a liveness connection: its end, or the
-// notice in which a rank says why it has given up, is a suspicion like the error
-// of a completion (distributed.Link.Suspect).
+// A completion is used only after the statuses of its whole batch were checked. The
+// first cause stays; a flushed request is the cause only if no other can be found.
+// Every two ranks also have a liveness connection, because a queue pair without
+// acknowledgements does not report that its peer is dead. The end of that connection,
+// or the notice in which a rank says why it gave up, is a suspicion like the error of
+// a completion (distributed.Link.Suspect).
 package rdma
 
 import (
@@ -36,20 +37,21 @@ import (
 	"ringmaster/internal/network"
 )
 
-// Options are the choices of the transport. Side and Matrix must be given. What
-// concerns the whole group is decided by rank 0.
+// Options are the settings of the transport. Side and Matrix are required. Rank 0
+// decides everything that concerns the whole group.
 type Options struct {
-	// Side makes the group that the bring-up goes over: tcp.New(…). It belongs
-	// to the transport from then on.
+	// Side makes the group that the bring-up uses, for example tcp.New(…). The
+	// transport then owns it.
 	Side distributed.Transport
-	// Encrypt has the liveness connections travel over TLS 1.3; Side is told on its
-	// own. What goes over the rails is never encrypted.
+	// Encrypt makes the liveness connections travel over TLS 1.3; Side has its own
+	// setting. Data on the rails is never encrypted.
 	Encrypt bool
-	// Ports are those to listen on for liveness connections; Side is told on its own.
+	// Ports are the ports to listen on for liveness connections; Side has its own
+	// setting.
 	Ports network.Ports
-	// OrSide runs the group over the side transport where the bring-up over
-	// RDMA fails; it fails on all ranks alike, so all do the same, and Report
-	// is told.
+	// OrSide runs the group over the side transport if the bring-up over RDMA fails,
+	// and tells Report. All ranks do the same, because a bring-up fails on all of
+	// them.
 	OrSide bool
 	// Matrix says which devices of which rank lead to which other rank; all
 	// ranks give the same one. MatrixFile is its name, for errors.
@@ -58,25 +60,26 @@ type Options struct {
 	Rules      matrix.Rules
 	// Ring prefers a ring where a mesh is possible too.
 	Ring bool
-	// Ask is asked at each Connect what this host's tools say of its devices:
-	// domains and addresses by which cables are recognised without trying.
-	// Cables may have been moved since the last one. May be nil.
+	// Ask returns what this host's tools report about its devices: domains and
+	// addresses that identify cables without a trial. Each Connect calls it, because
+	// cables may have been moved. It may be nil.
 	Ask func(ctx context.Context) matrix.Host
-	// Report gets lines for people: what was put right or left out, and how
-	// the ranks are joined. May be nil.
+	// Report receives lines for people: what was corrected or left out, and how the
+	// ranks are joined. It may be nil.
 	Report func(line string)
-	// Verbs says in which process the calls of the verbs library are made.
+	// Verbs chooses the process that calls the verbs library.
 	Verbs Process
 	// Tuning is for tests and benchmarks.
 	Tuning Tuning
 }
 
-// Process is where the calls of the verbs library are made.
+// Process is the process that calls the verbs library.
 type Process int
 
-// The places. A helper process for each device keeps the server alive where the
+// The processes. A helper process for each device keeps the server alive if the
 // library ends its process, as Apple's does when the link of a cable is lost; a
-// combine takes a little longer. Auto is Helper on macOS and InProcess elsewhere.
+// combine then takes a little longer. Auto is Helper on macOS and InProcess
+// elsewhere.
 const (
 	Auto Process = iota
 	InProcess
@@ -85,7 +88,7 @@ const (
 
 func (p Process) helper() bool { return p == Helper || p == Auto && runtime.GOOS == "darwin" }
 
-// Tuning are values that production leaves at their defaults, the zero values.
+// Tuning has values that production leaves at their defaults, the zero values.
 type Tuning struct {
 	// Library is the file of the verbs library; "" for the system's.
 	Library string
@@ -94,8 +97,8 @@ type Tuning struct {
 	// Cap is the greatest size class of messages (package plan), less where
 	// queues are short; 0 for the greatest there is, < 0 for one frame.
 	Cap int
-	// OneRail is up to how many bytes one rail of several is used; 0 for
-	// plan.DefaultOneRail, < 0 for none.
+	// OneRail is the number of bytes up to which only one of several rails is used; 0
+	// for plan.DefaultOneRail, < 0 for none.
 	OneRail int64
 	// Model of the wires; the zero Model is measured.
 	Model plan.Model
@@ -103,7 +106,8 @@ type Tuning struct {
 	Force plan.Algorithm
 	// Mesh prefers a mesh where a ring is faster.
 	Mesh bool
-	// Strict fails where cables would be paired otherwise than in the matrix.
+	// Strict makes Connect fail if cables would be paired differently from the
+	// matrix.
 	Strict bool
 	// Spin is how long an operation polls before its thread yields; 0 for
 	// 50 µs.
@@ -132,7 +136,7 @@ const (
 	drainLimit  = 200 * time.Millisecond // for sends under way when a group closes in good order
 )
 
-// rules are what this rank decides if it is rank 0.
+// rules returns what this rank decides if it is rank 0.
 func (o *Options) rules() bringup.Rules {
 	r := bringup.Rules{Cap: o.Tuning.Cap, OneRail: o.Tuning.OneRail, Model: o.Tuning.Model, Force: o.Tuning.Force, Ring: o.Ring, Mesh: o.Tuning.Mesh,
 		Strict: o.Tuning.Strict, Pairing: o.Rules}

@@ -11,24 +11,24 @@ import (
 	"ringmaster/distributed/rdma/internal/liveness"
 )
 
-// What goes over the side channel: messages between ranks without a cable, and
-// the agreements of a split.
+// What uses the side channel: messages between ranks without a cable, and the
+// agreements of a split.
 
 // agreeSlack is how much longer than the rails the side channel may take in an
-// agreement: the rails name the rank that is late.
+// agreement, so that the rails name the late rank first.
 const agreeSlack = 500 * time.Millisecond
 
-// agree begins the all-gather of an Agree. Meanwhile the rails do a barrier of a
-// kind of its own: a rank that does something else, on either channel, is found
-// out at once.
+// agree begins the all-gather of an Agree. Meanwhile the rails do a barrier of
+// its own kind, so that a rank that does something else, on either channel, is
+// detected at once.
 func (d *driver) agree() {
 	dst, src := d.op.Dst, d.op.Src
 	d.overSide(agreeSlack, -1, func(ctx context.Context) error { return d.side.AllGather(ctx, dst, src) })
 }
 
-// route sends a message over rails where there are some, else over the side
-// channel; both ends know alike. It returns what the engine is to do, with Kind 0
-// for nothing.
+// route sends a message over rails if the two ranks have some, otherwise over the
+// side channel; both ends decide the same. It returns what the engine must do,
+// with Kind 0 for nothing.
 func (d *driver) route(o engine.Operation) engine.Operation {
 	op, joined := d.op.Op, d.eng.Plan().Topology
 	o.Kind, o.To, o.From, o.Bytes, o.Received = distributed.Send, op.To, op.From, int64(len(op.Src)), int64(len(op.Dst))
@@ -63,10 +63,10 @@ func (d *driver) route(o engine.Operation) engine.Operation {
 	return o
 }
 
-// overSide begins the part of an operation that goes over the side channel, on a
+// overSide begins the part of an operation that uses the side channel, on a
 // goroutine that Wait waits for. It may take slack longer than the part over the
-// rails, which knows more about who is late. An error that names nobody is one of
-// the peer, -1 for none.
+// rails, because that part knows better which rank is late. An error that names
+// no rank is blamed on peer, -1 for none.
 func (d *driver) overSide(slack time.Duration, peer int, f func(ctx context.Context) error) {
 	result := make(chan error, 1)
 	d.op.side = result
@@ -84,7 +84,7 @@ func (d *driver) overSide(slack time.Duration, peer int, f func(ctx context.Cont
 }
 
 // sideFailed suspects the peer of an error of the side channel. If the peer has
-// closed it, the peer has given up, and its notice is about to say why.
+// closed it, the peer has given up, and its notice will say why.
 func (d *driver) sideFailed(peer int, err error) {
 	var op *distributed.OpError
 	if errors.As(err, &op) {

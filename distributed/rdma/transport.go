@@ -17,7 +17,7 @@ import (
 type Transport struct {
 	opts Options
 
-	forming chan struct{} // taken while a group is formed, and by Close
+	forming chan struct{} // held while a group is formed, and by Close
 	devices *bringup.Devices
 	mu      sync.Mutex
 	host    string // listened on last; mu
@@ -35,7 +35,7 @@ func New(o Options) *Transport {
 	return &Transport{opts: o, devices: &bringup.Devices{Library: o.Tuning.Library, Type: o.Tuning.Type, Helper: o.Verbs.helper(), Spin: o.Tuning.Spin}, forming: make(chan struct{}, 1)}
 }
 
-// turn waits until no other group is being formed; done must follow.
+// turn waits until no other group is being formed. The caller must call done afterwards.
 func (t *Transport) turn(ctx context.Context) error {
 	select {
 	case t.forming <- struct{}{}:
@@ -50,11 +50,10 @@ func (t *Transport) done() { <-t.forming }
 // Name is "rdma".
 func (t *Transport) Name() string { return "rdma" }
 
-// Listen is described at distributed.Transport: it is the side transport that
-// is reached at the address.
+// Listen is described at distributed.Transport. The address is that of the side transport.
 func (t *Transport) Listen(host string) (string, error) {
 	if t.opts.Side == nil {
-		return "", fmt.Errorf("%w: rdma needs a side transport to form a group over", distributed.ErrConfig)
+		return "", fmt.Errorf("%w: rdma needs a side transport to form a group", distributed.ErrConfig)
 	}
 	addr, err := t.opts.Side.Listen(host)
 	if err == nil {
@@ -65,7 +64,7 @@ func (t *Transport) Listen(host string) (string, error) {
 	return addr, err
 }
 
-// Probe is described at distributed.Transport: the side transport is probed.
+// Probe is described at distributed.Transport. It probes the side transport.
 func (t *Transport) Probe(ctx context.Context, addr string) error {
 	if t.opts.Side == nil {
 		return nil
@@ -73,21 +72,21 @@ func (t *Transport) Probe(ctx context.Context, addr string) error {
 	return t.opts.Side.Probe(ctx, addr)
 }
 
-// listensOn is the address of this host, "" before Listen.
+// listensOn returns the address of this host, "" before Listen.
 func (t *Transport) listensOn() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.host
 }
 
-// closeLimit is how long Close waits for a bring-up that is under way: a call of the driver
-// is bounded by verbs.DefaultLimit, and after it the bring-up notices the end of its context.
+// closeLimit is how long Close waits for a bring-up in progress. verbs.DefaultLimit bounds a
+// call of the driver, and after the call the bring-up notices the end of its context.
 const closeLimit = verbs.DefaultLimit + time.Second
 
 // Close is described at distributed.Transport. The devices are closed.
 func (t *Transport) Close() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), closeLimit,
-		fmt.Errorf("%w: it has not ended within %v; its devices are left behind", distributed.ErrTimeout, closeLimit))
+		fmt.Errorf("%w: it did not end within %v; its devices are left behind", distributed.ErrTimeout, closeLimit))
 	defer cancel()
 	if err := t.turn(ctx); err != nil {
 		if t.opts.Side != nil {
@@ -103,8 +102,8 @@ func (t *Transport) Close() error {
 	return errors.Join(side, t.devices.Close())
 }
 
-// Connect is described at distributed.Transport. A group of one rank needs no
-// cable and is distributed.Local.
+// Connect is described at distributed.Transport. A group of one rank is distributed.Local,
+// because it needs no cable.
 func (t *Transport) Connect(ctx context.Context, l distributed.Link) (*distributed.Group, error) {
 	if l.Size == 1 && l.Rank == 0 {
 		return distributed.Local(), nil
@@ -137,7 +136,7 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (*distribut
 	if err != nil {
 		_ = side.Close()
 		if t.opts.OrSide && ctx.Err() == nil {
-			t.opts.Report(fmt.Sprintf("no group over RDMA, all ranks use %s: %v", t.opts.Side.Name(), err))
+			t.opts.Report(fmt.Sprintf("no group over RDMA, so all ranks use %s: %v", t.opts.Side.Name(), err))
 			return t.opts.Side.Connect(ctx, l)
 		}
 		var op *distributed.OpError
@@ -175,7 +174,7 @@ func (t *Transport) form(ctx context.Context, l distributed.Link, side *distribu
 	})
 }
 
-// report tells what was put right or left out, and how the ranks are joined.
+// report reports what was corrected or left out, and how the ranks are joined.
 func (t *Transport) report(who string, g *distributed.Group) {
 	x := g.Describe()
 	for _, n := range x.Notes {

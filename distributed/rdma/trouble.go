@@ -9,10 +9,10 @@ import (
 	"ringmaster/distributed/rdma/internal/liveness"
 )
 
-// What is suspected, and of whom.
+// Suspicions: what failed, and which rank is suspected.
 
-// suspect records that something is wrong with a peer, -1 for nobody in
-// particular, and stops the operation under way. Only the first suspicion counts.
+// suspect records that something is wrong with a peer, -1 for no particular one,
+// and stops the current operation. Only the first suspicion counts.
 func (d *driver) suspect(peer int, err error) {
 	if d.stop(&distributed.Suspicion{Peer: peer, Err: err}) {
 		d.link.Suspect(peer, err)
@@ -20,7 +20,7 @@ func (d *driver) suspect(peer int, err error) {
 }
 
 // stop ends the work of the engine because of a suspicion, or, with nil, because
-// of an Abort. false: the driver had stopped before.
+// of an Abort. It returns false if the driver had already stopped.
 func (d *driver) stop(s *distributed.Suspicion) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -45,9 +45,9 @@ func (d *driver) stopped() bool {
 	return d.aborted || d.suspicion != nil
 }
 
-// peerEnded takes the notice of a peer whose liveness connection has ended. A
-// rank that has closed the group is suspected only when it is needed again: its
-// part of the operation under way is done, or it will be missed.
+// peerEnded handles the notice of a peer after the end of its liveness
+// connection. A rank that closed the group is suspected only when it is needed
+// again, because its part of the current operation may be done.
 func (d *driver) peerEnded(n liveness.Notice) {
 	kind := distributed.ErrPeerGone
 	switch n.Reason {
@@ -60,7 +60,7 @@ func (d *driver) peerEnded(n liveness.Notice) {
 		kind = distributed.ErrDesync
 	}
 	if n.Culprit != n.Peer && n.Culprit != d.link.Rank && n.Culprit >= 0 && n.Culprit < d.link.Size {
-		d.suspect(n.Culprit, fmt.Errorf("%w: rank %d says: %s", kind, n.Peer, n.Text))
+		d.suspect(n.Culprit, fmt.Errorf("%w: rank %d reports: %s", kind, n.Peer, n.Text))
 		return
 	}
 	text := closedText
@@ -75,8 +75,8 @@ const closedText = "connection closed"
 // goodbyeGrace is how long after a rank's goodbye its messages may still arrive.
 const goodbyeGrace = 50 * time.Millisecond
 
-// peerLeft suspects a rank that has closed the group though the operation still
-// needs it. It tells whether there is one.
+// peerLeft suspects a rank that has closed the group although the operation still
+// needs it. It reports whether it found one.
 func (d *driver) peerLeft() bool {
 	peer := -1
 	d.mu.Lock()
@@ -93,18 +93,18 @@ func (d *driver) peerLeft() bool {
 	return peer >= 0
 }
 
-// oddLengths counts messages that were proved by their header or tag while their
-// completions stated another length.
+// oddLengths counts messages that have the right header or tag but a completion
+// with another length.
 type oddLengths struct {
 	count int64
 	last  string    // rail, peer, lengths of the last one
-	told  time.Time // when Report was told last
+	told  time.Time // when Report last received it
 }
 
-// oddLengthsEvery is how often Report is told of them at most.
+// oddLengthsEvery is the minimum interval between two reports of them.
 const oddLengthsEvery = time.Minute
 
-// countOddLengths takes them over from the task under way.
+// countOddLengths adds those of the current task.
 func (d *driver) countOddLengths() {
 	n, c, stated, expected := d.op.task.OddLengths()
 	if n == 0 {
@@ -112,7 +112,7 @@ func (d *driver) countOddLengths() {
 	}
 	d.mu.Lock()
 	d.odd.count += n
-	d.odd.last = fmt.Sprintf("the last from rank %d over rail %d (%s): %d bytes stated, %d are there", c.Peer, c.Rail, c.Device, stated, expected)
+	d.odd.last = fmt.Sprintf("the last from rank %d over rail %d (%s): %d bytes stated, %d received", c.Peer, c.Rail, c.Device, stated, expected)
 	text, tell := d.odd.text(), time.Since(d.odd.told) >= oddLengthsEvery
 	if tell {
 		d.odd.told = time.Now()
@@ -123,16 +123,17 @@ func (d *driver) countOddLengths() {
 	}
 }
 
-// text is for people, "" where there was none.
+// text is a description for people, "" if the count is zero.
 func (o *oddLengths) text() string {
 	if o.count == 0 {
 		return ""
 	}
-	return fmt.Sprintf("completions have stated a wrong length (byte_len) of %d messages whose header and tag are right, %s; the data is used", o.count, o.last)
+	return fmt.Sprintf("completions stated a wrong length (byte_len) for %d messages with the right header and tag, %s; the data is used", o.count, o.last)
 }
 
-// lost tells whether a message must count as lost although the queue pair has
-// taken it: one without acknowledgements accepts messages to a dead rank.
+// lost reports whether a message must count as lost although the queue pair has
+// accepted it, because a queue pair without acknowledgements accepts messages to
+// a dead rank.
 func (d *driver) lost() bool {
 	if !d.op.Kind.Message() {
 		return false
@@ -157,7 +158,7 @@ func (d *driver) late() {
 		}
 	}
 	slices.Sort(who)
-	peer, text := -1, "nobody in particular"
+	peer, text := -1, "no particular rank"
 	for i, p := range who {
 		if i == 0 {
 			peer, text = p, ""

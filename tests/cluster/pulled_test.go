@@ -74,7 +74,7 @@ cable rdma_en3 rdma_en5
 		named := fmt.Sprintf(`(%s|%s).*(was ended by SIGSEGV|its port is DOWN)`, cable[0], cable[1])
 		over(from[0], named)
 		b.ready()
-		over(from[0], []string{`rdma \w+( \[0 1\])? of 2 ranks, rails 1,`, `no group over RDMA, all ranks use tcp`}[i])
+		over(from[0], []string{`rdma \w+( \[0 1\])? of 2 ranks, rails 1,`, `no group over RDMA, so all ranks use tcp`}[i])
 		b.requireAnswer(brief)
 		b.othersRun(-1)
 		require.Equal(t, pids, []int{b.Rank(0).Pid(), b.Rank(1).Pid()})

@@ -47,7 +47,7 @@ func TestLongestMessage(t *testing.T) {
 				d := g.Describe()
 				require.Contains(t, d.Topology, "messages of up to "+c.longest+" KiB")
 				limited := c.longest != "512" || c.faults != ""
-				require.Equal(t, limited, strings.Contains(strings.Join(d.Notes, "\n"), "messages of more than "+c.longest+" KiB do not come through"), "%v", d.Notes)
+				require.Equal(t, limited, strings.Contains(strings.Join(d.Notes, "\n"), "messages of more than "+c.longest+" KiB do not arrive"), "%v", d.Notes)
 			}
 			sums(t, x)
 			for _, op := range operations {
@@ -85,6 +85,6 @@ func TestUnreliableOnly(t *testing.T) {
 	x := setup(t, meshOf(2, 1, ""), 2, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Type = verbs.RC })
 	for _, err := range x.connect(t.Context()) {
 		require.ErrorIs(t, err, distributed.ErrConfig)
-		require.ErrorContains(t, err, "Thunderbolt has UC queue pairs only, not RC")
+		require.ErrorContains(t, err, "Thunderbolt supports only UC queue pairs, not RC")
 	}
 }

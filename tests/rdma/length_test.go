@@ -25,10 +25,10 @@ func TestStatedLengths(t *testing.T) {
 	}{
 		{"other lengths", "", at0 + "on=recv do=length:77 count=all", ""},
 		{"other lengths of headers only", "", at0 + "on=recv do=length:0 nth=1 count=1", ""},
-		{"other lengths where messages are dropped", drops, at0 + "on=recv do=length:12288 above=4096 count=all", "bytes where"},
-		{"no tag", "link=eth", at0 + "on=recv do=length:77 count=all", "a message of 77 bytes where"},
+		{"other lengths where messages are dropped", drops, at0 + "on=recv do=length:12288 above=4096 count=all", "bytes; expected"},
+		{"no tag", "link=eth", at0 + "on=recv do=length:77 count=all", "a message of 77 bytes; expected"},
 		{"a wrong tag", "profile=26.3", at1 + "on=send do=corrupt:8184 above=4096 count=all", "received message"},
-		{"a wrong tag and length", "profile=26.3", at1 + "on=send do=corrupt:8184 above=4096 count=all\n" + at0 + "on=recv do=length:77 above=4096 count=all", "a message of 77 bytes where 8192"},
+		{"a wrong tag and length", "profile=26.3", at1 + "on=send do=corrupt:8184 above=4096 count=all\n" + at0 + "on=recv do=length:77 above=4096 count=all", "a message of 77 bytes; expected 8192"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := group(t, meshOf(2, 1, c.words), 2, func(_ int, o *rdma.Options, l *distributed.Link) {

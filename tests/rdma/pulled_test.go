@@ -288,7 +288,7 @@ func TestHelperEnds(t *testing.T) {
 	}{
 		{syscall.SIGKILL, "was ended by signal 9 (killed)"},
 		{syscall.SIGBUS, "was ended by SIGBUS (bus error)"},
-		{syscall.SIGTERM, "has ended with status 0"}, // in order
+		{syscall.SIGTERM, "ended with status 0"}, // in order
 	} {
 		t.Run(c.signal.String(), func(t *testing.T) {
 			s := newScene(t, "")

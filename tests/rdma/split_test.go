@@ -283,7 +283,7 @@ func TestChildWithoutResources(t *testing.T) {
 		{"", "max_qp=1 told_qp=1", "1 of 1 queue pairs are in use, 1 more are needed"}, // reported
 		{"", "max_mr=1", "1 of 1 memory regions are in use, 1 more are needed"},        // reported
 		{"", "max_cq=1", "1 of 1 completion queues are in use, 1 more are needed"},     // reported
-		{"", "max_mr_size=1000000", "a memory region has 1000000 bytes at most"},       // reported
+		{"", "max_mr_size=1000000", "a memory region has at most 1000000 bytes"},       // reported
 		{"", "max_mem=3000000", "reg_mr on"},                                           // refused
 		{"link=eth", "max_mem=4000000", "raise the limit of locked memory"},            // refused
 		{"link=eth", "max_qp=1", "1 of 1 queue pairs are in use, 1 more are needed"},   // reported

@@ -10,8 +10,8 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// The calls as the helper makes them. Objects have numbers, which are never used
-// twice.
+// The calls as the helper makes them. Objects have numbers, which are never
+// reused.
 
 type servedMR struct {
 	mr   *verbs.MR
@@ -28,7 +28,7 @@ type servedQP struct {
 	ring mapping
 }
 
-// result is the reply r, or the refusal for an error.
+// result returns the reply r, or the refusal for an error.
 func result(err error, r *message) *message {
 	if err == nil {
 		return r
@@ -124,7 +124,7 @@ func (s *server) load(m *message) *message {
 	if err != nil {
 		return &message{Text: err.Error(), Version: version}
 	}
-	// The server's limit is the one that counts.
+	// Twice the server's limit, so that the server's limit expires first.
 	lib.Limit = 2 * verbs.DefaultLimit
 	s.mu.Lock()
 	s.lib = lib
@@ -138,7 +138,7 @@ func (s *server) devices() *message {
 	if err != nil && errors.As(err, &errno) {
 		return result(err, nil)
 	}
-	r := &message{} // a library without a device is no error here
+	r := &message{} // a library without a device is not an error here
 	for _, d := range all {
 		r.Names = append(r.Names, d.Name)
 	}
@@ -256,7 +256,8 @@ func (s *server) createQP(m, r *message) error {
 	return nil
 }
 
-// changeQP modifies or queries: the device has all that was posted before.
+// changeQP modifies or queries a queue pair after the device has received all
+// earlier posts.
 func (s *server) changeQP(m, r *message) error {
 	q, err := object[*servedQP](s, m.Obj[0])
 	if err != nil {
@@ -273,8 +274,8 @@ func (s *server) changeQP(m, r *message) error {
 	return q.qp.Apply(*m.Change)
 }
 
-// destroy ends an object. One that the driver does not give back stays, but the
-// loop has let go of it.
+// destroy destroys an object. If the driver does not free it, it stays, but the
+// loop no longer uses it.
 func (s *server) destroy(m *message) error {
 	id := m.Obj[0]
 	s.mu.Lock()

@@ -68,7 +68,7 @@ func faulty() {
 // TestFaultyHelper: no answer of a helper to the first request ends the server or keeps it
 // waiting, and none of such helpers is left.
 func TestFaultyHelper(t *testing.T) {
-	const noAnswer = "has not answered within"
+	const noAnswer = "did not report within"
 	t.Setenv(faultVariable, "1")
 	var all sync.WaitGroup
 	for fault, want := range map[string]string{
@@ -77,8 +77,8 @@ func TestFaultyHelper(t *testing.T) {
 		"another request": noAnswer,
 		"silence":         noAnswer,
 		"half a reply":    noAnswer,
-		"a long reply":    "has closed its connection",
-		"no JSON":         "has closed its connection",
+		"a long reply":    "closed its connection",
+		"no JSON":         "closed its connection",
 		"a long text":     "in the helper process: xxx",
 	} {
 		all.Go(func() {

@@ -25,7 +25,7 @@ type loop struct {
 	once    sync.Once
 }
 
-// newLoop starts it; bell is woken by the socket.
+// newLoop starts the thread; a byte on the socket wakes it through bell.
 func newLoop(bell mapping, socket *os.File, spin int64) *loop {
 	l := &loop{raw: C.rmh_loop_new((*C.struct_rmh_bell)(bell.at()), C.int(socket.Fd()), C.int64_t(spin))}
 	if l.raw == nil {
@@ -52,7 +52,7 @@ func ringAt(m mapping) *C.struct_rmh_ring { return (*C.struct_rmh_ring)(m.at()) 
 func cqOf(q *verbs.CQ) *C.struct_rmv_cq { return (*C.struct_rmv_cq)(q.Handle()) }
 func qpOf(q *verbs.QP) *C.struct_rmv_qp { return (*C.struct_rmv_qp)(q.Handle()) }
 
-// errnoOf is a result of C as an error.
+// errnoOf turns a result of C into an error.
 func errnoOf(rc C.int) error {
 	if rc == 0 {
 		return nil

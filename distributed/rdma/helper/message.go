@@ -13,12 +13,13 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// version of messages and rings. Both ends are one file, but it may have been
-// replaced while the server runs.
+// version is the version of messages and rings. It is needed although both ends
+// run the same file, because the file may have been replaced while the server
+// runs.
 const version = 1
 
-// message is a request or its reply, which has the same ID. A field means what its
-// call says; most are empty.
+// message is a request or its reply, which has the same ID. The call decides what
+// a field means; most are empty.
 type message struct {
 	ID    uint64
 	Call  string `json:",omitempty"`
@@ -28,9 +29,9 @@ type message struct {
 	Version int           `json:",omitempty"`
 	Names   []string      `json:",omitempty"` // of the library or the device, or of all devices
 	Spin    int64         `json:",omitempty"`
-	Obj     [3]uint32     // numbers of objects that the helper has made, 0 for none
+	Obj     [3]uint32     // numbers of objects that the helper made, 0 for none
 	Args    [2]int        // port and index, depth, access, kind
-	Size    uint64        `json:",omitempty"` // bytes of the file that comes along, or slots of its ring
+	Size    uint64        `json:",omitempty"` // bytes of the attached file, or slots of its ring
 	Base    uint64        `json:",omitempty"`
 	Keys    [2]uint32     // lkey and rkey
 	Num     uint32        `json:",omitempty"`
@@ -42,17 +43,17 @@ type message struct {
 	Device  *verbs.DeviceAttr `json:",omitempty"`
 	Port    *verbs.PortAttr   `json:",omitempty"`
 
-	file *os.File // comes along; the receiver's to close
+	file *os.File // attached; the receiver closes it
 }
 
-// longest bounds a message, mostText what is taken of a text for people.
+// longest bounds a message, mostText the part of a text for people that is kept.
 const (
 	longest  = 1 << 20
 	mostText = 4096
 )
 
 // send writes a message: its length, the JSON, and the file with the first byte.
-// One goroutine at a time.
+// One goroutine at a time calls it.
 func send(c *net.UnixConn, m *message) error {
 	body, err := json.Marshal(m)
 	if err != nil {
@@ -70,7 +71,7 @@ func send(c *net.UnixConn, m *message) error {
 	return err
 }
 
-// receive reads a message. io.EOF: the other end has closed.
+// receive reads a message. io.EOF means that the other end has closed.
 func receive(c *net.UnixConn) (*message, error) {
 	var head [4]byte
 	oob := make([]byte, syscall.CmsgSpace(4))
@@ -84,7 +85,7 @@ func receive(c *net.UnixConn) (*message, error) {
 			return nil, io.EOF
 		}
 		if flags&syscall.MSG_CTRUNC != 0 {
-			return nil, errors.New("a message with more than one file, or no descriptor is left in this process")
+			return nil, errors.New("a message has more than one file, or this process has no descriptor left")
 		}
 		got += n
 		rights += k
@@ -98,7 +99,7 @@ func receive(c *net.UnixConn) (*message, error) {
 	}
 	length := binary.LittleEndian.Uint32(head[:])
 	if length > longest {
-		return nil, errors.Join(fmt.Errorf("a message of %d bytes", length), m.close())
+		return nil, errors.Join(fmt.Errorf("a message claims %d bytes", length), m.close())
 	}
 	body := make([]byte, length)
 	if _, err = io.ReadFull(c, body); err == nil {
@@ -111,7 +112,7 @@ func receive(c *net.UnixConn) (*message, error) {
 	return m, nil
 }
 
-// attached is the file that came with a message.
+// attached returns the file that came with a message.
 func attached(oob []byte) (*os.File, error) {
 	all, err := syscall.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -127,7 +128,7 @@ func attached(oob []byte) (*os.File, error) {
 			syscall.CloseOnExec(fd)
 			f := os.NewFile(uintptr(fd), "shared memory")
 			if file != nil {
-				_ = f.Close() // there is one at most
+				_ = f.Close() // at most one file is allowed
 				continue
 			}
 			file = f
@@ -136,7 +137,7 @@ func attached(oob []byte) (*os.File, error) {
 	return file, nil
 }
 
-// close closes the file that came along, if it is still there.
+// close closes the attached file unless it was taken.
 func (m *message) close() error {
 	if m.file == nil {
 		return nil

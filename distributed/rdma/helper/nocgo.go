@@ -16,5 +16,5 @@ func Open(string, time.Duration) (*verbs.Library, error) {
 	return nil, fmt.Errorf("%w: this program was built without cgo, or for a system without verbs", distributed.ErrUnavailable)
 }
 
-// Main is never wanted: Open starts no helper.
+// Main is never called, because Open starts no helper.
 func Main() { os.Exit(1) }

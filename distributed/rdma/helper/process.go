@@ -16,16 +16,17 @@ import (
 	"ringmaster/internal/safetext"
 )
 
-// endedWait is how long the end of a helper is waited for once its socket has
-// closed, to learn what has ended it: a system may first report the crash.
+// endedWait is how long the server waits for the end of a helper after its socket has
+// closed, to learn what ended it. It is long because a system may first write its crash
+// report.
 const endedWait = time.Second
 
-// stderrWait is how long stderr is read once a helper has ended: a process that its library
-// started may keep it open.
+// stderrWait is how long stderr is read after a helper has ended. It is bounded because a
+// process that its library started may keep stderr open.
 const stderrWait = endedWait / 4
 
-// endLimit is how long the end of a helper is waited for: what it still does is bounded by
-// verbs.DefaultLimit, and so is each of its calls that give back what it has made.
+// endLimit is how long end waits for the end of a helper. verbs.DefaultLimit bounds what
+// the helper is still doing and each of its calls that free what it has made.
 const endLimit = 3 * verbs.DefaultLimit
 
 // process is a helper as the server sees it.
@@ -38,21 +39,21 @@ type process struct {
 	mu      sync.Mutex
 	next    uint64
 	pending map[uint64]chan *message
-	closing bool   // its end is wanted
-	device  string // that it has opened
+	closing bool   // the server has asked it to end
+	device  string // the device that it has opened
 	opened  bool   // it may hold a device: see end
-	onLost  func() // called at once when it is gone
+	onLost  func() // called at once when the helper is lost
 
 	writing sync.Mutex
-	gone    chan struct{} // closed: no reply will come any more
-	ended   chan struct{} // closed: the process was waited for
-	lost    chan struct{} // closed after gone, with err set, if its end was not wanted
-	watched chan struct{} // closed when it is known whether its end was wanted
+	gone    chan struct{} // closed when no more replies can arrive
+	ended   chan struct{} // closed when the process has been waited for
+	lost    chan struct{} // closed after gone, with err set, if its end was unexpected
+	watched chan struct{} // closed when it is known whether its end was expected
 	state   *os.ProcessState
 	err     error
 }
 
-// command is the program that a helper runs: this one.
+// command returns the command of a helper, which runs this program.
 func command() (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -60,7 +61,7 @@ func command() (*exec.Cmd, error) {
 	}
 	path := self
 	if runtime.GOOS == "linux" {
-		path = "/proc/self/exe" // also when the file has been replaced
+		path = "/proc/self/exe" // works even if the file was replaced
 	}
 	c := exec.Command(path, Argument)
 	c.Args[0] = self
@@ -89,8 +90,8 @@ func start() (*process, error) {
 		lost: make(chan struct{}), watched: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		// Linux signals the death of the parent when the thread ends that has
-		// started the child: this one stays as long as the child does.
+		// The thread is locked until the child ends, because Linux signals the death of the
+		// parent when the thread that started the child ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		if err := c.Start(); err != nil {
@@ -99,7 +100,7 @@ func start() (*process, error) {
 		}
 		p.pid, p.started = c.Process.Pid, c.Process
 		started <- nil
-		_ = c.Wait() // the state has all there is to know
+		_ = c.Wait() // the process state has the details
 		p.state = c.ProcessState
 		close(p.ended)
 	}()
@@ -110,7 +111,7 @@ func start() (*process, error) {
 	nc, err := net.FileConn(conn)
 	_ = conn.Close() // FileConn has duplicated it
 	if err != nil {
-		_ = bell.Close() // so the child ends
+		_ = bell.Close() // so that the child ends
 		return nil, err
 	}
 	p.conn = nc.(*net.UnixConn)
@@ -119,7 +120,7 @@ func start() (*process, error) {
 	return p, nil
 }
 
-// closeAll closes files after an error, which is the one to tell.
+// closeAll closes files after an error and returns that error.
 func closeAll(err error, files ...*os.File) error {
 	for _, f := range files {
 		_ = f.Close()
@@ -127,7 +128,7 @@ func closeAll(err error, files ...*os.File) error {
 	return err
 }
 
-// socketPair makes two ends that a child gets only if it is given one.
+// socketPair makes two connected sockets that a child does not inherit by accident.
 func socketPair() (a, b *os.File, err error) {
 	syscall.ForkLock.RLock()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -153,9 +154,9 @@ func (p *process) read() {
 		if err != nil {
 			return
 		}
-		_ = m.close() // no reply has a file
+		_ = m.close() // replies have no files
 		p.mu.Lock()
-		reply := p.pending[m.ID] // nil: its caller gave up, or no one asked
+		reply := p.pending[m.ID] // nil: its caller gave up, or there was no request
 		delete(p.pending, m.ID)
 		p.mu.Unlock()
 		if reply != nil {
@@ -164,7 +165,7 @@ func (p *process) read() {
 	}
 }
 
-// watch notices the end of the helper by whichever shows first.
+// watch notices the end of the helper by its socket or by wait, whichever is first.
 func (p *process) watch() {
 	defer close(p.watched)
 	select {
@@ -193,14 +194,14 @@ func (p *process) watch() {
 	_ = p.conn.Close() // wakes read
 }
 
-// call sends a request and waits for the reply. An errno of EPIPE: the helper has
-// ended. The caller bounds it.
+// call sends a request and waits for the reply. The errno is EPIPE if the helper has ended.
+// The caller must bound the time.
 func (p *process) call(m *message) *message {
 	r, _ := p.callWithin(m, nil)
 	return r
 }
 
-// callWithin is call until limit; ok tells that there was an answer in time.
+// callWithin is call until limit; ok says that the answer arrived in time.
 func (p *process) callWithin(m *message, limit <-chan time.Time) (r *message, ok bool) {
 	reply := make(chan *message, 1)
 	p.mu.Lock()
@@ -230,9 +231,9 @@ func (p *process) callWithin(m *message, limit <-chan time.Time) (r *message, ok
 	return &message{Errno: int(syscall.EPIPE)}, true
 }
 
-// end tells the helper to end and waits until it has: it destroys what is left of its
-// objects first. One that holds no device is killed if it does not end at once; any other is
-// left behind after endLimit, and end reports false.
+// end asks the helper to end, which first destroys its remaining objects, and waits for it.
+// A helper that holds no device is killed if it does not end at once. Any other is left
+// behind after endLimit, and end returns false.
 func (p *process) end() (ended bool) {
 	p.mu.Lock()
 	p.closing = true
@@ -244,7 +245,7 @@ func (p *process) end() (ended bool) {
 		limit = endedWait
 	}
 	if !p.endsWithin(limit) && !opened {
-		_ = p.started.Kill() // an error: it has just ended
+		_ = p.started.Kill() // an error means that it has just ended
 	}
 	if !p.endsWithin(endedWait) {
 		return false
@@ -266,7 +267,7 @@ func (p *process) endsWithin(limit time.Duration) bool {
 	}
 }
 
-// why is the error of a helper that is gone, nil if it is not.
+// why returns the error of a lost helper, nil if the helper is not lost.
 func (p *process) why() error {
 	select {
 	case <-p.lost:

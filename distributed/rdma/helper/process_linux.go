@@ -2,12 +2,13 @@ package helper
 
 import "syscall"
 
-// attributes of a helper: a process group of its own, so that an interrupt from
-// the terminal reaches the server only, which ends its helpers in order; and a
-// signal when the server dies, in addition to the end of its sockets.
+// attributes returns the attributes of a helper. It has its own process group,
+// so that an interrupt from the terminal reaches only the server, which ends
+// its helpers in order. It gets a signal when the server dies, in addition to
+// the end of its sockets.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }
 
-// quiet is for systems that cannot say at each send that it raises no SIGPIPE.
+// quiet does nothing, because this system can suppress SIGPIPE for each send.
 func quiet(int) {}

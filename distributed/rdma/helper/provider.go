@@ -21,15 +21,15 @@ import (
 */
 import "C"
 
-// Open loads the library of a path, as verbs.Open, but in a helper process; each
-// device that is opened has one. spin is how long a helper polls in vain before
-// its thread yields.
+// Open loads the library of a path, like verbs.Open, but in a helper process; each open
+// device has its own. spin is how long a helper polls without result before its thread
+// yields.
 func Open(path string, spin time.Duration) (*verbs.Library, error) {
 	return openWithin(path, spin, loadLimit)
 }
 
-// loadLimit is how long a helper may take to load the library; it says itself when that
-// takes longer than verbs.DefaultLimit.
+// loadLimit is how long a helper may take to load the library. It is more than
+// verbs.DefaultLimit, so that the helper itself can report that loading takes too long.
 const loadLimit = verbs.DefaultLimit + 2*time.Second
 
 // openWithin is Open with a limit for loading.
@@ -50,14 +50,14 @@ type provider struct {
 	limit time.Duration // of loading
 
 	mu     sync.Mutex
-	spare  *process // has loaded the library and no device
+	spare  *process // a helper that has loaded the library but opened no device
 	loaded string   // what it has loaded
 }
 
 // Where is described at verbs.Provider.
 func (p *provider) Where() string { return "in a helper process for each device" }
 
-// take gives a helper that has loaded the library.
+// take returns a helper that has loaded the library.
 func (p *provider) take() (*process, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,20 +77,20 @@ func (p *provider) take() (*process, error) {
 	r, answered := h.callWithin(&message{Call: "load", Version: version, Names: []string{p.path}}, timer.C)
 	switch {
 	case !answered:
-		err = fmt.Errorf("%w: %w: the helper process has not answered within %v whether it can load the verbs library %q: the library hangs in its own start; try another one, or another transport",
+		err = fmt.Errorf("%w: %w: the helper process did not report within %v whether it can load the verbs library %q: the library hangs while it starts; try another one, or another transport",
 			distributed.ErrUnavailable, distributed.ErrTimeout, p.limit, p.path)
 	case r.Text != "":
 		err = fmt.Errorf("%w: in the helper process: %s", distributed.ErrUnavailable, r.Text)
 	case r.Errno != 0:
 		err = fmt.Errorf("loading the verbs library: %w", h.why())
 	case r.Version != version:
-		err = fmt.Errorf("%w: the helper process is of another version: the program's file was replaced; restart the server", distributed.ErrUnavailable)
+		err = fmt.Errorf("%w: the helper process has another version, because the program's file was replaced; restart the server", distributed.ErrUnavailable)
 	default:
 		if len(r.Names) == 1 {
 			p.loaded = r.Names[0]
 			return h, nil
 		}
-		err = fmt.Errorf("%w: the helper process names %d libraries that it has loaded, not 1: the program's file is damaged; install it again", distributed.ErrUnavailable, len(r.Names))
+		err = fmt.Errorf("%w: the helper process reports %d loaded libraries, expected 1, so the program's file is damaged; install it again", distributed.ErrUnavailable, len(r.Names))
 	}
 	h.end()
 	return nil, err
@@ -149,7 +149,7 @@ type device struct {
 
 	mu     sync.Mutex
 	slabs  map[*verbs.Slab]*shared
-	queues map[unsafe.Pointer]queue // by the C object
+	queues map[unsafe.Pointer]queue // by C object
 }
 
 // shared is a slab that a helper can map.
@@ -158,7 +158,7 @@ type shared struct {
 	m    mapping
 }
 
-// remote is an object that the helper has made.
+// remote is an object that the helper made.
 type remote struct{ id uint32 }
 
 // queue is the ring of a queue pair or completion queue.
@@ -167,7 +167,8 @@ type queue struct {
 	ring mapping
 }
 
-// newDevice opens a device in a helper. nil with errno 0: there is none of the name.
+// newDevice opens a device in a helper. nil with errno 0 means that no device has the
+// name.
 func newDevice(p *process, name string, spin time.Duration) (*device, int) {
 	f, m, err := p.share(os.Getpagesize())
 	if err != nil {
@@ -176,7 +177,7 @@ func newDevice(p *process, name string, spin time.Duration) (*device, int) {
 	defer f.Close()
 	r := p.call(&message{Call: "open", Names: []string{name}, Spin: int64(spin), Size: uint64(len(m.mem)), file: f})
 	if r.Obj[0] == 0 {
-		_ = m.unmap() // nothing depends on it
+		_ = m.unmap() // a failure leaves only a mapping
 		return nil, r.Errno
 	}
 	d := &device{p: p, name: name, bell: m, slabs: map[*verbs.Slab]*shared{}, queues: map[unsafe.Pointer]queue{}}
@@ -186,14 +187,13 @@ func newDevice(p *process, name string, spin time.Duration) (*device, int) {
 	p.mu.Unlock()
 	select {
 	case <-p.gone:
-		C.rmh_device_lost(d.raw) // before onLost was set
+		C.rmh_device_lost(d.raw) // it was lost before onLost was set
 	default:
 	}
 	return d, 0
 }
 
-// share makes memory that can be given to the helper: in this process, and as a
-// file.
+// share makes memory that the helper can map: a mapping in this process, and its file.
 func (p *process) share(n int) (*os.File, mapping, error) {
 	n, err := verbs.SlabBytes(n)
 	if err != nil {
@@ -219,12 +219,12 @@ func (d *device) Close() int {
 		}
 	}
 	ended := d.p.end()
-	// The watch may be about to mark the device as lost.
+	// The lock is needed because watch may be about to mark the device as lost.
 	d.p.mu.Lock()
 	d.p.onLost = nil
 	d.p.mu.Unlock()
 	if !ended {
-		return int(syscall.ETIMEDOUT) // it may still use the memory that it shares
+		return int(syscall.ETIMEDOUT) // the helper may still use the shared memory
 	}
 	C.free(unsafe.Pointer(d.raw))
 	_ = d.bell.unmap() // a failure leaves a page
@@ -237,8 +237,8 @@ func (d *device) Lost() <-chan struct{} { return d.p.lost }
 // Err is described at verbs.Calls.
 func (d *device) Err() error { return d.p.why() }
 
-// gone: what a call that destroys says when the helper is gone, and with it all
-// that it had made.
+// gone returns the result of a destroying call. It is success if the helper is lost,
+// because its objects are then gone.
 func (d *device) gone(r *message) int {
 	if r.Errno != 0 && d.p.why() != nil {
 		return 0
@@ -255,7 +255,7 @@ func (d *device) QueryDevice() (verbs.DeviceAttr, int) {
 	return *r.Device, 0
 }
 
-// errno is that of a reply without a result: never 0.
+// errno returns the errno of a reply without a result; it is never 0.
 func (m *message) errno() int {
 	if m.Errno != 0 {
 		return m.Errno
@@ -315,7 +315,7 @@ func (d *device) RegMR(pd unsafe.Pointer, s *verbs.Slab, access verbs.Access) (v
 	x := d.slabs[s]
 	d.mu.Unlock()
 	if x == nil {
-		return verbs.Region{}, int(syscall.EINVAL) // not of NewSlab of this device
+		return verbs.Region{}, int(syscall.EINVAL) // not made by NewSlab of this device
 	}
 	r := d.p.call(&message{Call: "reg_mr", Obj: [3]uint32{(*remote)(pd).id}, Args: [2]int{int(access)},
 		Size: uint64(len(x.m.mem)), Base: uint64(uintptr(x.m.at())), file: x.file})

@@ -21,9 +21,9 @@ import (
 // The queues of a device: their rings, and the C objects that post and poll
 // through them.
 
-// ringOf is the number of slots of a ring for n entries that are on their way at
-// once. A ring that is full refuses a request, as a queue does that is full: so it
-// has room for all that a queue may hold.
+// ringOf returns the number of slots of a ring for n entries in flight. The ring
+// has room for all that a queue may hold, because a full ring refuses requests as
+// a full queue does.
 func ringOf(n int) uint64 {
 	n = min(max(n, 16), 1<<16)
 	return 1 << bits.Len(uint(n-1))
@@ -34,10 +34,10 @@ func (d *device) ring(slots uint64) (*os.File, mapping, error) {
 	return d.p.share(ringBytes(slots))
 }
 
-// ringBytes is the length of a ring.
+// ringBytes returns the length of a ring.
 func ringBytes(slots uint64) int { return int(C.rmh_ring_bytes(C.uint64_t(slots))) }
 
-// keep notes a queue; drop gives its memory back.
+// keep registers a queue; drop frees its memory.
 func (d *device) keep(raw unsafe.Pointer, q queue) unsafe.Pointer {
 	d.mu.Lock()
 	d.queues[raw] = q
@@ -56,7 +56,7 @@ func (d *device) drop(raw unsafe.Pointer) {
 	q := d.queues[raw]
 	delete(d.queues, raw)
 	d.mu.Unlock()
-	_ = q.ring.unmap() // a failure leaves pages
+	_ = q.ring.unmap() // a failure leaves only a mapping
 	C.free(raw)
 }
 
@@ -70,7 +70,7 @@ func (d *device) CreateCQ(n int) (unsafe.Pointer, int) {
 	defer f.Close()
 	r := d.p.call(&message{Call: "create_cq", Args: [2]int{n}, Size: slots, file: f})
 	if r.Obj[0] == 0 {
-		_ = m.unmap() // nothing depends on it
+		_ = m.unmap() // a failure leaves only a mapping
 		return nil, r.errno()
 	}
 	cq := unsafe.Pointer(C.rmh_server_cq_new(d.raw, (*C.struct_rmh_ring)(m.at()), C.uint64_t(slots)))
@@ -89,7 +89,7 @@ func (d *device) destroy(call string, raw unsafe.Pointer) int {
 }
 
 func (d *device) CreateQP(pd, sendCQ, recvCQ unsafe.Pointer, kind verbs.QPType, asked verbs.Caps) (unsafe.Pointer, uint32, int) {
-	// Twice what was asked for: a provider may grant more.
+	// Twice the requested depth, because a provider may grant more.
 	slots := ringOf(2 * (asked.SendWR + asked.RecvWR))
 	f, m, err := d.ring(slots)
 	if err != nil {
@@ -98,7 +98,7 @@ func (d *device) CreateQP(pd, sendCQ, recvCQ unsafe.Pointer, kind verbs.QPType, 
 	defer f.Close()
 	r := d.p.call(&message{Call: "create_qp", Obj: [3]uint32{(*remote)(pd).id, d.id(sendCQ), d.id(recvCQ)}, Args: [2]int{int(kind)}, Caps: asked, Size: slots, file: f})
 	if r.Obj[0] == 0 {
-		_ = m.unmap() // nothing depends on it
+		_ = m.unmap() // a failure leaves only a mapping
 		return nil, 0, r.errno()
 	}
 	qp := unsafe.Pointer(C.rmh_server_qp_new(d.raw, (*C.struct_rmh_ring)(m.at()), C.uint64_t(slots), C.uint32_t(r.Num)))
@@ -114,7 +114,7 @@ func (d *device) QueryQP(qp unsafe.Pointer) (verbs.Caps, verbs.QPState, int) {
 	return r.Caps, r.State, r.Errno
 }
 
-// postLimit bounds a post that is waited for: one that takes longer hangs in the
+// postLimit bounds the wait for a post; a post that takes longer hangs in the
 // driver.
 const postLimit = C.int64_t(verbs.DefaultLimit)
 
@@ -141,7 +141,7 @@ func (d *device) Settle(qp unsafe.Pointer) int {
 	return errno
 }
 
-// settled waits, if the helper is gone, until it is known why.
+// settled waits, if the helper is lost, until the reason is known.
 func (d *device) settled() {
 	select {
 	case <-d.p.gone:
@@ -157,7 +157,7 @@ func (d *device) Poll(cq unsafe.Pointer, out []verbs.WC) int {
 	return int(C.rmv_poll_cq(c, C.int(len(out)), (*C.struct_rmv_wc)(unsafe.Pointer(&out[0]))))
 }
 
-// Fault reads what the helper has left in the ring.
+// Fault reads the error that the helper has left in the ring.
 func (d *device) Fault(cq unsafe.Pointer) error {
 	d.settled()
 	if err := d.p.why(); err != nil {
@@ -181,7 +181,7 @@ func (d *device) Fault(cq unsafe.Pointer) error {
 	case C.RMH_POST_RECV:
 		post.Call = "post_recv"
 	default:
-		return fmt.Errorf("the helper process of %s reports trouble of an unknown kind, %d: %w", d.name, trouble>>56, errno)
+		return fmt.Errorf("the helper process of %s reports a fault of unknown kind %d: %w", d.name, trouble>>56, errno)
 	}
 	return post
 }

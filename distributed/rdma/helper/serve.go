@@ -16,12 +16,12 @@ import (
 	"ringmaster/internal/safetext"
 )
 
-// Main is the helper process: it serves the sockets that it was given until they
-// end, gives back what it has made, and exits.
+// Main is the helper process. It serves its inherited sockets until they end, frees
+// what it has made, and exits.
 func Main() {
 	code := 0
-	// The server reads stderr: once it has died, a write there must not end the helper
-	// before it has given back what it has made.
+	// SIGPIPE is ignored because the server reads stderr: after the server has died, a
+	// write to stderr must not end the helper before it has freed what it has made.
 	signal.Ignore(syscall.SIGPIPE)
 	if err := errors.Join(plainEnd(), serve(os.NewFile(3, "helper"), os.NewFile(4, "bell"))); err != nil {
 		fmt.Fprintln(safetext.NewWriter(os.Stderr), "ringmaster: the helper process of verbs:", err)
@@ -55,7 +55,7 @@ func serve(conn, bell *os.File) error {
 	_ = conn.Close() // FileConn has duplicated it
 	u, ok := c.(*net.UnixConn)
 	if !ok {
-		return errors.New("started by hand: it is started by a server that is told to, and by nothing else")
+		return errors.New("started by hand; only the server starts this process")
 	}
 	s := &server{conn: u, bell: bell, objects: map[uint32]any{}}
 	signals := make(chan os.Signal, 1)
@@ -70,11 +70,12 @@ func serve(conn, bell *os.File) error {
 		if err != nil {
 			break
 		}
-		// Each on its own: one that hangs in the driver holds up no other.
+		// Each request has its own goroutine, so that one that hangs in the driver
+		// does not block the others.
 		handlers.Go(func() { s.reply(m) })
 	}
 	if !s.holds() {
-		return nil // a library that hangs in its own start has nothing to give back
+		return nil // nothing was made, so nothing must be freed
 	}
 	done := make(chan struct{})
 	go func() { handlers.Wait(); close(done) }()
@@ -82,12 +83,13 @@ func serve(conn, bell *os.File) error {
 	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C: // what hangs is named by shutdown
+	case <-timer.C: // shutdown names what hangs
 	}
 	return s.shutdown()
 }
 
-// reply answers a request. A server that is gone cannot be told.
+// reply answers a request. It ignores errors of sending, because the server is then
+// gone.
 func (s *server) reply(m *message) {
 	r := s.handle(m)
 	r.ID = m.ID
@@ -97,7 +99,7 @@ func (s *server) reply(m *message) {
 	_ = send(s.conn, r)
 }
 
-// shutdown destroys what is left, in order. Each call is bounded.
+// shutdown destroys the remaining objects in order. Each call is bounded.
 func (s *server) shutdown() error {
 	s.stopLoop()
 	var errs []error
@@ -110,14 +112,14 @@ func (s *server) shutdown() error {
 	return errors.Join(errs...)
 }
 
-// holds reports whether there may be something of a driver to give back.
+// holds reports whether the helper may hold resources of a driver.
 func (s *server) holds() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.opening
 }
 
-// stopLoop ends the loop: nothing is posted or polled any more.
+// stopLoop ends the loop, which then no longer posts or polls.
 func (s *server) stopLoop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +128,7 @@ func (s *server) stopLoop() {
 	}
 }
 
-// context is the open device, nil if there is none.
+// context returns the open device, nil if none is open.
 func (s *server) context() *verbs.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()

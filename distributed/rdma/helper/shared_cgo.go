@@ -26,10 +26,10 @@ func newShared(n int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "shared memory"), nil
 }
 
-// mapping is a shared file in the memory of this process: aligned, and on one side
-// of every 4 GiB boundary, as memory that is to be registered must be.
+// mapping is a shared file in the memory of this process. It is aligned and does
+// not cross a 4 GiB boundary, because registered memory must not.
 type mapping struct {
-	whole []byte // as reserved
+	whole []byte // the reserved range
 	mem   []byte
 }
 
@@ -54,7 +54,7 @@ func mapShared(f *os.File, n int) (mapping, error) {
 			return mapping{}, fmt.Errorf("unmapping: %w", err)
 		}
 	}
-	return mapping{}, fmt.Errorf("no memory for %d bytes on one side of a 4 GiB boundary", n)
+	return mapping{}, fmt.Errorf("no address range for %d bytes that does not cross a 4 GiB boundary", n)
 }
 
 func (m *mapping) unmap() error {

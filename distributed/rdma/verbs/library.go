@@ -53,7 +53,7 @@ func load(path string, limit time.Duration) (rawLib, string, error) {
 	defer timer.Stop()
 	hangs := func(what string) error {
 		e := limitError("open", "", fmt.Sprintf("%s: %s after %v", path, what, limit))
-		e.Cure = "the library hangs in its own start; try another one, or another transport"
+		e.Cure = "the library hangs while it starts; try another one, or another transport"
 		return e
 	}
 	select {

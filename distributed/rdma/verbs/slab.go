@@ -41,7 +41,7 @@ func NewSlab(n int) (*Slab, error) {
 			return nil, fmt.Errorf("unmapping: %w", err)
 		}
 	}
-	return nil, fmt.Errorf("no memory for a slab of %d bytes on one side of a 4 GiB boundary", n)
+	return nil, fmt.Errorf("no address range for a slab of %d bytes that does not cross a 4 GiB boundary", n)
 }
 
 // SlabBytes is the length of a slab for n bytes; the error wraps

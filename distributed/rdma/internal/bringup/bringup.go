@@ -3,9 +3,10 @@
 // each rail by a token in both directions, and joins every two ranks by a
 // liveness connection.
 //
-// It goes over a group of another transport (the side channel) and proceeds in
-// stages. Each stage ends with a vote: every rank learns what all say, or all get
-// the error of the first rank that has one. So no rank decides for itself.
+// It uses a group of another transport (the side channel) and proceeds in stages.
+// Each stage ends with a vote: every rank gets what all ranks say, or all get the
+// error of the first rank that has one. Votes are needed because no rank may decide
+// for itself. Run does all of it and returns the Rails.
 package bringup
 
 import (
@@ -27,56 +28,56 @@ import (
 	"ringmaster/internal/network"
 )
 
-// version of the wire: ranks of another one form no group.
+// version is the version of the wire. Ranks with different versions form no group.
 const version = 5
 
-// Config is what a rank brings to the bring-up. All ranks must have the same
-// Matrix; what rank 0 has for Rules counts for all.
+// Config is a rank's input to the bring-up. All ranks must have the same Matrix; the
+// Rules of rank 0 apply to all.
 type Config struct {
 	Link    distributed.Link
 	Side    *distributed.Group // carries the votes
 	Host    string             // address on which to accept liveness connections
 	Ports   network.Ports      // and on which ports
 	Devices *Devices
-	// Tools is what this host's tools say of its devices; may be empty.
+	// Tools is what this host's tools report about its devices; it may be empty.
 	Tools matrix.Host
 	// Matrix says which devices lead to which rank; MatrixFile is its name, for
 	// errors.
 	Matrix     matrix.Matrix
 	MatrixFile string
 	Rules      Rules
-	// Patience is how long the tokens of the rails are waited for.
+	// Patience is how long a rank waits for the tokens of the rails.
 	Patience time.Duration
-	// Child: the matrix is that of cables which the parent has proved, and the
-	// members vote whether their devices have the resources for more.
+	// Child: the parent has proved the cables of the matrix, and the members vote
+	// whether their devices have the resources for more.
 	Child bool
-	// Encrypt has the liveness connections travel over TLS.
+	// Encrypt makes the liveness connections travel over TLS.
 	Encrypt bool
 }
 
-// Rules are what rank 0 decides for all. A child has those of its parent.
+// Rules are decisions of rank 0 for all ranks. A child has those of its parent.
 type Rules struct {
 	Cap int `json:"cap"` // greatest size class of messages; less where queues are short
-	// Inside: the cables take no messages longer than the class, tag included.
+	// Inside: the cables carry no messages longer than the class, tag included.
 	Inside  bool           `json:"inside"`
 	OneRail int64          `json:"one_rail"`
 	Model   plan.Model     `json:"model"` // zero: to be measured
 	Force   plan.Algorithm `json:"force"`
 	Ring    bool           `json:"ring"`   // prefer a ring
 	Mesh    bool           `json:"mesh"`   // prefer a mesh
-	Strict  bool           `json:"strict"` // fail where cables are not as in the matrix
+	Strict  bool           `json:"strict"` // fail if cables are not as in the matrix
 	Pairing matrix.Rules   `json:"rules"`
 }
 
-// Rails are what a bring-up has made on a rank.
+// Rails is the result of a bring-up on a rank.
 type Rails struct {
-	Plan     plan.Config // but for the model, the same on all ranks
+	Plan     plan.Config // the same on all ranks, except the model
 	Group    uint64      // hash that names the group and its epoch
 	Rules    Rules       // of rank 0
 	Topology matrix.Topology
 	Cables   matrix.Matrix // in use
 	Known    matrix.Matrix // paired, also those that the topology leaves out
-	Notes    []string      // what was put right or left out
+	Notes    []string      // what was corrected or left out
 	Type     verbs.QPType  // of the queue pairs of this rank
 	Verbs    string        // in which process this rank makes the calls of verbs
 	Conns    []*engine.Conn
@@ -85,16 +86,15 @@ type Rails struct {
 	b *bringup
 }
 
-// Vote ends a further stage: the error of the first rank that has one is that of
-// all.
+// Vote ends a further stage: all ranks get the error of the first rank that has one.
 func (r *Rails) Vote(ctx context.Context, stage string, err error) error {
 	_, err = vote(ctx, r.b, stage, struct{}{}, err)
 	return err
 }
 
-// WatchDevices calls lost for each device that is lost until stop is closed, and then
-// returns: with a rank that its rails lead to, and why. Without helper processes no
-// device can be lost and it returns at once.
+// WatchDevices calls lost for each lost device, with a rank that its rails lead to
+// and the reason, until stop is closed. Without helper processes it returns at once,
+// because no device can be lost.
 func (r *Rails) WatchDevices(stop <-chan struct{}, lost func(peer int, err error)) {
 	var watching sync.WaitGroup
 	seen := map[*device]bool{}
@@ -114,15 +114,15 @@ func (r *Rails) WatchDevices(stop <-chan struct{}, lost func(peer int, err error
 	watching.Wait()
 }
 
-// WatchPorts queries the ports of the devices each time look is signalled, until
-// stop is closed, and then returns. It calls lost for a port that is down, with a
-// rank that its rails lead to. A rank that only waits posts nothing, so nothing else
-// tells it that its cable was pulled. (A port of InfiniBand that is configured anew
-// is not down, and its queue pairs survive that.) The call
-// may block in the provider, for as long as verbs.Library bounds it; a device whose
-// call fails is left to WatchDevices and to the operation's deadline.
+// WatchPorts queries the ports of the devices each time look is signalled, until stop
+// is closed. It calls lost for a port that is down, with a rank that its rails lead
+// to. This is needed because a rank that only waits posts nothing, so no completion
+// shows that its cable was pulled. (An InfiniBand port that is being reconfigured is
+// not down, and its queue pairs survive that.) The call may block in the provider
+// until the limit of verbs.Library. If the call fails, WatchDevices and the
+// operation's deadline handle the device.
 func (r *Rails) WatchPorts(look, stop <-chan struct{}, lost func(peer int, err error)) {
-	ends := map[*device]*end{} // the first of each device that can be asked
+	ends := map[*device]*end{} // the first end of each device that can be queried
 	for _, e := range r.b.ends {
 		if ends[e.dev] == nil {
 			ends[e.dev] = e
@@ -144,7 +144,7 @@ func (r *Rails) WatchPorts(look, stop <-chan struct{}, lost func(peer int, err e
 				continue
 			}
 			if port.State == verbs.PortDown {
-				lost(e.Peer, fmt.Errorf("%w: rail %d (%s) to %s of rank %d: its port is DOWN: is the cable of %s in its place at both ends?",
+				lost(e.Peer, fmt.Errorf("%w: rail %d (%s) to %s of rank %d: its port is DOWN: check that the cable of %s is plugged in at both ends",
 					distributed.ErrUnavailable, e.Rail, e.Device, e.far, e.Peer, e.Device))
 				return
 			}
@@ -152,40 +152,40 @@ func (r *Rails) WatchPorts(look, stop <-chan struct{}, lost func(peer int, err e
 	}
 }
 
-// Destroy gives queue pairs, memory and completion queues back to the driver,
-// whose calls are bounded, and closes the liveness connections.
+// Destroy frees queue pairs, memory and completion queues by bounded calls of the
+// driver, and closes the liveness connections.
 func (r *Rails) Destroy() error {
 	r.Liveness.Close()
 	return r.b.drop()
 }
 
-// bringup is the state of a bring-up. All ranks go through the same stages with
-// the same votes.
+// bringup is the state of a bring-up. All ranks have the same stages and the same
+// votes.
 type bringup struct {
 	Config
 	liveness *liveness.Connections
 	ends     []*end
 	slabs    []*slab
 
-	known  map[matrix.Attempt]bool // whether cables work, as far as it was tried
+	known  map[matrix.Attempt]bool // whether cables work, for those that were tried
 	hosts  []matrix.Host           // [ranks]
 	rules  card                    // of rank 0
 	frames bool                    // messages are frames on some device
-	format format                  // the greatest that all ranks can use, as far as it was proved
-	// settled: the format was proved, here or by the parent.
-	settled bool
-	fine    bool   // the ladder has all rungs
-	rungs   []int  // lengths of the tokens of the proof under way
-	odd     string // a token whose completion stated another length
-	header  int    // bytes of the first message of an operation
-	tagged  bool   // queue pairs may lose messages
-	notes   []string
-	met     map[string]bool // "rank device" that have tried to meet their neighbours, the same on all ranks
-	proofs  uint32          // rounds of tokens so far, the same on all ranks
-	group   uint64
+	format format                  // the greatest proved format that all ranks can use
+	// formatProved: this bring-up or the parent has proved the format.
+	formatProved    bool
+	ladderComplete  bool   // the ladder has all rungs
+	rungs           []int  // lengths of the tokens of the current proof
+	oddToken        string // describes a token whose completion stated another length
+	header          int    // bytes of the first message of an operation
+	tagged          bool   // queue pairs may lose messages
+	notes           []string
+	triedNeighbours map[string]bool // "rank device" pairs that have asked for their neighbours, the same on all ranks
+	proofs          uint32          // rounds of tokens so far, the same on all ranks
+	group           uint64
 }
 
-// card is what a rank says of itself first.
+// card is how a rank first introduces itself.
 type card struct {
 	Version  int           `json:"version"`
 	Matrix   matrix.Matrix `json:"matrix"`
@@ -196,9 +196,9 @@ type card struct {
 	Rules
 }
 
-// Run brings the rails up. After an error nothing is left but the open devices.
+// Run brings the rails up. After an error only the devices stay open.
 func Run(ctx context.Context, c Config) (*Rails, error) {
-	b := &bringup{Config: c, known: map[matrix.Attempt]bool{}, met: map[string]bool{}}
+	b := &bringup{Config: c, known: map[matrix.Attempt]bool{}, triedNeighbours: map[string]bool{}}
 	if c.Child {
 		for _, p := range railsOf(c.Matrix) {
 			b.known[p.Attempt] = true
@@ -213,7 +213,7 @@ func Run(ctx context.Context, c Config) (*Rails, error) {
 		r, err = b.join(ctx)
 	}
 	if err != nil {
-		_ = b.drop() // what cannot be freed is reported when the devices are closed
+		_ = b.drop() // closing the devices reports what cannot be freed
 		if b.liveness != nil {
 			b.liveness.Close()
 		}
@@ -222,12 +222,12 @@ func Run(ctx context.Context, c Config) (*Rails, error) {
 	return r, nil
 }
 
-// introduce: every rank opens its devices and says what it has, and every two
-// ranks are joined by a liveness connection.
+// introduce opens the devices of every rank, exchanges the ranks' cards, and joins
+// every two ranks by a liveness connection.
 func (b *bringup) introduce(ctx context.Context) error {
 	mine, ln, err := b.card(ctx)
 	if ln != nil {
-		defer func() { _ = ln.Close() }() // also when liveness.Connect has done it
+		defer func() { _ = ln.Close() }() // liveness.Connect may already have closed it
 	}
 	cards, err := vote(ctx, b, "open the RDMA devices", mine, err)
 	if err != nil {
@@ -238,7 +238,7 @@ func (b *bringup) introduce(ctx context.Context) error {
 	class := b.rules.Cap
 	for r, c := range cards {
 		if c.Version != version {
-			return b.mismatch(r, "speaks version %d, rank 0 version %d: run the same build everywhere", c.Version, b.rules.Version)
+			return b.mismatch(r, "uses version %d of the bring-up and rank 0 version %d: run the same build everywhere", c.Version, b.rules.Version)
 		}
 		if string(c.Matrix.Format()) != string(b.rules.Matrix.Format()) {
 			return b.mismatch(r, "has another device matrix than rank 0; give all ranks the same file")
@@ -249,7 +249,7 @@ func (b *bringup) introduce(ctx context.Context) error {
 		b.tagged = b.tagged || c.Lossy
 		class = min(class, c.Cap)
 	}
-	b.format, b.settled = wide(class), b.Child
+	b.format, b.formatProved = wide(class), b.Child
 	if b.rules.Inside {
 		b.format = b.tight(class)
 	}
@@ -263,10 +263,10 @@ func (b *bringup) introduce(ctx context.Context) error {
 }
 
 // longHeader is the length of an operation's first message where queues count
-// messages: a short operation fits into it.
+// messages. It is long enough for a whole short operation.
 const longHeader = 9 * plan.Frame
 
-// card opens the devices and says what this rank has.
+// card opens the devices and returns this rank's card.
 func (b *bringup) card(ctx context.Context) (card, net.Listener, error) {
 	mine := card{Version: version, Matrix: b.Matrix, Rules: b.Rules}
 	if err := b.Matrix.Check(b.MatrixFile, b.Rules.Pairing); err != nil {
@@ -296,14 +296,14 @@ func (b *bringup) mismatch(rank int, format string, args ...any) error {
 		Err: fmt.Errorf("%w: %w: rank %d %s", distributed.ErrBootstrap, distributed.ErrConfig, rank, fmt.Sprintf(format, args...))}
 }
 
-// rails hands over what was made, the connections to one peer in the order of
-// the rails.
+// rails returns what the bring-up made, with the connections to one peer in the order
+// of the rails.
 func (b *bringup) rails(known, cables matrix.Matrix, topo matrix.Topology) *Rails {
 	r := &Rails{Group: b.group, Rules: b.rules.Rules, Topology: topo, Cables: cables, Known: known, Notes: b.notes, Liveness: b.liveness, Verbs: b.Devices.lib.Where(), b: b,
 		Plan: b.planned(topo)}
 	b.slabs = slices.DeleteFunc(b.slabs, func(s *slab) bool { return s.next == 0 && !s.held && s.free() == nil })
-	if b.odd != "" {
-		r.Notes = append(slices.Clip(r.Notes), b.odd)
+	if b.oddToken != "" {
+		r.Notes = append(slices.Clip(r.Notes), b.oddToken)
 	}
 	for _, e := range b.ends {
 		r.Type = e.dev.kind
@@ -313,14 +313,14 @@ func (b *bringup) rails(known, cables matrix.Matrix, topo matrix.Topology) *Rail
 	return r
 }
 
-// planned is what plans are made from.
+// planned returns the configuration of the plans.
 func (b *bringup) planned(t matrix.Topology) plan.Config {
 	return plan.Config{Topology: plan.Topology{Ring: t.Ring, N: b.Link.Size, Rails: t.Rails}, Cap: b.format.class, Slots: b.format.slots,
 		Inside: b.format.inside, Tag: int64(b.tagBytes()), OneRail: b.rules.OneRail, Model: b.rules.Model}
 }
 
-// IsVote tells whether an error of Run is the same on all ranks: the outcome of a
-// vote, or what follows from what all know.
+// IsVote reports whether an error of Run is the same on all ranks, because it is the
+// result of a vote or follows from data that all ranks have.
 func IsVote(err error) bool {
 	var stage *stageError
 	return errors.As(err, &stage) || errors.Is(err, distributed.ErrConfig)

@@ -14,14 +14,14 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// Devices are the devices of this host that bring-ups have opened. They stay
-// open until Close: some drivers lose protection domains when these are freed and
-// made again. One bring-up at a time uses them.
+// Devices are the devices of this host that bring-ups have opened. They stay open until Close,
+// because some drivers lose protection domains when these are freed and made again. One
+// bring-up at a time uses them.
 type Devices struct {
 	// Library is the file of the verbs library; "" for the system's.
 	Library string
-	// Helper makes the calls of each device in a helper process; Spin is how long
-	// it polls in vain before its thread yields.
+	// Helper makes the calls of each device in a helper process; Spin is how long that polls
+	// without result before its thread yields.
 	Helper bool
 	Spin   time.Duration
 	// Type of the queue pairs; 0 for UC on Thunderbolt and RC elsewhere.
@@ -43,7 +43,7 @@ type device struct {
 	noGID  error            // why it has none
 	global bool             // the peer is addressed by GID, not by LID
 	kind   verbs.QPType
-	frames bool // queues count frames of 4 KiB, and both sides must have as many
+	frames bool // queues count frames of 4 KiB, and both sides must have equally many
 }
 
 // openDevice opens a device.
@@ -66,9 +66,9 @@ func openDevice(lib *verbs.Library, name string) (*device, error) {
 	return x, nil
 }
 
-// refresh queries the port again, makes the protection domain, which needs the
-// port to be up, and chooses GIDs by address family. A port without an address is
-// no error: its rails are left out, and the next bring-up looks again.
+// refresh queries the port again, makes the protection domain, which needs the port to be up,
+// and chooses GIDs by address family. A port without an address is not an error: its rails are
+// left out, and the next bring-up queries it again.
 func (d *device) refresh(kind verbs.QPType) error {
 	var err error
 	if d.port, err = d.ctx.Port(1); err != nil {
@@ -77,7 +77,7 @@ func (d *device) refresh(kind verbs.QPType) error {
 	d.frames = verbs.Thunderbolt(d.name, d.port.LinkLayer)
 	d.kind = kind
 	if d.frames && kind != 0 && kind != verbs.UC {
-		return fmt.Errorf("%w: %s: Thunderbolt has UC queue pairs only, not %v", distributed.ErrConfig, d.name, kind)
+		return fmt.Errorf("%w: %s: Thunderbolt supports only UC queue pairs, not %v", distributed.ErrConfig, d.name, kind)
 	}
 	if kind == 0 {
 		d.kind = verbs.RC
@@ -86,7 +86,7 @@ func (d *device) refresh(kind verbs.QPType) error {
 		}
 	}
 	if d.port.State != verbs.PortActive {
-		return nil // matrix.Pair leaves it out and says so
+		return nil // matrix.Pair leaves it out and reports that
 	}
 	if d.pd == nil {
 		if d.pd, err = d.ctx.AllocPD(); err != nil {
@@ -108,8 +108,7 @@ func (d *device) refresh(kind verbs.QPType) error {
 	d.gids, d.noGID = nil, nil
 	e, err := verbs.FindIPv4GID(entries)
 	if err != nil {
-		// Over Ethernet an IPv6 address will do, of any scope: both ends are
-		// on one link.
+		// Over Ethernet an IPv6 address of any scope works, because both ends are on one link.
 		for _, x := range entries {
 			if a := x.GID.Addr(); a.Is6() {
 				e, err = verbs.FindGID(entries, a)
@@ -125,7 +124,7 @@ func (d *device) refresh(kind verbs.QPType) error {
 	return nil
 }
 
-// addresses are those that the peers may use.
+// addresses returns the addresses that the peers may use.
 func (d *device) addresses() []verbs.GID {
 	var out []verbs.GID
 	for _, e := range d.gids {
@@ -134,11 +133,11 @@ func (d *device) addresses() []verbs.GID {
 	return out
 }
 
-// drops tells whether a message without a posted receive is lost on the device's
-// queue pairs: those of Thunderbolt hold it, reliable ones send it again.
+// drops reports whether the device's queue pairs lose a message without a posted receive.
+// Those of Thunderbolt hold it, and reliable ones send it again.
 func (d *device) drops() bool { return d.kind == verbs.UC && !d.frames }
 
-// retries are what the device's reliable queue pairs do before they give up.
+// retries returns how often the device's reliable queue pairs retry before they give up.
 func (d *device) retries() verbs.Retries {
 	if d.attr.VendorID == verbs.VendorSoftRoCE {
 		return verbs.SoftRetries
@@ -146,7 +145,7 @@ func (d *device) retries() verbs.Retries {
 	return verbs.DefaultRetries
 }
 
-// describe is what is known of the device; tools is what the host's tools say.
+// describe returns what is known about the device; tools is what the host's tools report.
 func (d *device) describe(tools matrix.Host) matrix.Device {
 	m := matrix.Device{Name: d.name}
 	for _, g := range tools.Devices {
@@ -172,11 +171,11 @@ func (d *device) describe(tools matrix.Host) matrix.Device {
 	return m
 }
 
-// prefixes finds the subnet of an address of this host.
+// prefixes returns the subnet of an address of this host.
 func prefixes(a netip.Addr) []netip.Prefix {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil // the subnet is only one way to recognise a cable
+		return nil // not fatal, because the subnet is only one way to recognise a cable
 	}
 	for _, x := range addrs {
 		n, ok := x.(*net.IPNet)
@@ -199,8 +198,8 @@ type loading struct {
 	err  error
 }
 
-// load loads the library. Loading runs code of the library, which may hang, and nothing of
-// the devices is held yet: when ctx ends it is left to itself, and the next call waits for it.
+// load loads the library. Loading runs code of the library, which may hang. When ctx ends,
+// load abandons it, because no device is held yet, and the next call waits for it.
 func (d *Devices) load(ctx context.Context) error {
 	if d.lib != nil {
 		return nil
@@ -228,8 +227,8 @@ func (d *Devices) load(ctx context.Context) error {
 	return l.err
 }
 
-// use opens devices that are not open yet and refreshes all that are named. Each call of the
-// library is bounded; after one that ctx has outlived no other is made.
+// use opens the named devices that are not open yet and refreshes all of them. Each call of
+// the library is bounded; after the end of ctx no other call is made.
 func (d *Devices) use(ctx context.Context, names []string) error {
 	if err := d.load(ctx); err != nil {
 		return err
@@ -239,12 +238,12 @@ func (d *Devices) use(ctx context.Context, names []string) error {
 	}
 	for _, name := range names {
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: rdma: devices from %s on are not open: %w", distributed.ErrBootstrap, name, context.Cause(ctx))
+			return fmt.Errorf("%w: rdma: devices from %s onwards are not open: %w", distributed.ErrBootstrap, name, context.Cause(ctx))
 		}
 		lost, err := d.ready(name)
 		if lost {
-			// Its helper ended after it was last looked at, as one may whose end
-			// nobody has noticed yet: that is no fault of a new one.
+			// It is tried once more, because its helper may have ended unnoticed after its
+			// last use, and a new helper does not have that fault.
 			_, err = d.ready(name)
 		}
 		if err != nil {
@@ -254,12 +253,12 @@ func (d *Devices) use(ctx context.Context, names []string) error {
 	return nil
 }
 
-// ready opens a device, unless it is open, and refreshes it. lost tells whether the
-// error is that its helper has ended meanwhile.
+// ready opens a device, unless it is open, and refreshes it. lost reports whether the error is
+// the end of its helper.
 func (d *Devices) ready(name string) (lost bool, err error) {
 	x := d.open[name]
 	if x != nil && x.ctx.Err() != nil {
-		// Its helper has ended, and with it all that it had made.
+		// Its helper has ended, and all of its objects with it.
 		if err := x.ctx.Close(); err != nil {
 			return false, err
 		}
@@ -276,7 +275,7 @@ func (d *Devices) ready(name string) (lost bool, err error) {
 	return err != nil && x.ctx.Err() != nil, err
 }
 
-// host is what this rank knows of its devices.
+// host returns what this rank knows about its devices.
 func (d *Devices) host(names []string, tools matrix.Host) matrix.Host {
 	h := matrix.Host{Name: tools.Name}
 	for _, n := range names {
@@ -285,8 +284,8 @@ func (d *Devices) host(names []string, tools matrix.Host) matrix.Host {
 	return h
 }
 
-// Close closes the devices and the library. What a driver does not give back is
-// named in the error and left behind.
+// Close closes the devices and the library. Its error names what a driver did not free, which
+// is left behind.
 func (d *Devices) Close() error {
 	var lost []string
 	for name, x := range d.open {

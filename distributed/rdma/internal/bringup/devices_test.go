@@ -82,7 +82,7 @@ func TestLadder(t *testing.T) {
 	require.Equal(t, []int{4096}, b.ladder(b.format, false))
 	require.True(t, b.between(8192))
 	require.False(t, b.between(4096))
-	b.fine = true
+	b.ladderComplete = true
 	require.False(t, b.between(8192))
 	require.Equal(t, []int{4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 516 << 10}[:8], b.ladder(b.format, true)[:8])
 	b.shorten(65536)

@@ -20,33 +20,34 @@ type end struct {
 	rail
 	dev *device
 	psn uint32
-	cfg verbs.QPConfig // what its queue pair was made with
+	cfg verbs.QPConfig // the configuration of its queue pair
 	bad error          // why it cannot be used, nil if it works
 
-	// Tokens of the ladder that have left and arrived; posted: that of this rung
-	// was posted.
+	// Tokens of the ladder that were sent and received; posted: the token of this
+	// rung was posted.
 	sent, received int
 	posted         bool
 }
 
 // slab is registered memory of a device. It is kept from one proof of the rails to
-// the next: on Macs each registration draws on a pool that only a restart refills.
+// the next, because on Macs each registration uses a pool that only a restart
+// refills.
 type slab struct {
 	dev  *device
 	mem  *verbs.Slab
 	mr   *verbs.MR
 	next int  // bytes given to ends
-	held bool // a queue pair that could not be destroyed may write there
+	held bool // a queue pair that could not be destroyed may still write to it
 }
 
 func (s *slab) free() error {
 	if err := s.mr.Close(); err != nil {
-		return err // the device may still write there: leave it mapped
+		return err // left mapped, because the device may still write to it
 	}
 	return s.mem.Free()
 }
 
-// address is what a rank says of its end of a rail.
+// address is how a rank describes its end of a rail.
 type address struct {
 	Rail   int         `json:"rail"` // place in the list of rails
 	QPN    uint32      `json:"qpn"`
@@ -56,16 +57,16 @@ type address struct {
 	Global bool        `json:"global"`
 	MTU    verbs.MTU   `json:"mtu"`
 	Cap    int         `json:"cap"`
-	Slots  int         `json:"slots"` // messages under way
+	Slots  int         `json:"slots"` // messages in flight
 	Device string      `json:"device"`
-	// Where receives are announced by credits: the word to write to, and the
-	// key of its region.
+	// If credits announce receives: the word to write to, and the key of its
+	// region.
 	Credits   uint64 `json:"credits,omitempty"`
 	CreditKey uint32 `json:"credit_key,omitempty"`
 }
 
-// tagBytes is how many bytes a message with data ends in so that lost messages
-// are noticed.
+// tagBytes returns the length of the tag at the end of a message with data. The tag
+// shows lost messages.
 func (b *bringup) tagBytes() int {
 	if b.tagged {
 		return 8
@@ -117,8 +118,8 @@ func (b *bringup) makeEnds(pairs []railPair) ([]address, error) {
 	return out, nil
 }
 
-// placeEnd gives an end its memory, of a slab that is there or of a new one for all
-// ends of the device that are left.
+// placeEnd gives an end its memory from an existing slab, or from a new one for all
+// remaining ends of the device.
 func (b *bringup) placeEnd(e *end, left int) error {
 	size := b.room(e.dev)
 	for _, s := range b.slabs {
@@ -140,8 +141,8 @@ func (b *bringup) placeEnd(e *end, left int) error {
 	return b.placeEnd(e, left)
 }
 
-// address is what the peer must know of an end: i is the rail's place in the list,
-// f the greatest format that it can use.
+// address returns what the peer must know about an end: i is the rail's index in
+// the list, f the greatest format that it can use.
 func (e *end) address(i int, f format) address {
 	d := e.dev
 	a := address{Rail: i, QPN: e.QP.Num(), PSN: e.psn, LID: d.port.LID, GIDs: d.addresses(), Global: d.global,
@@ -152,8 +153,8 @@ func (e *end) address(i int, f format) address {
 	return a
 }
 
-// lostEnd notes an end whose device is lost: its rail is dead, and the other rails
-// go on without it. false: the device is not lost.
+// lostEnd notes an end if its device is lost: its rail is dead, and the other rails
+// continue without it. It returns false if the device is not lost.
 func (b *bringup) lostEnd(d *device, r rail) bool {
 	err := d.ctx.Err()
 	if err != nil {
@@ -162,10 +163,10 @@ func (b *bringup) lostEnd(d *device, r rail) bool {
 	return err != nil
 }
 
-// dropEnd frees an end of a lost device that was made in part.
+// dropEnd frees a partly made end of a lost device.
 func (b *bringup) dropEnd(e *end) {
 	b.ends = slices.DeleteFunc(b.ends, func(x *end) bool { return x == e })
-	_ = destroyEnds([]*end{e}) // its device is gone: only memory of this process is left
+	_ = destroyEnds([]*end{e}) // its device is gone, so only memory of this process is left
 }
 
 // endsOf counts this rank's ends by device.
@@ -179,9 +180,9 @@ func (b *bringup) endsOf(pairs []railPair) map[string]int {
 	return count
 }
 
-// enough tells whether the devices have what a child's rails need, by what they
-// say of themselves and what this process uses; whether other processes have left
-// it, only trying shows.
+// enough reports whether the devices have what a child's rails need, by their
+// limits and what this process uses. Only an attempt shows what other processes
+// have left.
 func (b *bringup) enough(pairs []railPair) error {
 	ends := b.endsOf(pairs)
 	for _, name := range b.Matrix.Devices(b.Link.Rank) {
@@ -191,14 +192,14 @@ func (b *bringup) enough(pairs []railPair) error {
 		var short []string
 		check := func(what string, used, need, most int) {
 			if need > 0 && most > 0 && used+need > most {
-				short = append(short, fmt.Sprintf("%d of %d %s are in use, %d more are needed", used, most, what, need))
+				short = append(short, fmt.Sprintf("%d of %d %s are in use, and %d more are needed", used, most, what, need))
 			}
 		}
 		check("queue pairs", qps, ends[name], d.attr.MaxQP)
 		check("completion queues", cqs, ends[name], d.attr.MaxCQ)
 		check("memory regions", mrs, min(1, ends[name]), d.attr.MaxMR)
 		if d.attr.MaxMRSize > 0 && uint64(bytes) > d.attr.MaxMRSize {
-			short = append(short, fmt.Sprintf("a memory region has %d bytes at most, %d are needed", d.attr.MaxMRSize, bytes))
+			short = append(short, fmt.Sprintf("a memory region has at most %d bytes, and %d are needed", d.attr.MaxMRSize, bytes))
 		}
 		if len(short) > 0 {
 			return fmt.Errorf("%w: %s: %s", distributed.ErrUnavailable, name, strings.Join(short, "; "))
@@ -211,13 +212,13 @@ func (b *bringup) enough(pairs []railPair) error {
 // allows.
 func (b *bringup) makeQP(e *end) (format, error) {
 	d, f, headers := e.dev, b.format, b.header/plan.Frame
-	most := f.slots*2 + engine.SendHeaders + 1 + creditWrites(d) // completions that can be there at once
+	most := f.slots*2 + engine.SendHeaders + 1 + creditWrites(d) // completions that can be queued at once
 	cq, err := d.ctx.CreateCQ(max(2*most, 32))
 	if err != nil {
 		return f, err
 	}
 	e.CQ = cq
-	b.ends = append(b.ends, e) // from here on it is dropped with the others
+	b.ends = append(b.ends, e) // from now on dropEnds frees it with the others
 	if d.frames && d.attr.MaxQPWR > 0 {
 		f, _ = b.within(f, d.attr.MaxQPWR-engine.SendHeaders*headers)
 	}
@@ -237,8 +238,8 @@ func (b *bringup) makeQP(e *end) (format, error) {
 	return f, e.QP.Init(1)
 }
 
-// dropEnds destroys all queue pairs. What cannot be freed is reported when the
-// devices are closed.
+// dropEnds destroys all queue pairs. Closing the devices reports what cannot be
+// freed.
 func (b *bringup) dropEnds() {
 	_ = destroyEnds(b.ends)
 	for _, s := range b.slabs {
@@ -259,14 +260,15 @@ func (b *bringup) drop() error {
 	return err
 }
 
-// holds tells whether a queue pair that could not be destroyed may still use a
+// holds reports whether a queue pair that could not be destroyed may still use a
 // slab.
 func holds(ends []*end, s *slab) bool {
 	return slices.ContainsFunc(ends, func(e *end) bool { return e.QP != nil && e.MR == s.mr })
 }
 
-// destroyEnds gives queue pairs back, then completion queues; memory is freed after
-// them. A queue pair that cannot be destroyed keeps its completion queue.
+// destroyEnds destroys queue pairs, then completion queues; the caller frees the
+// memory after them. A queue pair that cannot be destroyed keeps its completion
+// queue.
 func destroyEnds(ends []*end) error {
 	var errs []error
 	for _, e := range ends {

@@ -9,18 +9,18 @@ import (
 	"ringmaster/distributed/rdma/plan"
 )
 
-// format is what messages with data look like, the same on all ranks.
+// format is the format of messages with data, the same on all ranks.
 type format struct {
 	class  int  // of the longest
-	inside bool // their tag is within it, else behind it in a frame of its own
-	slots  int  // under way on a rail in one direction
+	inside bool // their tag is within it, otherwise behind it in its own frame
+	slots  int  // in flight on a rail in one direction
 }
 
-// wide is the format with messages of a class and, behind a full one, the tag.
+// wide returns the format with messages of a class and, behind a full one, the tag.
 func wide(class int) format { return format{class: class, slots: plan.DefaultSlots} }
 
-// tight is the format whose longest message, with its tag, has Frame<<class
-// bytes. Of one frame each, many are under way.
+// tight returns the format in which the longest message has Frame<<class bytes with
+// its tag. If a message is only one frame, many are in flight.
 func (b *bringup) tight(class int) format {
 	if !b.tagged {
 		return wide(class)
@@ -28,7 +28,7 @@ func (b *bringup) tight(class int) format {
 	return format{class: class, inside: true, slots: plan.Window(class)}
 }
 
-// bytes is the length of the longest message.
+// bytes returns the length of the longest message.
 func (b *bringup) bytes(f format) int {
 	n := plan.Frame << f.class
 	if b.tagged && !f.inside {
@@ -37,8 +37,8 @@ func (b *bringup) bytes(f format) int {
 	return n
 }
 
-// within makes the format smaller until its messages fit in a depth of frames;
-// false if none does.
+// within reduces the format until its messages fit in a depth of frames; false if no
+// format does.
 func (b *bringup) within(f format, depth int) (format, bool) {
 	for {
 		n := depth / (b.bytes(f) / plan.Frame)
@@ -58,7 +58,7 @@ func (b *bringup) within(f format, depth int) (format, bool) {
 	}
 }
 
-// agree is the format that all ends can use.
+// agree returns the format that all ends can use.
 func (b *bringup) agree(all [][]address) format {
 	f := b.format
 	for _, list := range all {
@@ -69,52 +69,53 @@ func (b *bringup) agree(all [][]address) format {
 	return f
 }
 
-// ladder lists the lengths of the tokens that prove a rail. Where messages are
-// frames it is not known how long they may be. A token that fails ends its queue
-// pair, so the shorter ones go before it: one frame, which all versions of macOS
-// take; two, which 26.2 and 27.0 do not; the longest message. If two frames arrive
-// and the longest message does not, another round has all doublings of one frame
-// between them. While cables are only looked for, one frame will do; what a parent
-// or an earlier proof has shown is not looked for again.
+// ladder lists the lengths of the tokens that prove a rail. It has several where
+// messages consist of frames, because the longest possible message is then unknown.
+// Shorter tokens come first, because a failed token ends its queue pair: one frame,
+// which all versions of macOS carry; two, which 26.2 and 27.0 do not; the longest
+// message. If two frames arrive and the longest message does not, another round
+// tries all doublings of one frame between them. One frame is enough while cables
+// are only searched for. A length that a parent or an earlier proof has shown is not
+// proved again.
 func (b *bringup) ladder(f format, keep bool) []int {
 	longest := b.bytes(f)
 	switch {
 	case b.frames && !keep:
 		return []int{plan.Frame}
-	case !b.frames || b.settled:
+	case !b.frames || b.formatProved:
 		return []int{longest}
 	}
 	var all []int
-	for n := plan.Frame; n < longest && (n <= 2*plan.Frame || b.fine); n *= 2 {
+	for n := plan.Frame; n < longest && (n <= 2*plan.Frame || b.ladderComplete); n *= 2 {
 		all = append(all, n)
 	}
 	return append(all, longest)
 }
 
-// between tells whether the ladder had no rung between the longest token that was
-// carried and the one that was not, though there is one.
+// between reports whether the ladder skipped a possible length between the longest
+// token that was carried and the one that was not.
 func (b *bringup) between(carried int) bool {
-	return !b.fine && carried == 2*plan.Frame && b.bytes(b.format) > 4*plan.Frame
+	return !b.ladderComplete && carried == 2*plan.Frame && b.bytes(b.format) > 4*plan.Frame
 }
 
-// step is a part of a proof, between two votes. Where a failed receive ends a queue
-// pair, what the same end sends is lost with it, and its peer would wait in vain: so
-// there only one side of a rail sends in a step, and only the other waits.
+// step is a part of a proof between two votes. In a step only one side of a rail
+// sends and only the other waits if a failed receive ends a queue pair, because then
+// the sends of the same end are lost too, and its peer would wait without result.
 type step struct {
 	rung     int
 	up, down bool // ends of lower ranks send to those of higher ones, and the reverse
-	drain    bool // all that was sent must have left, and receives be announced
+	drain    bool // all sends must have completed, and receives be announced
 }
 
-// sends tells whether the end sends a token in the step, receives whether it waits
+// sends reports whether the end sends a token in the step, receives whether it waits
 // for one.
 func (s step) sends(e *end) bool    { return s.up && e.lower() || s.down && !e.lower() }
 func (s step) receives(e *end) bool { return s.down && e.lower() || s.up && !e.lower() }
 
-// lower tells whether the end is that of the rail's lower rank.
+// lower reports whether the end belongs to the rail's lower rank.
 func (e *end) lower() bool { return e.Peer == e.pair.RankB }
 
-// steps are those of the proof under way.
+// steps returns the steps of the current proof.
 func (b *bringup) steps() []step {
 	if !b.frames {
 		return []step{{up: true, down: true, drain: true}}
@@ -126,10 +127,10 @@ func (b *bringup) steps() []step {
 	return append(all, step{rung: len(b.rungs) - 1, drain: true})
 }
 
-// shorten changes to messages of at most n bytes, one of the ladder.
+// shorten changes to messages of at most n bytes, a length of the ladder.
 func (b *bringup) shorten(n int) {
 	b.format = b.tight(bits.Len(uint(n/plan.Frame)) - 1)
-	b.settled = true
+	b.formatProved = true
 }
 
 // layout divides the memory of an end.
@@ -137,17 +138,17 @@ func (b *bringup) layout(d *device, f format) engine.Layout {
 	return engine.Layout{Slots: f.slots, SlotBytes: b.bytes(f), HeaderBytes: b.header, Credits: d.drops()}
 }
 
-// room is the memory of an end, enough for all formats that may come of its
-// proofs: memory is registered once.
+// room returns the memory of an end. It is enough for all formats that its proofs
+// may choose, because memory is registered once.
 func (b *bringup) room(d *device) int {
 	n := b.layout(d, b.format).Bytes()
-	for k := 0; b.frames && !b.settled && k <= b.format.class; k++ {
+	for k := 0; b.frames && !b.formatProved && k <= b.format.class; k++ {
 		n = max(n, b.layout(d, b.tight(k)).Bytes())
 	}
 	return n
 }
 
-// depth is what a queue must have for a format, in frames or messages.
+// depth returns the queue depth that a format needs, in frames or messages.
 func (b *bringup) depth(d *device, f format) int {
 	if d.frames {
 		return f.slots*b.bytes(f)/plan.Frame + engine.SendHeaders*b.header/plan.Frame
@@ -155,7 +156,7 @@ func (b *bringup) depth(d *device, f format) int {
 	return f.slots + engine.SendHeaders + creditWrites(d)
 }
 
-// creditWrites is how many writes of credits may be under way on a device.
+// creditWrites returns how many writes of credits may be in flight on a device.
 func creditWrites(d *device) int {
 	if d.drops() {
 		return engine.CreditWrites
@@ -163,8 +164,8 @@ func creditWrites(d *device) int {
 	return 0
 }
 
-// noRoom is the error of a queue that is too short.
+// noRoom returns the error of a queue that is too short.
 func noRoom(d *device, sends, receives, need int) error {
-	return fmt.Errorf("%w: %s: a queue of %d sends and %d receives was granted, at least %d are needed", distributed.ErrUnavailable,
+	return fmt.Errorf("%w: %s: a queue of %d sends and %d receives was granted, but each needs at least %d", distributed.ErrUnavailable,
 		d.name, sends, receives, need)
 }

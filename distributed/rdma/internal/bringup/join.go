@@ -11,9 +11,9 @@ import (
 	"ringmaster/distributed/rdma/plan"
 )
 
-// join pairs the rails, chooses a ring or a mesh, and proves every rail. A rail
-// that does not carry its token is left out, and the choice is made again: each
-// round has a rail less, so it ends.
+// join pairs the rails, chooses a ring or a mesh, and proves every rail. If a
+// rail does not carry its token, join leaves it out and chooses again. It ends
+// because each round has fewer rails.
 func (b *bringup) join(ctx context.Context) (*Rails, error) {
 	for {
 		p, err := b.pair(ctx)
@@ -52,7 +52,7 @@ func (b *bringup) join(ctx context.Context) (*Rails, error) {
 	}
 }
 
-// pair finds the cables; those that nothing tells of are tried.
+// pair finds the cables; it tries those that no tool reports.
 func (b *bringup) pair(ctx context.Context) (*matrix.Pairing, error) {
 	for {
 		p, err := matrix.Pair(b.rules.Matrix, b.hosts, matrix.Options{Strict: b.rules.Strict, Switched: b.rules.Pairing.Switched, Probed: b.known})
@@ -74,8 +74,8 @@ func (b *bringup) pair(ctx context.Context) (*matrix.Pairing, error) {
 	}
 }
 
-// cost compares a ring and a mesh by an all-reduce of the size that a model's
-// layers have; nil where a mesh is preferred.
+// cost returns a function that rates a topology by an all-reduce of the size of
+// a model's layers; nil if a mesh is preferred.
 func (b *bringup) cost() func(t matrix.Topology) int64 {
 	if b.rules.Mesh {
 		return nil
@@ -92,7 +92,7 @@ func (b *bringup) cost() func(t matrix.Topology) int64 {
 	}
 }
 
-// railPair is a rail by both ends.
+// railPair is a rail with both ends.
 type railPair struct {
 	matrix.Attempt
 	index int // rail of the pair, or a number while trying
@@ -106,7 +106,7 @@ type rail struct {
 	far    string // device of the peer
 }
 
-// of gives a rank's view, false if it has no end of the rail.
+// of returns a rank's view of the rail, false if the rank has no end of it.
 func (p railPair) of(rank int) (rail, bool) {
 	switch rank {
 	case p.RankA:

@@ -15,29 +15,29 @@ import (
 	"ringmaster/internal/network"
 )
 
-// Apple's provider resolves the peer's address in the neighbour cache of the host
-// and does not fill it: after boot the transition to RTR fails on both sides with
-// errno 60, as it does over a crossed cable. The known cure is a ping of all nodes
-// on both hosts. Here each host sends the peer a datagram, which makes its kernel
-// ask for the neighbour and tell of itself in the question, so that both caches
-// are filled (RFC 4861, 7.2.2 and 7.2.3); it needs no program and no rights.
+// Apple's provider looks up the peer's address in the neighbour cache of the host but does not fill the cache. So
+// after boot the transition to RTR fails on both sides with errno 60, as it does over a crossed cable. The known
+// cure is a ping of all nodes on both hosts. Here each host sends the peer a datagram instead, because that needs
+// no program and no permissions. The kernel then asks for the neighbour and includes its own address in the
+// question, so that both caches are filled (RFC 4861, 7.2.2 and 7.2.3).
 
 const (
-	// knockPort is the discard service (RFC 863). Nobody needs to listen there: the
-	// refusal is the answer that is waited for.
+	// knockPort is the discard service (RFC 863). No service needs to listen there, because a refusal is enough of
+	// an answer.
 	knockPort = 9
-	// knockLimit is how long the answer is waited for: neighbours are asked three
-	// times, a second apart (RFC 4861, 10). A host may drop the datagram silently.
+	// knockLimit is how long a host waits for the answer. It is three seconds because the kernel asks for a
+	// neighbour three times, a second apart (RFC 4861, 10). It is needed because a host may drop the datagram
+	// silently.
 	knockLimit = 3 * time.Second
 )
 
-// reachAgain makes the queue pairs anew, at both ends, of rails whose peer was not
-// reached, after both hosts have met their neighbours, and connects them. That is
-// done once for each port: a port that is not reached then has another cable.
+// reachAgain handles rails on which the peer was not reached: both hosts ask for their neighbours, and both ends
+// make new queue pairs and connect them. It does so once for each port, because a port that is still not reached
+// has another cable.
 func (b *bringup) reachAgain(ctx context.Context, pairs []railPair, all [][]address) error {
 	var mine []int
 	for _, e := range b.ends {
-		if i := slices.Index(pairs, e.pair); e.dev.frames && verbs.Unreachable(e.bad) && b.unmet(e.pair) {
+		if i := slices.Index(pairs, e.pair); e.dev.frames && verbs.Unreachable(e.bad) && b.untried(e.pair) {
 			mine = append(mine, i)
 		}
 	}
@@ -49,7 +49,7 @@ func (b *bringup) reachAgain(ctx context.Context, pairs []railPair, all [][]addr
 	for r, list := range lists {
 		for _, i := range list {
 			if i < 0 || i >= len(pairs) {
-				return b.mismatch(r, "counts %d as a rail of %d", i, len(pairs))
+				return b.mismatch(r, "names rail %d, but only %d exist", i, len(pairs))
 			}
 			again[pairs[i]] = i
 		}
@@ -59,7 +59,7 @@ func (b *bringup) reachAgain(ctx context.Context, pairs []railPair, all [][]addr
 	}
 	for p := range again {
 		for _, name := range ports(p) {
-			b.met[name] = true
+			b.triedNeighbours[name] = true
 		}
 	}
 	var meeting sync.WaitGroup
@@ -79,8 +79,8 @@ func (b *bringup) reachAgain(ctx context.Context, pairs []railPair, all [][]addr
 		}
 	}
 	meeting.Wait()
-	// No rank connects before all have met their neighbours.
-	if all, err = vote(ctx, b, "make queue pairs anew", fresh, nil); err != nil {
+	// The vote ensures that no rank connects before all have asked for their neighbours.
+	if all, err = vote(ctx, b, "remake queue pairs", fresh, nil); err != nil {
 		return err
 	}
 	for _, e := range b.ends {
@@ -91,7 +91,7 @@ func (b *bringup) reachAgain(ctx context.Context, pairs []railPair, all [][]addr
 		if far, ok := find(all[e.Peer], i); ok {
 			e.bad = b.connectEnd(e, far)
 		} else {
-			e.bad = fmt.Errorf("%w: rank %d could not make its queue pair anew", distributed.ErrBootstrap, e.Peer)
+			e.bad = fmt.Errorf("%w: rank %d could not remake its queue pair", distributed.ErrBootstrap, e.Peer)
 		}
 	}
 	return nil
@@ -102,17 +102,17 @@ func ports(p railPair) [2]string {
 	return [2]string{fmt.Sprintf("%d %s", p.RankA, p.DeviceA), fmt.Sprintf("%d %s", p.RankB, p.DeviceB)}
 }
 
-// unmet tells whether a port of the rail has not tried to meet its neighbours.
-func (b *bringup) unmet(p railPair) bool {
+// untried reports whether a port of the rail has not yet asked for its neighbours.
+func (b *bringup) untried(p railPair) bool {
 	x := ports(p)
-	return !b.met[x[0]] || !b.met[x[1]]
+	return !b.triedNeighbours[x[0]] || !b.triedNeighbours[x[1]]
 }
 
-// renew makes the queue pair of an end anew: after a failed transition Apple's
-// provider takes no other attempt on the same one.
+// renew replaces the queue pair of an end, because after a failed transition Apple's provider accepts no other
+// attempt on the same one.
 func (e *end) renew() error {
 	if err := e.dev.ctx.Err(); err != nil {
-		return err // there may be no queue pair either
+		return err // the end may have no queue pair now
 	}
 	if err := e.QP.Destroy(); err != nil {
 		return err
@@ -140,8 +140,8 @@ func (b *bringup) interfaceOf(device string) string {
 	return name
 }
 
-// meet sends a datagram to the neighbour with an address on an interface, and waits for its refusal, at most limit.
-// Whether it helped, the next transition shows.
+// meet sends a datagram to the neighbour with an address on an interface, and waits at most limit for its refusal.
+// The next transition shows whether it helped.
 func meet(ctx context.Context, iface string, g verbs.GID, port int, limit time.Duration) {
 	if iface == "" {
 		return
@@ -158,7 +158,7 @@ func meet(ctx context.Context, iface string, g verbs.GID, port int, limit time.D
 	defer cancel()
 	c, err := network.Dialer().DialContext(ctx, udp, net.JoinHostPort(a.String(), strconv.Itoa(port)))
 	if err != nil {
-		return // no such interface here
+		return // this host has no such interface
 	}
 	defer c.Close()
 	if until, ok := ctx.Deadline(); ok && c.SetDeadline(until) != nil {

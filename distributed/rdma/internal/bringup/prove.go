@@ -19,16 +19,16 @@ type deadRail struct {
 	Lost    bool           `json:"lost,omitempty"` // its device is gone for this bring-up
 }
 
-// failure is why a rail did not carry all tokens, and the length of the longest
-// that it did carry, 0 for none.
+// failure says why a rail did not carry all tokens, and has the length of the
+// longest that it carried, 0 for none.
 type failure struct {
 	why     string
 	carried int
 }
 
 // settle proves the rails and chooses the longest messages that all of them carry.
-// It returns the dead ones, which carry none. The ends stay if there are none. Each
-// further round has shorter messages, or is the last.
+// It returns the dead ones, which carry none. If no rail is dead, the ends stay.
+// Each further round has shorter messages, or is the last.
 func (b *bringup) settle(ctx context.Context, pairs []railPair) (map[matrix.Attempt]string, error) {
 	for again := true; ; {
 		failed, err := b.prove(ctx, pairs, true)
@@ -41,14 +41,14 @@ func (b *bringup) settle(ctx context.Context, pairs []railPair) (map[matrix.Atte
 			case f.carried == 0:
 				dead[a] = f.why
 			case short == 0 || f.carried < short:
-				short, text, more = f.carried, fmt.Sprintf("%v: messages of more than %d KiB do not come through (%s)", a, f.carried>>10, f.why), 0
+				short, text, more = f.carried, fmt.Sprintf("%v: messages of more than %d KiB do not arrive (%s)", a, f.carried>>10, f.why), 0
 			case f.carried == short:
 				more++
 			}
 		}
 		switch {
 		case b.between(short):
-			b.fine = true
+			b.ladderComplete = true
 		case short > 0:
 			if more > 0 {
 				text += fmt.Sprintf(", nor over %d other rails", more)
@@ -58,8 +58,8 @@ func (b *bringup) settle(ctx context.Context, pairs []railPair) (map[matrix.Atte
 		case !again:
 			return dead, nil
 		default:
-			// A fresh queue pair sometimes works in one direction only; making
-			// it again has cured that.
+			// The proof is repeated because a fresh queue pair sometimes works in
+			// only one direction, and remaking it has cured that.
 			again = false
 		}
 	}
@@ -69,8 +69,8 @@ func byName(a, b matrix.Attempt) int { return cmp.Compare(a.String(), b.String()
 
 // prove makes a queue pair on every rail, connects it and sends tokens each way,
 // one after the other. It returns the rails that did not carry all of them, the
-// same on all ranks. The ends stay if keep and all rails work; errors are those of
-// a whole stage.
+// same on all ranks. The ends stay if keep is set and all rails work. An error is
+// the error of a whole stage.
 func (b *bringup) prove(ctx context.Context, pairs []railPair, keep bool) (map[matrix.Attempt]failure, error) {
 	b.dropEnds()
 	b.proofs++
@@ -86,7 +86,7 @@ func (b *bringup) prove(ctx context.Context, pairs []railPair, keep bool) (map[m
 	if err := b.reachAgain(ctx, pairs, all); err != nil {
 		return nil, err
 	}
-	// No rank sends before all have posted their receives.
+	// The vote ensures that no rank sends before all have posted their receives.
 	votes, err := vote(ctx, b, "post receives", b.failed(), nil)
 	if err != nil {
 		return nil, err
@@ -113,8 +113,8 @@ func (b *bringup) prove(ctx context.Context, pairs []railPair, keep bool) (map[m
 	return failed, nil
 }
 
-// failed lists this rank's ends that do not work, but for those of which only the
-// peer knows why.
+// failed lists this rank's ends that do not work, except those where only the peer
+// knows the reason.
 func (b *bringup) failed() []deadRail {
 	var failed []deadRail
 	for _, e := range b.ends {
@@ -126,12 +126,12 @@ func (b *bringup) failed() []deadRail {
 	return failed
 }
 
-// errFar is the error of an end whose peer has found the rail dead.
+// errFar is the error of an end if its peer found the rail dead.
 var errFar = errors.New("the peer's end does not work")
 
-// heed takes over what all ranks have found and gives up the ends whose peers' ends
-// have failed: no token will come. It tells whether there are new failures; their
-// rails have carried tokens of so many bytes.
+// heed records the failures that all ranks report and gives up the other ends of
+// those rails, because no token will arrive there. It reports whether a failure is
+// new. carried is the length of the tokens that those rails have carried.
 func (b *bringup) heed(votes [][]deadRail, failed map[matrix.Attempt]failure, carried int) bool {
 	before := len(failed)
 	for r, list := range votes {
@@ -139,7 +139,7 @@ func (b *bringup) heed(votes [][]deadRail, failed map[matrix.Attempt]failure, ca
 			if _, known := failed[f.Attempt]; !known {
 				failed[f.Attempt] = failure{fmt.Sprintf("rank %d: %s", r, f.Why), carried}
 			}
-			if f.Lost { // also while trying, when a dead rail is nothing to tell
+			if f.Lost { // noted also while cables are only tried, when a dead rail is expected
 				b.note(fmt.Sprintf("%v: rank %d: %s", f.Attempt, r, f.Why))
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// connectEnds brings the queue pairs up to RTS and posts the receive of the
-// first token. What fails here is a rail that does not work, not a rank.
+// connectEnds brings the queue pairs up to RTS and posts the receive of the first
+// token. A failure here means that the rail does not work, not that the rank fails.
 func (b *bringup) connectEnds(pairs []railPair, all [][]address) {
 	for _, e := range b.ends {
 		for i, p := range pairs {
@@ -28,7 +28,7 @@ func (b *bringup) connectEnds(pairs []railPair, all [][]address) {
 	}
 }
 
-// find finds the address of a rail's end among those of its rank.
+// find returns the address of a rail's end among those of its rank.
 func find(list []address, rail int) (address, bool) {
 	for _, a := range list {
 		if a.Rail == rail {
@@ -59,7 +59,7 @@ func (b *bringup) connectEnd(e *end, far address) error {
 	}
 	if l.Credits {
 		if far.Credits == 0 {
-			return fmt.Errorf("%w: rank %d %s does not announce its receives, and this side loses messages without one: both need the same type of queue pairs",
+			return fmt.Errorf("%w: rank %d %s does not announce its receives, so this side would lose messages: both need the same type of queue pairs",
 				distributed.ErrConfig, e.Peer, far.Device)
 		}
 		e.UseCredits(far.Credits, far.CreditKey)
@@ -80,21 +80,21 @@ func (b *bringup) expect(e *end, rung int) error {
 			return fmt.Errorf("%w: posting the first receive: errno %d", distributed.ErrBootstrap, errno)
 		}
 	}
-	// No rank sends before all have posted their receives.
+	// Settle ensures that no rank sends before all have posted their receives.
 	return e.QP.Settle()
 }
 
-// offset is where the memory of the end begins in its region.
+// offset returns where the memory of the end begins in its region.
 func (e *end) offset() int { return cap(e.MR.Bytes()) - cap(e.Mem) }
 
-// The wr_ids of tokens: of kinds (bits 16 to 23) that the engine does not use.
+// The wr_ids of tokens. Their kinds (bits 16 to 23) are not used by the engine.
 const (
 	tokenSend = 0x70000
 	tokenRecv = 0x80000
 )
 
-// token is the message that proves a rail, at the beginning and at the end of
-// size bytes: who sends it to whom over which rail of which group.
+// token returns the message of size bytes that proves a rail. Its beginning and its
+// end name the sender, the receiver, the rail and the group.
 func (b *bringup) token(from, to, rail, size int) []byte {
 	t := make([]byte, 40)
 	binary.LittleEndian.PutUint64(t, 0x4e454b4f54524d52)
@@ -107,7 +107,7 @@ func (b *bringup) token(from, to, rail, size int) []byte {
 	return t
 }
 
-// passed tells whether an end has done its part of a step.
+// passed reports whether an end has done its part of a step.
 func (b *bringup) passed(e *end, s step) bool {
 	return (!s.sends(e) || e.posted) && (!s.receives(e) || e.received > s.rung) && (!s.drain || e.sent == len(b.rungs) && e.HasCredit())
 }
@@ -145,8 +145,8 @@ func (b *bringup) tokens(ctx context.Context, s step) {
 	}
 }
 
-// advance sends the token of a step when the one before has left, and takes
-// completions.
+// advance takes completions, and sends the token of a step when the previous one has
+// been sent.
 func (b *bringup) advance(e *end, s step) error {
 	if s.sends(e) && !e.posted && e.sent == s.rung {
 		n := b.rungs[s.rung]
@@ -189,39 +189,39 @@ func (b *bringup) pollTokens(e *end) error {
 			}
 			e.received++
 		case !e.CreditSent(c.ID):
-			return fmt.Errorf("%w: a completion without a request (wr_id %#x)", distributed.ErrDesync, c.ID)
+			return fmt.Errorf("%w: a completion has no request (wr_id %#x)", distributed.ErrDesync, c.ID)
 		}
 	}
 	return nil
 }
 
-// unproved says what is missing of an end's step when the time is over.
+// unproved says what an end's step still lacks when the time is over.
 func (b *bringup) unproved(e *end, s step) error {
 	waits := s.receives(e) && e.received <= s.rung
 	switch {
 	case !waits && e.sent == len(b.rungs):
-		return fmt.Errorf("%w: the peer's writes do not arrive within %v: no receive is announced", distributed.ErrTimeout, b.Patience)
+		return fmt.Errorf("%w: the peer's writes did not arrive within %v, so no receive is announced", distributed.ErrTimeout, b.Patience)
 	case !waits:
-		return fmt.Errorf("%w: what is sent does not leave within %v: dead direction", distributed.ErrTimeout, b.Patience)
+		return fmt.Errorf("%w: sends did not complete within %v: this direction of the cable is dead", distributed.ErrTimeout, b.Patience)
 	case s.rung > 0:
-		return fmt.Errorf("%w: a message of %d bytes does not arrive within %v", distributed.ErrTimeout, b.rungs[s.rung], b.Patience)
+		return fmt.Errorf("%w: a message of %d bytes did not arrive within %v", distributed.ErrTimeout, b.rungs[s.rung], b.Patience)
 	}
 	return fmt.Errorf("%w: rail %d between rank %d %s and rank %d %s: no traffic within %v (crossed cable, dead direction or bridge)",
 		distributed.ErrTimeout, e.Rail, b.Link.Rank, e.Device, e.Peer, e.far, b.Patience)
 }
 
-// checkToken compares what has arrived with the token that is due. Where it is the
-// token, a completion that states another length is only noted.
+// checkToken compares the received bytes with the expected token. If the token is
+// right, a completion that states another length is only noted.
 func (b *bringup) checkToken(e *end, n uint32) error {
 	if e.received >= len(b.rungs) {
-		return fmt.Errorf("%w: one token more than was sent", distributed.ErrDesync)
+		return fmt.Errorf("%w: received one token more than was sent", distributed.ErrDesync)
 	}
 	l, size := b.layout(e.dev, b.format), b.rungs[e.received]
 	want := b.token(e.Peer, b.Link.Rank, e.Rail, size)
 	got := e.Mem[l.RecvOffset() : l.RecvOffset()+size]
 	if string(got[:len(want)]) == string(want) && string(got[size-len(want):]) == string(want) {
 		if int(n) != size {
-			b.odd = fmt.Sprintf("rail %d (%s) to rank %d: a completion stated %d bytes (byte_len) of a token of %d bytes that is whole",
+			b.oddToken = fmt.Sprintf("rail %d (%s) to rank %d: a completion stated %d bytes (byte_len) for a complete token of %d bytes",
 				e.Rail, e.Device, e.Peer, n, size)
 		}
 		return nil

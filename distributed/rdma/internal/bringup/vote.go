@@ -11,8 +11,8 @@ import (
 	"ringmaster/distributed"
 )
 
-// ballot is what a rank says at the end of a stage: its error, or its part of
-// the stage's result.
+// ballot is a rank's contribution at the end of a stage: its error, or its part
+// of the stage's result.
 type ballot struct {
 	Error string          `json:"error,omitempty"`
 	Kind  string          `json:"kind,omitempty"`
@@ -24,8 +24,8 @@ var kinds = map[string]error{
 	"unavailable": distributed.ErrUnavailable, "config": distributed.ErrConfig, "timeout": distributed.ErrTimeout,
 }
 
-// stageError is a stage of the bring-up that failed on a rank. It is the same on
-// all ranks.
+// stageError says that a stage of the bring-up failed on a rank. It is the same
+// on all ranks.
 type stageError struct {
 	stage string
 	text  string
@@ -43,7 +43,7 @@ func (e *stageError) Unwrap() []error {
 	return []error{distributed.ErrBootstrap, e.kind}
 }
 
-// gather gives every rank the bytes of all.
+// gather gives every rank the bytes of all ranks.
 func gather(ctx context.Context, side *distributed.Group, mine []byte) ([][]byte, error) {
 	n := side.Size()
 	var own [8]byte
@@ -57,7 +57,7 @@ func gather(ctx context.Context, side *distributed.Group, mine []byte) ([][]byte
 	for r := range sizes {
 		size := binary.LittleEndian.Uint64(lengths[8*r:])
 		if size > 1<<20 {
-			return nil, fmt.Errorf("%w: rank %d sends %d bytes while the group is formed", distributed.ErrBootstrap, r, size)
+			return nil, fmt.Errorf("%w: rank %d announces %d bytes while the group is formed", distributed.ErrBootstrap, r, size)
 		}
 		if r == side.Rank() {
 			at = total
@@ -77,8 +77,8 @@ func gather(ctx context.Context, side *distributed.Group, mine []byte) ([][]byte
 	return out, nil
 }
 
-// vote ends a stage: every rank gets what all say, [ranks], or all get the error
-// of the first rank that has one.
+// vote ends a stage: every rank gets the contributions of all, [ranks], or all
+// get the error of the first rank that has one.
 func vote[T any](ctx context.Context, b *bringup, stage string, mine T, err error) ([]T, error) {
 	var v ballot
 	if err != nil {

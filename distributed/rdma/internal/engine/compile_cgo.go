@@ -28,7 +28,7 @@ type arrays struct {
 	conns   []*C.struct_rme_conn
 }
 
-// sumInC says which sum C computes for a shape.
+// sumInC returns which sum C computes for a shape.
 func sumInC(s *shape) C.int32_t {
 	if s.reduce && s.op == reduce.Sum {
 		switch s.out.dtype {

@@ -21,7 +21,7 @@ import (
 // handle is the struct rme_conn of a connection.
 type handle struct{ c *C.struct_rme_conn }
 
-// The constants that C has too.
+// Checks of the constants that C defines too.
 var (
 	_ [C.RME_MAX_SLOTS]byte     = [MaxSlots]byte{}
 	_ [C.RME_HEADERS]byte       = [SendHeaders]byte{}
@@ -29,7 +29,7 @@ var (
 )
 
 // Open makes the C side of a connection. The slots of the layout may be smaller
-// than those that the memory was laid out for.
+// than those for which the memory was divided.
 func (c *Conn) Open(epoch uint32, l Layout) error {
 	x := (*C.struct_rme_conn)(C.calloc(1, C.sizeof_struct_rme_conn))
 	if x == nil {
@@ -46,20 +46,20 @@ func (c *Conn) Open(epoch uint32, l Layout) error {
 	return nil
 }
 
-// Free frees what Open has made; the queue pair must be gone.
+// Free frees what Open made; the queue pair must already be destroyed.
 func (c *Conn) Free() {
 	C.free(unsafe.Pointer(c.c))
 	c.c = nil
 }
 
-// CreditAddress is the address of the word in which the peer announces its
+// CreditAddress returns the address of the word in which the peer announces its
 // receives.
 func (c *Conn) CreditAddress() uint64 {
 	return c.MR.Address(&c.Mem[c.creditWords()])
 }
 
-// UseCredits makes this side announce its receives to the peer, by writing to an
-// address there, and send no message before the peer has announced a receive.
+// UseCredits makes this side announce its receives by writing to an address of
+// the peer, and send no message before the peer has announced a receive.
 func (c *Conn) UseCredits(peer uint64, key uint32) {
 	c.c.credits = (*C.uint64_t)(unsafe.Pointer(&c.Mem[c.creditWords()]))
 	c.c.credit_words = (*C.uint8_t)(unsafe.Pointer(&c.Mem[c.creditWords()+C.RME_CREDIT_STEP]))
@@ -69,26 +69,26 @@ func (c *Conn) UseCredits(peer uint64, key uint32) {
 // SendCredit announces the receives posted so far: 0 or an errno.
 func (c *Conn) SendCredit() int { return int(C.rme_send_credit(c.c, 0)) }
 
-// CreditSent notes the completion of an announcement; false if the completion is
-// of something else.
+// CreditSent notes the completion of an announcement; false if the completion
+// belongs to something else.
 func (c *Conn) CreditSent(id uint64) bool { return C.rme_credit_sent(c.c, C.uint64_t(id)) != 0 }
 
-// HasCredit tells whether a message may be sent: the peer has announced a
-// receive, or need not.
+// HasCredit reports whether a message may be sent, because the peer has
+// announced a receive or need not.
 func (c *Conn) HasCredit() bool { return c.c.credits == nil || C.rme_credits(c.c) > 0 }
 
 // PostHeader posts the standing receive of a header: 0 or an errno.
 func (c *Conn) PostHeader() int { return int(C.rme_post_header(c.c, 0)) }
 
-// drain waits for the sends under way and returns how many are left.
+// drain waits for the sends in flight and returns how many are left.
 func (c *Conn) drain(limit time.Duration) int { return int(C.rme_drain(c.c, C.int64_t(limit))) }
 
-// newFlag makes a flag that stops tasks; it lies outside Go's heap, for C keeps
-// its address.
+// newFlag makes a flag that stops tasks. It lies outside Go's heap, because C
+// keeps its address.
 func newFlag() *int32   { return (*int32)(C.calloc(1, 64)) }
 func freeFlag(f *int32) { C.free(unsafe.Pointer(f)) }
 
-// scratchMemory is what the tasks of an engine share.
+// scratchMemory is memory that the tasks of an engine share.
 type scratchMemory struct {
 	p unsafe.Pointer
 	n int64
@@ -99,7 +99,7 @@ func (s *scratchMemory) grow(n int64) {
 		return
 	}
 	C.free(s.p)
-	s.p, s.n = C.malloc(C.size_t(n)), n // Go panics without memory
+	s.p, s.n = C.malloc(C.size_t(n)), n // cgo's malloc panics if memory has run out
 }
 
 func (s *scratchMemory) free() {
@@ -112,7 +112,7 @@ func completion(c *C.struct_rmv_wc) verbs.WC {
 		ByteLen: uint32(c.byte_len), QPN: uint32(c.qp_num)}
 }
 
-// scan looks for the cause behind a flush.
+// scan searches for the cause of a flush.
 func scan(conns []*Conn, limit time.Duration) (fault, bool) {
 	all := make([]*C.struct_rme_conn, len(conns))
 	for i, c := range conns {

@@ -1,8 +1,8 @@
-// Package engine executes plans (package plan) over queue pairs (package verbs):
-// it compiles the program of a rank into a Task, keeps the tasks used last, and
-// runs them in C. It knows connections and operations, but no group: who may call
-// it when, deadlines and what a failure means to the other ranks are its
-// caller's business.
+// Package engine executes plans (package plan) over queue pairs (package verbs).
+// It compiles the program of a rank into a Task, keeps the most recently used
+// tasks, and runs them in C. It knows connections and operations, but no group:
+// its caller handles who may call it when, deadlines, and what a failure means to
+// the other ranks.
 package engine
 
 import (
@@ -28,7 +28,7 @@ type Config struct {
 }
 
 // Engine executes the operations of one rank. One goroutine at a time calls it;
-// Stop may be called by any. Connections belong to the caller.
+// any goroutine may call Stop. Connections belong to the caller.
 type Engine struct {
 	cfg     Config
 	planner *plan.Planner
@@ -38,7 +38,7 @@ type Engine struct {
 	tasks   cache
 }
 
-// New makes an engine. The connections must stand.
+// New makes an engine. The connections must be ready.
 func New(c Config) (*Engine, error) {
 	planner, err := plan.NewPlanner(c.Plan)
 	if err != nil {
@@ -51,11 +51,11 @@ func New(c Config) (*Engine, error) {
 	return e, nil
 }
 
-// Plan is the configuration of the plans.
+// Plan returns the configuration of the plans.
 func (e *Engine) Plan() plan.Config { return e.planner.Config() }
 
-// SetModel replaces the model of the wires. All ranks do it between the same
-// operations.
+// SetModel replaces the model of the wires. All ranks must call it between the
+// same two operations.
 func (e *Engine) SetModel(m plan.Model) error {
 	e.cfg.Plan.Model = m
 	e.tasks.free() // they were planned with another model
@@ -64,10 +64,10 @@ func (e *Engine) SetModel(m plan.Model) error {
 	return err
 }
 
-// Stop makes Run return Stopped, now and from now on.
+// Stop makes the current and all later calls of Run return Stopped.
 func (e *Engine) Stop() { atomic.StoreInt32(e.flag, 1) }
 
-// Drain waits up to limit until the sends under way have completed.
+// Drain waits up to limit until the sends in flight have completed.
 func (e *Engine) Drain(limit time.Duration) {
 	deadline := time.Now().Add(limit)
 	for _, c := range e.cfg.Conns {
@@ -75,8 +75,8 @@ func (e *Engine) Drain(limit time.Duration) {
 	}
 }
 
-// Free frees the tasks, the scratch memory and the flag; no call may be under way
-// or follow.
+// Free frees the tasks, the scratch memory and the flag. No other call may be in
+// progress or follow.
 func (e *Engine) Free() {
 	e.tasks.free()
 	e.scratch.free()
@@ -84,9 +84,9 @@ func (e *Engine) Free() {
 	e.flag = nil
 }
 
-// Operation is what a task does, but for the sizes of parts. Messages of all
-// kinds are a Send, with To, From or both. The ranks that take part have equal
-// operations, but for To and From.
+// Operation is what a task does, except the sizes of parts. Messages of all kinds
+// are a Send, with To, From or both. The participating ranks have equal
+// operations, except To and From.
 type Operation struct {
 	Kind     distributed.Kind  // an Agree is a barrier with a header of its own
 	DType    distributed.DType // of a reduction, else distributed.NoDType
@@ -95,12 +95,12 @@ type Operation struct {
 	Root     int               // of a Broadcast and a Gather
 	To, From int               // of a message, -1 for none
 	Extra    uint64            // further arguments, compared by the ranks
-	Rails    int               // fewer than there are, while measuring; 0 for all
+	Rails    int               // fewer than exist, while measuring; 0 for all
 }
 
-// Task gives the task of an operation, nil if this rank has nothing to do. sizes
-// are the bytes of each rank's part, nil where the operation has none. The task
-// belongs to the engine and is valid until the next call.
+// Task returns the task of an operation, nil if this rank has nothing to do.
+// sizes are the bytes of each rank's part, nil where the operation has none. The
+// task belongs to the engine and is valid until the next call.
 func (e *Engine) Task(o Operation, sizes []int) (*Task, error) {
 	if t, ok := e.tasks.get(o, sizes); ok {
 		return t, nil
@@ -161,7 +161,7 @@ func (e *Engine) build(o Operation, sizes []int) (*Task, error) {
 	return t, nil
 }
 
-// locals are the programs of this rank, one for each rail in use.
+// locals returns the programs of this rank, one for each rail in use.
 func (e *Engine) locals(o Operation, sizes []int) ([]*plan.Local, error) {
 	planner := e.planner
 	if o.Rails > 0 {
@@ -199,8 +199,8 @@ func (e *Engine) locals(o Operation, sizes []int) ([]*plan.Local, error) {
 	return p.Locals(e.cfg.Rank), nil
 }
 
-// Begin readies a task for collective operation seq: it posts the receives, and
-// sends what can be sent at once. The memory is the operation's until it ends.
+// Begin prepares a task for collective operation seq: it posts the receives, and
+// sends what can be sent at once. The operation owns the memory until it ends.
 func (e *Engine) Begin(t *Task, seq uint64, src, dst []byte) Result {
 	r := t.begin(seq, &e.scratch, e.flag)
 	if r == Done {
@@ -209,8 +209,8 @@ func (e *Engine) Begin(t *Task, seq uint64, src, dst []byte) Result {
 	return r
 }
 
-// Run works on a task that was begun until it is done, has failed, the engine is
-// stopped, or the time slice is over; with a slice of 0 it does what is possible
+// Run works on a begun task until it is done, it has failed, the engine is
+// stopped, or the time slice is over. With a slice of 0 it does what is possible
 // at once.
 func (e *Engine) Run(t *Task, src, dst []byte, slice time.Duration) Result {
 	r := t.run(src, dst, slice)
@@ -222,14 +222,15 @@ func (e *Engine) Run(t *Task, src, dst []byte, slice time.Duration) Result {
 	return r
 }
 
-// cache keeps the tasks used last: the operations of a model repeat.
+// cache keeps the most recently used tasks, because the operations of a model
+// repeat.
 type cache struct {
 	tasks map[Operation]*cached
 	clock uint64
 }
 
 type cached struct {
-	task  *Task // nil if there is nothing to move
+	task  *Task // nil if no data moves
 	sizes []int
 	used  uint64
 }
@@ -278,7 +279,7 @@ func (c *cache) free() {
 	}
 }
 
-// String says what a rank is doing.
+// String describes the operation of a rank.
 func (h header) String() string {
 	name := h.kind.String()
 	if h.kind == distributed.Send {

@@ -21,7 +21,7 @@ const (
 	failLost       = 8
 )
 
-// fault is struct rme_fail: what has broken a task.
+// fault is struct rme_fail: what broke a task.
 type fault struct {
 	kind     int
 	conn     *Conn
@@ -36,9 +36,9 @@ type fault struct {
 // scanLimit bounds the search for the cause of a flush.
 const scanLimit = 10 * time.Millisecond
 
-// Fault says what has broken a task, and with which peer. op and number name the
-// operation. Behind a flushed request another connection may have the cause,
-// which is searched for.
+// Fault says what broke a task, and with which peer. op and number name the
+// operation. If a request was flushed, it searches the other connections,
+// because one of them may have the cause.
 func (e *Engine) Fault(t *Task, op string, number uint64) (peer int, err error) {
 	f := t.fault()
 	if f.kind == failCompletion && f.wc.Status == verbs.StatusFlush {
@@ -77,13 +77,13 @@ func (e *Engine) faultError(f *fault, op string, number uint64) error {
 		}
 		return fmt.Errorf("%s: %w", where, &verbs.PostError{Call: call, Device: c.Device, QPN: c.QP.Num(), Asked: 1, Errno: syscall.Errno(f.errno)})
 	case failHeader:
-		return fmt.Errorf("%w: rank %d does %v, rank %d does %v", distributed.ErrDesync, c.Peer, f.header, e.cfg.Rank, f.expected)
+		return fmt.Errorf("%w: rank %d runs %v, rank %d runs %v", distributed.ErrDesync, c.Peer, f.header, e.cfg.Rank, f.expected)
 	case failStale:
-		return fmt.Errorf("%w: %s: a completion that no request is waiting for (wr_id %#x): of another operation, or a second one", distributed.ErrDesync, where, f.wc.ID)
+		return fmt.Errorf("%w: %s: no request is waiting for a completion (wr_id %#x), so it belongs to another operation or arrived twice", distributed.ErrDesync, where, f.wc.ID)
 	case failLost:
-		return fmt.Errorf("%w: %s: received message %d where message %d was expected: a message of rank %d was lost on the way", distributed.ErrDesync, where, f.got, f.want, c.Peer)
+		return fmt.Errorf("%w: %s: received message %d and expected message %d: a message of rank %d was lost", distributed.ErrDesync, where, f.got, f.want, c.Peer)
 	case failLength:
-		return fmt.Errorf("%w: %s: a message of %d bytes where %d were expected", distributed.ErrDesync, where, f.wc.ByteLen, f.want)
+		return fmt.Errorf("%w: %s: received a message of %d bytes; expected %d", distributed.ErrDesync, where, f.wc.ByteLen, f.want)
 	}
 	return fmt.Errorf("%w: %s: fault %d", distributed.ErrDesync, where, f.kind)
 }

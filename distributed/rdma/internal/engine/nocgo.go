@@ -8,18 +8,18 @@ import (
 	"ringmaster/distributed"
 )
 
-// Without cgo there is no verbs library: verbs.Open fails, no queue pair is made,
-// and of what follows only the compiler has need.
+// Without cgo verbs.Open fails, because no library can be loaded. So no queue
+// pair exists, and only the compiler needs the declarations below.
 
 type handle struct{}
 
 // Open fails.
 func (c *Conn) Open(uint32, Layout) error { return distributed.ErrUnavailable }
 
-// Free does nothing, as all that follows.
+// Free does nothing, like all methods below.
 func (c *Conn) Free() {}
 
-// CreditAddress is none.
+// CreditAddress returns 0.
 func (c *Conn) CreditAddress() uint64 { return 0 }
 
 // UseCredits does nothing.
@@ -28,10 +28,10 @@ func (c *Conn) UseCredits(uint64, uint32) {}
 // SendCredit does nothing.
 func (c *Conn) SendCredit() int { return 0 }
 
-// CreditSent knows no completion.
+// CreditSent returns false.
 func (c *Conn) CreditSent(uint64) bool { return false }
 
-// HasCredit allows all.
+// HasCredit returns true.
 func (c *Conn) HasCredit() bool { return true }
 
 // PostHeader does nothing.
@@ -57,17 +57,17 @@ func (t *Task) reduce([]byte, []byte) Result                { return Broken }
 func (t *Task) fault() fault                                { return fault{} }
 func scan([]*Conn, time.Duration) (fault, bool)             { return fault{}, false }
 
-// Moved is nothing.
+// Moved returns zeros.
 func (t *Task) Moved() (sent, received int64) { return 0, 0 }
 
-// OddLengths has none.
+// OddLengths returns none.
 func (t *Task) OddLengths() (n int64, c *Conn, stated, expected uint32) { return 0, nil, 0, 0 }
 
-// SinceHeader has no header.
+// SinceHeader returns false.
 func (t *Task) SinceHeader() (time.Duration, bool) { return 0, false }
 
-// Silent lists nobody.
+// Silent returns no rank.
 func (t *Task) Silent() []int { return nil }
 
-// Needs nobody.
+// Needs returns false.
 func (t *Task) Needs(int) bool { return false }

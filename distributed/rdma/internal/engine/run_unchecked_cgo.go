@@ -18,8 +18,8 @@ import (
 )
 
 // Unchecked makes all groups of the process run the engine without the check of
-// completions. It is there only in builds with the tag rm_unchecked, which
-// measure what the check costs.
+// completions. It exists only in builds with the tag rm_unchecked, which
+// measure the cost of the check.
 var Unchecked atomic.Bool
 
 func (t *Task) run(src, dst []byte, slice time.Duration) Result {

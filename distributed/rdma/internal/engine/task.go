@@ -12,7 +12,7 @@ import (
 // Result is the outcome of running a task: the results of rme_run.
 type Result int
 
-// The results. A task that is Broken has a Fault.
+// The results. A Broken task has a Fault.
 const (
 	Done        Result = 0
 	Again       Result = 1 // the time slice is over
@@ -34,7 +34,7 @@ type header struct {
 	extra    uint64
 }
 
-// shape is what a task is compiled from.
+// shape is the input of the compilation of a task.
 type shape struct {
 	locals []*plan.Local
 	conn   func(peer, rail int) *Conn
@@ -46,9 +46,9 @@ type shape struct {
 	spin   time.Duration
 }
 
-// Layout divides the registered memory of a connection: slots to send, as many to
-// receive, headers to send and one to receive, and with Credits a frame with the
-// credit words, at the very end.
+// Layout divides the registered memory of a connection: slots to send, equally
+// many to receive, headers to send and one to receive, and with Credits a frame
+// with the credit words, at the very end.
 type Layout struct {
 	Slots       int
 	SlotBytes   int
@@ -57,15 +57,15 @@ type Layout struct {
 }
 
 const (
-	// MaxSlots is the most slots of a connection in each direction.
+	// MaxSlots is the maximum number of slots of a connection in each direction.
 	MaxSlots = plan.MaxSlots
-	// SendHeaders is how many headers may be under way.
+	// SendHeaders is how many headers may be in flight.
 	SendHeaders = 2
-	// CreditWrites is how many writes of credits may be under way.
+	// CreditWrites is how many writes of credits may be in flight.
 	CreditWrites = 4
 )
 
-// Bytes is the size of the memory.
+// Bytes returns the size of the memory.
 func (l Layout) Bytes() int {
 	n := 2*l.Slots*l.SlotBytes + (SendHeaders+1)*l.HeaderBytes
 	if l.Credits {
@@ -74,7 +74,7 @@ func (l Layout) Bytes() int {
 	return n
 }
 
-// RecvOffset is where the first receive slot begins.
+// RecvOffset returns where the first receive slot begins.
 func (l Layout) RecvOffset() int { return l.Slots * l.SlotBytes }
 
 // Conn is this rank's side of a queue pair: one rail to one peer. Its queue pair
@@ -90,6 +90,6 @@ type Conn struct {
 	handle        // the C side, after Open
 }
 
-// creditWords is where the credit words begin: they do not move when the slots
-// are made smaller than the memory was laid out for.
+// creditWords returns where the credit words begin. They are at the end of the
+// memory, so that they do not move when the slots are made smaller.
 func (c *Conn) creditWords() int { return len(c.Mem) - plan.Frame }

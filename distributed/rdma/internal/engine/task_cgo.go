@@ -19,9 +19,9 @@ import (
 
 // Task is a compiled operation of this rank, over all its rails.
 type Task struct {
-	Bytes   int64 // of the operation's data, for the choice of who works on it
+	Bytes   int64 // of the operation's data, to choose the goroutine that works on it
 	c       *C.struct_rme_task
-	conns   []*Conn // as struct rme_task numbers them
+	conns   []*Conn // numbered as in struct rme_task
 	scratch int64
 	op      reduce.Op
 	dtype   distributed.DType
@@ -33,7 +33,7 @@ func (t *Task) free() {
 	t.c = nil
 }
 
-// begin readies the task for operation seq and posts its receives.
+// begin prepares the task for operation seq and posts its receives.
 func (t *Task) begin(seq uint64, scratch *scratchMemory, flag *int32) Result {
 	scratch.grow(t.scratch)
 	t.c.scratch, t.c.flag = (*C.uint8_t)(scratch.p), (*C.int)(unsafe.Pointer(flag))
@@ -42,7 +42,7 @@ func (t *Task) begin(seq uint64, scratch *scratchMemory, flag *int32) Result {
 
 func pointer(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// reduce does a reduction that C cannot.
+// reduce does a reduction that C does not support.
 func (t *Task) reduce(src, dst []byte) Result {
 	n := int64(t.c.need_elems) * int64(t.c.elem)
 	block := func(k int) []byte {
@@ -65,12 +65,12 @@ func (t *Task) reduce(src, dst []byte) Result {
 	return Result(C.rme_reduced(t.c))
 }
 
-// Moved gives the bytes of messages sent and received so far.
+// Moved returns the bytes of messages sent and received so far.
 func (t *Task) Moved() (sent, received int64) { return int64(t.c.sent), int64(t.c.received) }
 
-// OddLengths is how many messages had the right header or tag while their
-// completions stated another length, since the operation began, with the last of
-// them: its connection, and the lengths stated and expected.
+// OddLengths returns how many messages since the operation began had the right
+// header or tag but a completion with another length. For the last of them it
+// returns the connection and the stated and expected lengths.
 func (t *Task) OddLengths() (n int64, c *Conn, stated, expected uint32) {
 	if n = int64(t.c.odd_lengths); n > 0 {
 		c = t.conns[t.c.odd_conn]
@@ -78,15 +78,16 @@ func (t *Task) OddLengths() (n int64, c *Conn, stated, expected uint32) {
 	return n, c, uint32(t.c.odd_len), uint32(t.c.odd_want)
 }
 
-// SinceHeader is the time since the last header of a peer was received: since
-// then data could move. false if no header was.
+// SinceHeader returns the time since the last header of a peer was received,
+// because data could move from then on. It returns false if no header was
+// received.
 func (t *Task) SinceHeader() (time.Duration, bool) {
 	at := int64(t.c.header_at)
 	return time.Duration(int64(C.rme_now()) - at), at > 0
 }
 
 // Silent lists the peers that have not delivered all their messages, then those
-// that have not taken all of this rank's. A peer may be in it several times.
+// that have not received all of this rank's. It may list a peer several times.
 func (t *Task) Silent() []int {
 	var in, out []int
 	for _, w := range unsafe.Slice(t.c.wires, int(t.c.nwires)) {
@@ -102,8 +103,8 @@ func (t *Task) Silent() []int {
 	return append(in, out...)
 }
 
-// Needs tells whether something is still to be sent to a peer or received from
-// it. Messages that were received and wait in their slots are not missing.
+// Needs reports whether messages must still be sent to a peer or received from
+// it. Received messages that wait in their slots are not missing.
 func (t *Task) Needs(peer int) bool {
 	for _, w := range unsafe.Slice(t.c.wires, int(t.c.nwires)) {
 		if w.op < 0 || t.conns[w.conn].Peer != peer {
@@ -123,7 +124,7 @@ func headerOf(c *C.struct_rme_header) header {
 		epoch: uint32(c.epoch), group: uint64(c.group), seq: uint64(c.seq), bytes: uint64(c.bytes), extra: uint64(c.extra)}
 }
 
-// fault says what has broken the task.
+// fault returns what broke the task.
 func (t *Task) fault() fault {
 	f := &t.c.fail
 	return fault{kind: int(f.kind), conn: t.conns[f.conn], errno: int(f.err), got: int(f.got), want: uint32(f.want),

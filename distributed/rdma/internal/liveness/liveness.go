@@ -1,7 +1,10 @@
-// Package liveness joins every two ranks of a group by a TCP connection that is
-// silent until a rank gives up: then it carries a notice that says why. The end
-// of a connection is how the death of a process is noticed where queue pairs do
-// not report it.
+// Package liveness joins every two ranks of a group by a TCP connection. It is
+// silent until a rank gives up and sends a notice that says why. It is needed
+// because queue pairs do not always report the death of a process, while the end
+// of a TCP connection does.
+//
+// Listen opens this rank's port, Connect joins all ranks, Watch reports the
+// peers' notices, and End sends this rank's own.
 package liveness
 
 import (
@@ -29,22 +32,22 @@ type Reason int
 
 // The reasons, as they stand in a notice.
 const (
-	GaveUp   Reason = 0 // something has gone wrong
-	Goodbye  Reason = 1 // the group was closed; what was sent before has left
+	GaveUp   Reason = 0 // a fault on the rank, or a suspicion
+	Goodbye  Reason = 1 // the group was closed, and earlier sends have completed
 	Desynced Reason = 2 // ranks run different operations
 )
 
-// Notice is what a rank says at its end. Without a notice the connection was
-// lost: GaveUp, the peer itself is the culprit, and Text is empty.
+// Notice is a rank's last message. If the connection was lost without one, Reason
+// is GaveUp, the peer itself is the culprit, and Text is empty.
 type Notice struct {
-	Peer    int // who says it
+	Peer    int // the sender
 	Culprit int // the rank at fault, -1 for none
 	Reason  Reason
 	Text    string
 }
 
-// NoticeTimeout is how long writing a notice may take, and so how long the
-// notice behind another channel's end may be waited for.
+// NoticeTimeout bounds the writing of a notice. So it also bounds the wait for a
+// notice after another channel has ended.
 const NoticeTimeout = 250 * time.Millisecond
 
 // connectTimeout bounds Connect.
@@ -86,7 +89,7 @@ func bound(c net.Conn, l *distributed.Link) ([]byte, error) {
 		return l.Token, nil
 	}
 	if err := over.Handshake(); err != nil {
-		return nil, fmt.Errorf("TLS (is --cluster-encrypt given to every rank?): %w", err)
+		return nil, fmt.Errorf("TLS handshake failed; check that every rank has --cluster-encrypt: %w", err)
 	}
 	return secure.Bind(over, l.Token, bindPurpose)
 }
@@ -115,7 +118,7 @@ func greet(c net.Conn, l *distributed.Link, to int) error {
 	}
 	nonces := append(append([]byte(nil), hello[4:]...), answer[:nonceSize]...)
 	if !hmac.Equal(answer[nonceSize:], proof(l, token, "accept", to, l.Rank, nonces)) {
-		return fmt.Errorf("%w: the other side does not know the epoch's token", distributed.ErrBootstrap)
+		return fmt.Errorf("%w: the peer does not have the epoch's token", distributed.ErrBootstrap)
 	}
 	_, err = c.Write(proof(l, token, "dial", l.Rank, to, nonces))
 	return err
@@ -148,20 +151,20 @@ func admit(c net.Conn, l *distributed.Link) (int, error) {
 		return 0, err
 	}
 	if !hmac.Equal(got[:], proof(l, token, "dial", from, l.Rank, nonces)) {
-		return 0, fmt.Errorf("%w: the peer does not know the epoch's token", distributed.ErrBootstrap)
+		return 0, fmt.Errorf("%w: the peer does not have the epoch's token", distributed.ErrBootstrap)
 	}
 	return from, nil
 }
 
-// Listen opens the port that higher ranks dial, the first of ports that is free.
+// Listen opens the port that higher ranks dial: the first free one of ports.
 func Listen(ctx context.Context, host string, ports network.Ports) (net.Listener, error) {
 	return ports.Listen(ctx, host, keepAlive, nil)
 }
 
 // Connect joins this rank to all others: it dials those below it and accepts
-// those above. addrs [ranks] are the addresses of the listeners. The listener is
-// closed. With encrypt the connections are over TLS 1.3, on all ranks or on none.
-// Errors name the rank that is missing.
+// those above. addrs [ranks] are the addresses of the listeners. It closes the
+// listener. With encrypt the connections use TLS 1.3, on all ranks or on none.
+// Errors name the missing rank.
 func Connect(ctx context.Context, l *distributed.Link, ln net.Listener, addrs []string, encrypt bool) (*Connections, error) {
 	x := &Connections{conns: make([]net.Conn, l.Size), encrypt: encrypt}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -205,9 +208,10 @@ const (
 	lastPause  = 500 * time.Millisecond
 )
 
-// dial connects to a lower rank and authenticates both sides. It dials again
-// until ctx ends if the connection ended in the handshake, as one does that had
-// to make room for strangers. Where nobody listens, the rank is gone.
+// dial connects to a lower rank and authenticates both sides. If the connection
+// ends in the handshake, it dials again until ctx ends, because the peer may have
+// closed it to make room for others. A refused connection means that the rank is
+// gone.
 func (x *Connections) dial(ctx context.Context, l *distributed.Link, to int, addr string) (net.Conn, error) {
 	deadline, _ := ctx.Deadline()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -243,11 +247,11 @@ func (x *Connections) dial(ctx context.Context, l *distributed.Link, to int, add
 }
 
 // admitAll waits for all higher ranks. Each connection authenticates on its own
-// goroutine within the whole time limit, so neither a stranger nor a rank on a
-// busy host delays the others. Strangers are bounded and make room for newer
-// connections, and no error of accepting ends it but that ln was closed. When it
-// returns all goroutines have ended, and connections that belong to no rank are
-// closed.
+// goroutine within the whole time limit, so that neither a stranger nor a rank on
+// a busy host delays the others. Strangers are limited in number and make room
+// for newer connections. Of the errors of accepting, only a closed ln ends it.
+// When it returns, all goroutines have ended, and connections that belong to no
+// rank are closed.
 func (x *Connections) admitAll(ctx context.Context, l *distributed.Link, ln net.Listener) error {
 	type arrival struct {
 		from int
@@ -287,7 +291,7 @@ func (x *Connections) admitAll(ctx context.Context, l *distributed.Link, ln net.
 				}
 				from, err := admit(conn, l)
 				if !strangers.Remove(c) && err == nil {
-					err = net.ErrClosed // to make room, or at the end
+					err = net.ErrClosed // closed to make room, or at the end
 				}
 				if err != nil || !deliver(arrival{from: from, c: conn}) {
 					_ = c.Close()
@@ -338,8 +342,8 @@ func read(c net.Conn, peer int) Notice {
 		Reason: Reason(binary.LittleEndian.Uint32(h[8:])), Text: string(text)}
 }
 
-// End tells all ranks why this one ends, and closes the connections. Only the
-// first call's notice is sent.
+// End sends all ranks the reason why this rank ends, and closes the connections.
+// Only the first call sends its notice.
 func (x *Connections) End(culprit int, reason Reason, text string) {
 	x.once.Do(func() {
 		text = text[:min(len(text), mostText)]
@@ -362,7 +366,7 @@ func (x *Connections) End(culprit int, reason Reason, text string) {
 func (x *Connections) Close() {
 	for _, c := range x.conns {
 		if over, ok := c.(*tls.Conn); ok {
-			c = over.NetConn() // closing TLS could wait for a peer that does not read
+			c = over.NetConn() // because closing TLS could wait for a peer that does not read
 		}
 		if c != nil {
 			_ = c.Close()
