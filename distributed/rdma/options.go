@@ -94,8 +94,8 @@ type Tuning struct {
 	Library string
 	// Type of the queue pairs; 0 for UC on Thunderbolt and RC elsewhere.
 	Type verbs.QPType
-	// Cap is the greatest size class of messages (package plan), less where
-	// queues are short; 0 for the greatest there is, < 0 for one frame.
+	// Cap is the greatest size class of messages (package plan), reduced by
+	// short queues; 0 for the greatest possible, < 0 for one frame.
 	Cap int
 	// OneRail is the number of bytes up to which only one of several rails is used; 0
 	// for plan.DefaultOneRail, < 0 for none.

@@ -197,7 +197,7 @@ func TestRailsByIdentity(t *testing.T) {
 // was the only one, the error says so on both ranks.
 func TestDeadRail(t *testing.T) {
 	for _, c := range []struct{ name, extra, note string }{
-		{"dead cable", "cable r0to1_1 r1to0_1 dead\n", "nothing came through its cable"},
+		{"dead cable", "cable r0to1_1 r1to0_1 dead\n", "no data arrived through its cable"},
 		{"port down", "port r1to0_1 down\n", "its port is DOWN"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -72,8 +72,8 @@ func TestFaultyHelper(t *testing.T) {
 	t.Setenv(faultVariable, "1")
 	var all sync.WaitGroup
 	for fault, want := range map[string]string{
-		"no names":        "names 0 libraries",
-		"two names":       "names 2 libraries",
+		"no names":        "reports 0 loaded libraries",
+		"two names":       "reports 2 loaded libraries",
 		"another request": noAnswer,
 		"silence":         noAnswer,
 		"half a reply":    noAnswer,

@@ -29,8 +29,8 @@ type Host struct {
 	Devices []Device `json:"devices"`
 }
 
-// device finds a device by name; one that the host does not know has only its
-// name.
+// device returns the device of a name; if the host does not know it, the result
+// has only the name.
 func (h *Host) device(name string) Device {
 	for _, d := range h.Devices {
 		if d.Name == name {
@@ -46,7 +46,7 @@ type identity int
 
 const (
 	unknown  identity = iota // nothing is known
-	excluded                 // they are not
+	excluded                 // they are not the ends of one cable
 	bySubnet
 	byDomain
 )
@@ -69,12 +69,12 @@ func identify(a, b *Device) identity {
 			}
 		}
 	}
-	return unknown // different subnets prove nothing: addresses outlive a cable
+	return unknown // different subnets prove nothing, because addresses outlive a cable
 }
 
-// pointToPoint reports whether a subnet can be that of one cable, as launchers
-// set them up: /30 or /31, or a /64 other than the link-local one, which every
-// interface has.
+// pointToPoint reports whether a subnet can belong to one cable, as launchers set
+// them up: /30 or /31, or a /64. The link-local /64 does not count, because every
+// interface has it.
 func pointToPoint(p netip.Prefix) bool {
 	if p.Addr().IsLinkLocalUnicast() || p.Addr().IsLoopback() {
 		return false
@@ -86,8 +86,8 @@ func pointToPoint(p netip.Prefix) bool {
 }
 
 // MappedGID returns the index and the address of the first GID that is an IPv4
-// address, which a queue pair over Ethernet or Thunderbolt uses first; -1 if there
-// is none. Its index differs between hosts.
+// address, -1 for none. A queue pair over Ethernet or Thunderbolt prefers it. Its
+// index differs between hosts.
 func (d *Device) MappedGID() (int, netip.Addr) {
 	for i, a := range d.GIDs {
 		if a.Is4In6() {
@@ -97,9 +97,10 @@ func (d *Device) MappedGID() (int, netip.Addr) {
 	return -1, netip.Addr{}
 }
 
-// LinkLocalGID tells whether a GID is a link-local IPv6 address, which a queue pair
-// over Thunderbolt uses where there is no IPv4 address: of fe80::/10 those with
-// zeros up to the interface id, which a UUID in the table cannot have.
+// LinkLocalGID reports whether a GID is a link-local IPv6 address, which a queue
+// pair over Thunderbolt uses if the port has no IPv4 address. It accepts addresses
+// of fe80::/10 with zeros up to the interface id, because a UUID in the table
+// cannot have those zeros.
 func (d *Device) LinkLocalGID() bool {
 	for _, a := range d.GIDs {
 		if linkLocal.Contains(a) {

@@ -7,8 +7,8 @@ import (
 
 // MacHost combines what the tools of a Mac report: the device rdma_enX belongs to
 // the interface enX, the interface to a socket, the socket to a Thunderbolt
-// domain. It has the given devices, those of ibv_devices; details, those of
-// ibv_devinfo -v, may add state and GIDs.
+// domain. devices come from ibv_devices; details, from ibv_devinfo -v, may add
+// state and GIDs.
 func MacHost(name string, devices, details []Device, ports []HardwarePort, sockets []ThunderboltPort, interfaces []Interface) Host {
 	h := Host{Name: name}
 	for _, d := range devices {
@@ -88,9 +88,9 @@ type port struct {
 	name string
 }
 
-// Discover finds the cables between hosts, which are in rank order, by the
-// Thunderbolt domains, otherwise by the subnets of the interfaces. With switched
-// it assumes that every active device reaches every other, and pairs them in the
+// Discover finds the cables between hosts, which are in rank order. It uses the
+// Thunderbolt domains, otherwise the subnets of the interfaces. With switched it
+// assumes that every active device reaches every other, and pairs them in the
 // order in which the hosts list them.
 func Discover(hosts []Host, switched bool) Network {
 	n := Network{Matrix: make(Matrix, len(hosts))}
@@ -165,8 +165,8 @@ func (n *Network) cabled(hosts []Host, i, j int, used map[port]bool) {
 	}
 }
 
-// candidatesFor lists the devices that may be at the other end of d's cable, as
-// far as that is known by id.
+// candidatesFor lists the devices that id identifies as the other end of d's
+// cable.
 func candidatesFor(d Device, others []Device, id identity) (candidates []Device) {
 	for _, x := range others {
 		if identify(&d, &x) == id {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// The parsers read what tools of the host print. They skip what they do not know,
-// because the tools print more with every release. They never fail: what they did
-// not find is empty in Device.
+// The parsers read what tools of the host print. They skip unknown text, because the tools
+// print more with every release. They never fail: fields that they do not find stay empty in
+// Device.
 
 // ParseIBVDevices reads the output of ibv_devices: device names and node GUIDs.
 func ParseIBVDevices(text string) []Device {
@@ -104,8 +104,8 @@ func (d *Device) addGID(line string) {
 	d.setGID(m[1], m[2])
 }
 
-// Bounds on what is kept of one host: more than any has, so that garbage costs
-// little memory.
+// Bounds on what is kept for one host. They exceed every real host; they exist so that
+// garbage costs little memory.
 const (
 	maxDevices = 128
 	maxGIDs    = 256

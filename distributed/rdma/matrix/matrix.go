@@ -1,7 +1,11 @@
-// Package matrix reads the file that says which RDMA device of which rank leads
-// to which other rank, finds out which two devices are the ends of one cable, and
+// Package matrix reads the file that says which RDMA device of which rank leads to
+// which other rank, finds out which two devices are the ends of one cable, and
 // decides whether the ranks form a ring or a mesh. It also parses what the tools
-// of a host report about its devices and cables, and makes a device matrix of it.
+// of a host report about its devices and cables, and makes a device matrix from
+// that.
+//
+// The usual order is Parse, Matrix.Check, Pair (again while Pairing.Try is not
+// empty), Matrix.Choose and Matrix.Trim.
 //
 // All functions are pure: they take text and values and return values.
 //
@@ -15,10 +19,10 @@
 // # Rails
 //
 // A rail is a cable between two ranks. Rail k of cell [i][j] and rail k of cell
-// [j][i] must be the two ends of one cable. Files often list them in other orders,
-// and a queue pair between ends of different cables either cannot be connected or,
-// worse, transfers nothing. So the order in the file is not trusted: Pair finds
-// the cables and puts both cells in the same order.
+// [j][i] must be the two ends of one cable. Pair does not trust the order in the
+// file, because files often list rails in other orders, and a queue pair between
+// ends of different cables either cannot be connected or, worse, transfers
+// nothing. It finds the cables and puts both cells in the same order.
 package matrix
 
 import (
@@ -40,7 +44,8 @@ type Matrix [][][]string
 const MaxFile = 1 << 20
 
 // Problem is an error in a matrix file, with its cure. It wraps
-// distributed.ErrConfig. Row and Column are -1 where the error is not in one.
+// distributed.ErrConfig. Row and Column are -1 if the error is not in a particular
+// one.
 type Problem struct {
 	File        string
 	Row, Column int
@@ -93,7 +98,7 @@ func parse(text []byte) (Matrix, error) {
 		return nil, problem(-1, -1, cureForm, "not a JSON array of rows (%v)", reason(err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, problem(-1, -1, "end the file after the last ]", "there is more text after the array")
+		return nil, problem(-1, -1, "end the file after the last ]", "text follows the array")
 	}
 	m := make(Matrix, len(rows))
 	for i, row := range rows {

@@ -28,7 +28,7 @@ func TestProblems(t *testing.T) {
 	for _, c := range []struct{ text, where, what, cure string }{
 		{`{}`, "m.json: ", "not a JSON array", "write N rows"},
 		{`null`, "m.json: ", "not a JSON array", "write N rows"},
-		{`[[null,"a"],["b",null]] []`, "m.json: ", "more text after", "end the file"},
+		{`[[null,"a"],["b",null]] []`, "m.json: ", "text follows", "end the file"},
 		{`[[null,"a"],"b"]`, "row 1: ", "not an array of cells", "write N rows"},
 		{`[[null,"a"],[7,null]]`, "row 1, column 0: ", "neither null, string nor array", `write null, "device"`},
 		{`[[null,["a",1]],["b",null]]`, "row 0, column 1: ", "elements that are not strings", "write null"},

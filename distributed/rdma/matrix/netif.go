@@ -89,7 +89,7 @@ func ParseIfconfig(text string) []Interface {
 	return all
 }
 
-// after returns the word that follows a key, "" if there is none.
+// after returns the word that follows a key, "" if none does.
 func after(f []string, key string) string {
 	for i, w := range f[:len(f)-1] {
 		if w == key {
@@ -138,13 +138,13 @@ type ThunderboltPort struct {
 	Domain     string   // UUID of the port
 	Far        []string // UUIDs of the ports at the other end of the cable, also behind hubs
 	Speed      string   // "80 Gb/s" of a link, "Up to 120 Gb/s" of a free socket
-	// NoRDMA are the models of the Macs at the other end that do not offer RDMA
-	// over this port, though they list what they offer.
+	// NoRDMA lists the models of the Macs at the other end that list their
+	// services but do not offer RDMA over this port.
 	NoRDMA []string
 }
 
-// rdmaService is the Thunderbolt service under which a Mac offers RDMA. It is
-// listed, as an unknown one, only while RDMA is enabled on that Mac.
+// rdmaService is the Thunderbolt service under which a Mac offers RDMA. A Mac
+// lists it, as an unknown service, only while RDMA is enabled.
 const rdmaService = 64087
 
 // maxNesting bounds how many hubs in a row are followed.
@@ -170,7 +170,7 @@ func ParseThunderbolt(output []byte) ([]ThunderboltPort, error) {
 	var all []ThunderboltPort
 	for _, bus := range top.Buses {
 		if bus.Domain == "" {
-			continue // no RDMA leads through a bus without a domain
+			continue // RDMA needs a bus with a domain
 		}
 		p := ThunderboltPort{Domain: strings.ToUpper(bus.Domain)}
 		var tag struct {
@@ -213,7 +213,7 @@ func (p *ThunderboltPort) collect(items json.RawMessage, depth int) {
 	}
 }
 
-// withoutRDMA tells whether a Mac lists services, but not that of RDMA.
+// withoutRDMA reports whether a Mac lists services but not RDMA.
 func (x *thunderboltItem) withoutRDMA() bool {
 	var services []struct {
 		ID any `json:"protocol_id_key"`

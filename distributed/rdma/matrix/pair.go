@@ -28,13 +28,14 @@ type Cable struct {
 
 // Options of Pair.
 type Options struct {
-	// Strict makes Pair fail where it would reorder or leave out rails.
+	// Strict makes Pair fail instead of reordering or leaving out rails.
 	Strict bool
-	// Switched says that every port reaches every other: rails are paired in
-	// the order of the file.
+	// Switched says that every port reaches every other, so Pair keeps the order
+	// of the file.
 	Switched bool
-	// Probed has the attempts made so far, true if frames went both ways. A
-	// rail that failed later is reported as a failed attempt, too.
+	// Probed has the attempts made so far, true if frames arrived in both
+	// directions. Callers also enter a rail that failed later as a failed
+	// attempt.
 	Probed map[Attempt]bool
 }
 
@@ -44,27 +45,27 @@ type Pairing struct {
 	// rail k of [j][i] are the ends of one cable.
 	Matrix Matrix
 	Cables []Cable // by lower rank, higher rank, rail
-	// Notes say for people what was reordered and what was left out.
+	// Notes tell people what was reordered and what was left out.
 	Notes []string
-	// Try lists the attempts to make next. No device is in two of them, so
-	// they can run in parallel. As long as there are any, Matrix lacks their
+	// Try lists the attempts to make next. No device is in two of them, so that
+	// they can run in parallel. While the list is not empty, Matrix lacks their
 	// rails: call Pair again with their results in Probed.
 	Try []Attempt
 }
 
-// Pair finds the cables between every two ranks: by the Thunderbolt domains of
-// both ends, otherwise by the subnet of their interfaces, otherwise by probes, in
-// rounds: the first tries each device with the one at the same index of the other
-// list, the next with the one after it, and so on. A device without a partner is
-// left out. The order of the lower rank's cell is kept, and the other cell is
-// reordered to match.
+// Pair finds the cables between every two ranks. It uses the Thunderbolt domains
+// of both ends, otherwise the subnets of their interfaces, otherwise rounds of
+// probes: the first round tries each device with the one at the same index of the
+// other list, the next round with the one after it, and so on. It leaves out a
+// device without a partner. It keeps the order of the lower rank's cell and
+// reorders the other cell to match.
 //
-// The result depends on the arguments alone, so ranks with the same arguments
-// agree. m must have passed Check; known has a Host for each rank, which may be
-// empty. Errors wrap distributed.ErrConfig.
+// The result depends on the arguments alone, so that ranks with the same
+// arguments agree. m must have passed Check; known has a Host for each rank,
+// which may be empty. Errors wrap distributed.ErrConfig.
 func Pair(m Matrix, known []Host, o Options) (*Pairing, error) {
 	if len(known) != len(m) {
-		return nil, fmt.Errorf("%w: devices of %d ranks for a matrix of %d", distributed.ErrConfig, len(known), len(m))
+		return nil, fmt.Errorf("%w: devices of %d ranks for a matrix of %d ranks", distributed.ErrConfig, len(known), len(m))
 	}
 	p := &Pairing{Matrix: make(Matrix, len(m))}
 	for i := range m {
@@ -98,13 +99,13 @@ type end struct {
 
 func newEnd(h *Host, name string) end {
 	e := end{Device: h.device(name)}
-	known := len(h.Devices) == 0 // a host that knows nothing rules out nothing
+	known := len(h.Devices) == 0 // a host that lists no devices excludes none
 	for _, d := range h.Devices {
 		known = known || d.Name == name
 	}
 	switch {
 	case !known:
-		e.out = "it has no such device"
+		e.out = "the rank has no such device"
 	case !e.Active():
 		e.out = "its port is " + e.State
 	case e.Lacks != "":
@@ -143,8 +144,8 @@ func (c *cell) pair() {
 // free reports whether an end has no partner yet and may get one.
 func (e *end) free() bool { return e.mate == 0 && e.out == "" }
 
-// byIdentity joins ends that are known to belong together. If an end has two
-// candidates, as when all have one subnet, that decides nothing.
+// byIdentity joins ends that are known to belong together. It does not decide if
+// an end has two candidates, as when all ends have one subnet.
 func (c *cell) byIdentity(want identity, key string) {
 	type found struct{ n, at int }
 	as, bs := make([]found, len(c.a)), make([]found, len(c.b))
@@ -162,14 +163,14 @@ func (c *cell) byIdentity(want identity, key string) {
 			continue
 		}
 		if works, tried := c.o.Probed[c.attempt(k, l)]; tried && !works {
-			c.a[k].out, c.b[l].out = "nothing came through its cable", "nothing came through its cable"
+			c.a[k].out, c.b[l].out = "no data arrived through its cable", "no data arrived through its cable"
 			continue
 		}
 		c.join(k, l, key)
 	}
 }
 
-// possible reports whether two ends may belong together, by all that is known.
+// possible reports whether nothing known excludes that two ends belong together.
 func (c *cell) possible(k, l int) bool {
 	if !c.a[k].free() || !c.b[l].free() {
 		return false
@@ -182,7 +183,7 @@ func (c *cell) possible(k, l int) bool {
 }
 
 // byProbe joins the ends that probes have shown to belong together, and those
-// that leave no choice. It returns whether more probes are due.
+// that leave no choice. It reports whether more probes are needed.
 func (c *cell) byProbe() bool {
 	rounds := max(len(c.a), len(c.b))
 	each := func(f func(k, l int)) {
@@ -216,9 +217,9 @@ func (c *cell) byProbe() bool {
 	return len(busyA) > 0
 }
 
-// noChoice reports whether the cell has a single device on both sides. Then no
-// probe is needed to choose; the test of every rail before its use shows whether
-// it works.
+// noChoice reports whether the cell has a single device on both sides. No probe
+// is then needed to choose, because the proof of every rail before its use shows
+// whether it works.
 func (c *cell) noChoice() bool { return len(c.a) == 1 && len(c.b) == 1 }
 
 // report adds the rails of the cell to the result, and notes what differs from
@@ -264,7 +265,7 @@ func (c *cell) leftOut(rank, peer int, ends []end) {
 			if at := c.elsewhere(rank, &e.Device); at >= 0 && at != peer {
 				why = fmt.Sprintf("its cable leads to rank %d", at)
 			} else if c.tried(rank, e.Name) {
-				why = "nothing came through its cable"
+				why = "no data arrived through its cable"
 			}
 		}
 		c.p.Notes = append(c.p.Notes, fmt.Sprintf("rank %d %s, listed for rank %d: %s; rail left out", rank, e.Name, peer, why))

@@ -151,15 +151,15 @@ func TestLeftOut(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, p.Try)
 	require.JSONEq(t, one, string(p.Matrix.Format()))
-	require.Equal(t, []string{"rank 0 a, listed for rank 1: nothing came through its cable; rail left out",
-		"rank 1 x, listed for rank 0: nothing came through its cable; rail left out"}, p.Notes)
+	require.Equal(t, []string{"rank 0 a, listed for rank 1: no data arrived through its cable; rail left out",
+		"rank 1 x, listed for rank 0: no data arrived through its cable; rail left out"}, p.Notes)
 
 	// The same without domains: one of the probes succeeds, the others do not.
 	dead := cabling{}
 	dead.join(port{0, "b"}, port{1, "y"})
 	p = settle(t, m, dead.hosts(m, false, false), dead, Options{})
 	require.JSONEq(t, one, string(p.Matrix.Format()))
-	require.Contains(t, p.Notes[0], "rank 0 a, listed for rank 1: nothing came through its cable")
+	require.Contains(t, p.Notes[0], "rank 0 a, listed for rank 1: no data arrived through its cable")
 
 	// A device that is listed for the wrong rank.
 	truth = cabling{}
@@ -181,7 +181,7 @@ func TestLeftOut(t *testing.T) {
 	hosts = truth.hosts(m, false, false)
 	hosts[0].Devices = hosts[0].Devices[1:]
 	p = settle(t, m, hosts, truth, Options{})
-	require.Contains(t, p.Notes, "rank 0 a, listed for rank 1: it has no such device; rail left out")
+	require.Contains(t, p.Notes, "rank 0 a, listed for rank 1: the rank has no such device; rail left out")
 	p = settle(t, parsed(t, `[[null,"a"],["b",null]]`), make([]Host, 2), truth, Options{})
 	require.Equal(t, []Cable{{Attempt{0, "a", 1, "b"}, "order"}}, p.Cables)
 

@@ -9,8 +9,8 @@ import (
 type Topology struct {
 	// Ring lists the ranks in the order of the cables; nil for a mesh.
 	Ring []int
-	// Rails is how many cables each connected pair uses: the smallest number
-	// that any of them has.
+	// Rails is how many cables each connected pair uses, which is the smallest
+	// number that any pair has.
 	Rails int
 	// Why is the reason for this topology, for the log.
 	Why string
@@ -19,13 +19,13 @@ type Topology struct {
 // Mesh reports whether every rank is connected to every other.
 func (t Topology) Mesh() bool { return t.Ring == nil }
 
-// Preference says which shape Choose prefers where several are possible.
+// Preference says which shape Choose prefers if several are possible.
 type Preference struct {
-	// Ring prefers a ring where there is one; see RingWanted.
+	// Ring prefers a ring if one is possible; see RingWanted.
 	Ring bool
-	// Cost estimates an operation of the size that matters most, in any unit.
-	// It decides where a ring and a mesh are possible and Ring is not set; nil
-	// prefers the mesh.
+	// Cost estimates an operation of the size that matters most, in any unit. It
+	// decides if a ring and a mesh are possible and Ring is not set; nil prefers
+	// the mesh.
 	Cost func(t Topology) int64
 }
 
@@ -33,9 +33,9 @@ type Preference struct {
 const maxSearch = 8
 
 // Choose decides between ring and mesh, and on the order of the ring. The matrix
-// must have passed Check. Where both are possible, it chooses the ring if p.Ring
-// is set or a pair has more than one cable, otherwise the cheaper of the two.
-// Where neither is possible, it returns a *Problem that names a rank.
+// must have passed Check. If both are possible, it chooses the ring if p.Ring is
+// set or a pair has more than one cable, otherwise the cheaper of the two. If
+// neither is possible, it returns a *Problem that names a rank.
 func (m Matrix) Choose(p Preference) (Topology, error) {
 	mesh, hole := m.mesh()
 	ring := m.ring()
@@ -47,7 +47,7 @@ func (m Matrix) Choose(p Preference) (Topology, error) {
 		ring.Why = fmt.Sprintf("ring: %s", hole)
 		return *ring, nil
 	case ring == nil:
-		mesh.Why = "mesh: there is no ring"
+		mesh.Why = "mesh: no ring is possible"
 		return *mesh, nil
 	case p.Ring:
 		ring.Why = "ring: requested"
@@ -99,8 +99,8 @@ func (m Matrix) mesh() (*Topology, string) {
 	return &Topology{Rails: fewest}, ""
 }
 
-// ring returns the ring with the most rails, nil if there is none. Among several,
-// it prefers the order of the ranks, then the lexicographically first.
+// ring returns the ring with the most rails, nil if no ring is possible. Among
+// several, it prefers the order of the ranks, then the lexicographically first.
 func (m Matrix) ring() *Topology {
 	order := make([]int, len(m))
 	for i := range order {
@@ -204,8 +204,8 @@ func Path(lookup Lookup) string {
 	return ""
 }
 
-// RingWanted reports whether JACCL_RING or MLX_JACCL_RING is set. As in JACCL, only
-// the presence counts, not the value: "0" and "" ask for the ring, too.
+// RingWanted reports whether JACCL_RING or MLX_JACCL_RING is set. As in JACCL only
+// the presence counts, so "0" and "" request the ring, too.
 func RingWanted(lookup Lookup) bool {
 	_, a := lookup("JACCL_RING")
 	_, b := lookup("MLX_JACCL_RING")

@@ -2,15 +2,16 @@ package matrix
 
 import "fmt"
 
-// MaxRails is the maximum number of cables of a pair of ranks: JACCL's limit.
+// MaxRails is the maximum number of cables between two ranks. It is JACCL's
+// limit.
 const MaxRails = 4
 
 // Rules relax what Check requires.
 type Rules struct {
 	// Normalize allows the two cells of a pair to name different numbers of
-	// devices: Pair leaves out those without a partner.
+	// devices, because Pair leaves out those without a partner.
 	Normalize bool
-	// Switched allows a device to lead to several ranks: on a switched
+	// Switched allows a device to lead to several ranks, because on a switched
 	// InfiniBand or RoCE network every port reaches every other. A Thunderbolt
 	// cable leads to one.
 	Switched bool
@@ -33,7 +34,7 @@ func (m Matrix) check(r Rules) *Problem {
 	}
 	for i, row := range m {
 		if len(row) != n {
-			return problem(i, -1, "give every row a cell for each rank, null where there is no cable",
+			return problem(i, -1, "give every row a cell for each rank, null for no cable",
 				"%d cells in a matrix of %d rows", len(row), n)
 		}
 	}

@@ -1,7 +1,7 @@
 package plan
 
-// phase is how many hops a second phase runs behind the first: what has been
-// reduced then is on its way back.
+// phase is how many hops a second phase runs behind the first. The reduced
+// chunks of the first phase are then on their way back.
 const phase = 2
 
 // reduceAll: every rank gets the vectors of all and reduces them.
@@ -20,7 +20,7 @@ func (b *builder) reduceAll() {
 			for s := range n {
 				in[s] = has[s][r]
 			}
-			// The destination may be the source: its chunk must have left.
+			// The destination may be the source, so its chunk must have left.
 			var after []Dep
 			for i := first; i < last; i++ {
 				if o := &b.prog.Ops[i]; o.From == r && o.Read.Space == Src {
@@ -32,8 +32,8 @@ func (b *builder) reduceAll() {
 	}
 }
 
-// keep is where a rank puts a block until it has those of all: in its slot if
-// nothing else comes on the wire meanwhile.
+// keep returns where a rank stores a block until it has the blocks of all ranks:
+// in its slot, if no other message arrives on the wire meanwhile.
 func (b *builder) keep(int) into {
 	if b.cfg.Topology.direct() {
 		return inSlot
@@ -42,12 +42,13 @@ func (b *builder) keep(int) into {
 }
 
 // scatter: rank q reduces slice q of all vectors. With back the result goes to
-// all. block gives the slice in the source, result its place in the destination.
+// all. block returns the slice in the source, result its place in the
+// destination.
 func (b *builder) scatter(block func(q int) (start, n int64), result func(q int) int64, back bool) {
 	n := b.cfg.Topology.N
 	for d := range b.directions {
-		// First all moves of the first phase, then the reductions: a held
-		// message has then nothing behind it in its round.
+		// All moves of the first phase come before the reductions, so that no
+		// message follows a held message in its round.
 		arrived := make([][]data, n)
 		regions := make([]region, n)
 		for q := range n {
@@ -108,7 +109,7 @@ func (b *builder) chain() {
 	}
 }
 
-// chained tells whether neighbours in the order of the ranks are joined.
+// chained reports whether neighbours in the order of the ranks are joined.
 func (t Topology) chained() bool {
 	for r := 1; r < t.N; r++ {
 		if !t.Joined(r-1, r) {

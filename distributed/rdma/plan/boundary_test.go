@@ -302,7 +302,7 @@ func TestWrongRequests(t *testing.T) {
 		want error
 		text string
 	}{
-		{good, Request{Op: AllSum, Bytes: 6, DType: distributed.Float32}, distributed.ErrArgument, "no whole number"},
+		{good, Request{Op: AllSum, Bytes: 6, DType: distributed.Float32}, distributed.ErrArgument, "not a whole number"},
 		{good, Request{Op: AllSum, Bytes: 6, DType: 99}, distributed.ErrArgument, "unknown dtype 99"},
 		{good, Request{Op: 77}, distributed.ErrArgument, "unknown"},
 		{good, Request{Op: AllGather, Bytes: -1}, distributed.ErrArgument, "-1 bytes"},
@@ -310,14 +310,14 @@ func TestWrongRequests(t *testing.T) {
 		{good, Request{Op: AllGatherV, Sizes: []int64{1, 2, -3, 4}}, distributed.ErrArgument, "size -3 of rank 2"},
 		{good, Request{Op: Gather, Sizes: []int64{1, 2, 3}}, distributed.ErrArgument, "3 sizes for 4 ranks"},
 		{good, Request{Op: Gather, Sizes: []int64{1, 2, 3, 4}, Root: -1}, distributed.ErrArgument, "root -1"},
-		{good, Request{Op: ReduceScatter, DType: distributed.Float16, Sizes: []int64{1, 2, 2, 2}}, distributed.ErrArgument, "no whole number"},
+		{good, Request{Op: ReduceScatter, DType: distributed.Float16, Sizes: []int64{1, 2, 2, 2}}, distributed.ErrArgument, "not a whole number"},
 		{good, Request{Op: Broadcast, Root: 4}, distributed.ErrArgument, "root 4"},
 		{good, Request{Op: Send, From: 1, To: 1}, distributed.ErrArgument, "from rank 1 to rank 1"},
 		{good, Request{Op: Send, Bytes: 5, From: 1, To: 3}, ErrNoWire, "rank 1 to rank 3"},
 		{good, Request{Op: Broadcast, Force: Chain}, distributed.ErrArgument, "only by [spread]"},
 		{Config{Topology: Mesh(1, 1)}, Request{}, distributed.ErrConfig, "1 ranks"},
 		{Config{Topology: Mesh(2, 0)}, Request{}, distributed.ErrConfig, "0 rails"},
-		{Config{Topology: Topology{N: 3, Rails: 1, Ring: []int{0, 1, 1}}}, Request{}, distributed.ErrConfig, "no order"},
+		{Config{Topology: Topology{N: 3, Rails: 1, Ring: []int{0, 1, 1}}}, Request{}, distributed.ErrConfig, "not an order"},
 		{Config{Topology: Mesh(2, 1), Cap: 8}, Request{}, distributed.ErrConfig, "size class 8"},
 		{Config{Topology: Mesh(2, 1), Slots: MaxSlots + 1}, Request{}, distributed.ErrConfig, "65 slots"},
 		{Config{Topology: Mesh(2, 1), Tag: 4}, Request{}, distributed.ErrConfig, "a tag of 4 bytes"},

@@ -1,10 +1,10 @@
 package plan
 
-// The builder appends moves and reductions and records who reads and writes which
-// chunk, from which the dependences follow.
+// The builder appends moves and reductions. It records which op reads and writes
+// which chunk, because the dependences follow from that.
 
-// scratchRegion is scratch memory of a rank through which the chunks of a region
-// pass.
+// scratchRegion is scratch memory of a rank that holds the chunks of a region for
+// a while.
 type scratchRegion struct {
 	rank    int
 	writer  int
@@ -16,7 +16,7 @@ type scratchRegion struct {
 type data struct {
 	ref     Ref
 	scratch *scratchRegion // not nil if the region is scratch memory
-	by      int            // the op that writes it, -1 if it was there before
+	by      int            // the op that writes it, -1 if it existed before
 	held    bool           // it is in the slots of op by
 	wide    bool
 	lag     int // of op by
@@ -33,24 +33,24 @@ type builder struct {
 	directions int
 	chunk      int64 // elements
 	elem       int64
-	hop        int // rounds from an op to the one that it feeds at another rank
+	hop        int // rounds from an op to the op that it feeds at another rank
 	prog       *Program
 	scratch    []*scratchRegion
 }
 
-// stripe is the part that direction d of this rail has of a block of n elements
-// that begins at element start.
+// stripe returns the part that direction d of this rail carries of a block of n
+// elements that begins at element start.
 func (b *builder) stripe(start, n int64, d int) region {
 	off, length := Slice(n, d*b.rails+b.rail, b.directions*b.rails)
 	return region{start + off, length}
 }
 
-// at is a region of the user's memory.
+// at returns a region of the user's memory.
 func (b *builder) at(s Space, g region) Ref {
 	return Ref{Space: s, Off: g.off * b.elem, Stride: b.chunk * b.elem}
 }
 
-// have is a region that is there from the beginning.
+// have returns a region that exists from the beginning.
 func (b *builder) have(s Space, g region) data { return data{ref: b.at(s, g), by: -1, lag: -1} }
 
 // into is where an op writes: the user's memory, a slot, or, with the zero Ref,
@@ -70,7 +70,7 @@ func (b *builder) add(o Op) int {
 	return len(b.prog.Ops) - 1
 }
 
-// writes fills in where op i writes and gives the region that results.
+// writes sets where op i writes and returns the resulting region.
 func (b *builder) writes(i int, w into) data {
 	o := &b.prog.Ops[i]
 	d := data{ref: w.ref, by: i, wide: o.Wide, lag: o.Lag, held: w.ref.Space == Slot}
@@ -84,7 +84,7 @@ func (b *builder) writes(i int, w into) data {
 	return d
 }
 
-// reads notes that op i reads the data, and gives what it waits for.
+// reads notes that op i reads the data, and returns what the op waits for.
 func reads(i int, d data) []Dep {
 	if d.scratch != nil {
 		d.scratch.readers = append(d.scratch.readers, i)
@@ -103,8 +103,8 @@ func (b *builder) move(d data, g region, from, to, lag int, w into) data {
 	return b.writes(i, w)
 }
 
-// reduce combines regions at a rank, in the order given, in the round in which
-// the last of them comes. after are further waits.
+// reduce combines regions at a rank in the given order, in the round in which the
+// last of them arrives. after are further waits.
 func (b *builder) reduce(rank int, in []data, g region, wide bool, w into, after []Dep) data {
 	lag := 0
 	for _, d := range in {
@@ -124,20 +124,21 @@ func (b *builder) reduce(rank int, in []data, g region, wide bool, w into, after
 	return b.writes(i, w)
 }
 
-// spread sends the data of root to all other ranks, each of which forwards it to
-// those behind it, a hop of rounds later. where says where a rank keeps it.
+// spread sends the data of root to all other ranks. Each forwards it to those
+// behind it, one hop later. where returns where a rank keeps it.
 func (b *builder) spread(d data, g region, root, direction, lag int, where func(rank int) into) map[int]data {
 	has := map[int]data{root: d}
 	t := b.cfg.Topology
 	for k := 1; k < t.N; k++ {
-		// Nearest first on a ring, and each rank begins with another peer.
+		// On a ring the nearest is first, and each rank begins with a different
+		// peer.
 		to := (root + k) % t.N
 		b.forward(has, t.path(root, to, direction), g, root, lag, where)
 	}
 	return has
 }
 
-// forward brings data along a way, beginning at the last rank on it that has it.
+// forward sends data along a path, from the last rank on it that has the data.
 func (b *builder) forward(has map[int]data, way []int, g region, from, lag int, where func(rank int) into) {
 	for i, to := range way {
 		if _, ok := has[to]; !ok {
@@ -147,9 +148,8 @@ func (b *builder) forward(has map[int]data, way []int, g region, from, lag int, 
 	}
 }
 
-// finish lays out the scratch memory. The window of a region reaches from its
-// writer to the last of its readers, and two chunks more, so that the writer
-// seldom waits.
+// finish lays out the scratch memory. The window of a region covers its writer to
+// the last of its readers and two more chunks, so that the writer seldom waits.
 func (b *builder) finish() *Program {
 	p := b.prog
 	top := make([]int64, p.ranks)

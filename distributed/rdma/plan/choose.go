@@ -6,11 +6,10 @@ import (
 	"ringmaster/distributed"
 )
 
-// Plan is how one operation is done. It depends on nothing but its Config and
-// Request.
+// Plan says how one operation is done. It depends only on its Config and Request.
 type Plan struct {
 	Config  Config  // with its defaults
-	Request Request // as asked for
+	Request Request // as requested
 	// Algorithm, Directions, Class, and Cost, the estimate in nanoseconds.
 	Choice
 	Rails      int   // in use
@@ -30,8 +29,8 @@ func New(cfg Config, req Request) (*Plan, error) {
 	return newPlan(cfg, req, func(_ int, _ Request, choose func() Choice) Choice { return choose() })
 }
 
-// newPlan is New for a configuration that has its defaults. remember gets what a
-// choice depends on, and makes it or knows it.
+// newPlan is New for a configuration with its defaults. remember receives what a
+// choice depends on, and returns the remembered choice or calls choose.
 func newPlan(cfg Config, req Request, remember func(rails int, typical Request, choose func() Choice) Choice) (*Plan, error) {
 	if err := req.check(cfg.Topology.N); err != nil {
 		return nil, err
@@ -63,8 +62,8 @@ func newPlan(cfg Config, req Request, remember func(rails int, typical Request, 
 	return p, nil
 }
 
-// part is the place of a rank's part among all, in bytes. Without Sizes all parts
-// have the same length.
+// part returns the place of a rank's part among all, in bytes. Without Sizes all
+// parts have the same length.
 func (r *Request) part(rank int) (start, n int64) {
 	if r.Sizes == nil {
 		return int64(rank) * r.Bytes, r.Bytes
@@ -78,14 +77,14 @@ func (r *Request) part(rank int) (start, n int64) {
 // Choice is what the estimate decides.
 type Choice struct {
 	Algorithm  Algorithm
-	Directions int // 2 if a ring of an even number of ranks goes both ways to the farthest
+	Directions int // 2 if an even ring uses both ways to the farthest rank
 	Class      int // of the greatest message
 	Cost       int64
 }
 
-// typical is the request whose estimate decides for this one: its length is
+// typical returns the request whose estimate decides for this one. Its length is
 // rounded up to one of eight in each octave, and all parts are as long as the
-// longest. So there are few, and choices can be remembered.
+// longest, so that few typical requests exist and choices can be remembered.
 func (p *Plan) typical() Request {
 	r := p.Request
 	if r.Op == AllGatherV {
@@ -99,7 +98,7 @@ func (p *Plan) typical() Request {
 	return r
 }
 
-// choose finds the cheapest way for the typical request.
+// choose finds the cheapest algorithm for the typical request.
 func (p *Plan) choose(ways []Algorithm, typical Request) Choice {
 	model := *p
 	model.Request = typical
@@ -119,7 +118,7 @@ func (p *Plan) choose(ways []Algorithm, typical Request) Choice {
 					best, least = q.Choice, score
 				}
 				if way == Direct || p.Request.Op == Barrier {
-					break // the class follows from the length alone
+					break // the length alone decides the class
 				}
 			}
 		}
@@ -127,8 +126,8 @@ func (p *Plan) choose(ways []Algorithm, typical Request) Choice {
 	return best
 }
 
-// finer is how many classes below the greatest a message may have, to
-// begin forwarding and reducing sooner.
+// finer is how many classes below the greatest a message may have. Smaller
+// messages let forwarding and reducing begin sooner.
 const finer = 4
 
 // bucket rounds n up to a multiple of an eighth of its power of two, and of
@@ -141,7 +140,7 @@ func bucket(n, elem int64) int64 {
 	return ceil(n, step) * step
 }
 
-// algorithmsFor lists the ways to do the operation, the preferred first.
+// algorithmsFor lists the algorithms for the operation, the preferred first.
 func algorithmsFor(cfg Config, req Request) ([]Algorithm, error) {
 	t := cfg.Topology
 	var ways []Algorithm
@@ -169,7 +168,7 @@ func algorithmsFor(cfg Config, req Request) ([]Algorithm, error) {
 			return []Algorithm{w}, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %v cannot be done by %v here, only by %v", distributed.ErrArgument, req.Op, req.Force, ways)
+	return nil, fmt.Errorf("%w: %v is not possible by %v here, only by %v", distributed.ErrArgument, req.Op, req.Force, ways)
 }
 
 // directionsFor lists into how many parts a rail's piece may be cut.
@@ -180,7 +179,7 @@ func directionsFor(t Topology, op Collective, way Algorithm) []int {
 	return []int{1, 2}
 }
 
-// width is the most bytes that an element has on a wire.
+// width returns the most bytes that an element has on a wire.
 func (p *Plan) width() int64 {
 	if p.Algorithm == Chain && p.Request.widens() && p.Config.Topology.N > 2 {
 		return 4
@@ -188,9 +187,10 @@ func (p *Plan) width() int64 {
 	return int64(p.Elem)
 }
 
-// topClass is the greatest class to look at: that of the longest piece of a rail
-// by the specification's rule, which leaves it in one message or two, or the one
-// above that takes it in one. A send keeps to the rule.
+// topClass returns the greatest class to consider. By the specification's rule it
+// is the class of a rail's longest piece, which then fits one or two messages;
+// the next class, in which it fits one message, is considered too. A send follows
+// the rule.
 func (p *Plan) topClass() int {
 	bytes := p.longestPiece()
 	k := p.Config.class(bytes)
@@ -200,7 +200,7 @@ func (p *Plan) topClass() int {
 	return k
 }
 
-// longestPiece is the most bytes of a block that a stripe carries.
+// longestPiece returns the most bytes of a block that a stripe carries.
 func (p *Plan) longestPiece() int64 {
 	longest := p.Request.Bytes
 	for _, s := range p.Request.Sizes {
@@ -251,8 +251,9 @@ func (p *Plan) build(rail int) {
 	p.Programs = append(p.Programs, b.finish())
 }
 
-// MessageBytes is how many bytes a message with a chunk of n elements has on the
-// wire, in whole frames; the send and the receive are posted with it.
+// MessageBytes returns how many bytes a message with a chunk of n elements has on
+// the wire, in whole frames. Both the send and the receive are posted with this
+// length.
 func (p *Plan) MessageBytes(n int64, wide bool) int64 {
 	width := int64(p.Elem)
 	if wide {

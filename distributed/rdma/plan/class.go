@@ -8,7 +8,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// payload is how many bytes of data a full message of class k carries.
+// payload returns how many bytes of data a full message of class k carries.
 func (c Config) payload(k int) int64 {
 	if c.Inside {
 		return Frame<<k - c.Tag
@@ -16,8 +16,8 @@ func (c Config) payload(k int) int64 {
 	return Frame << k
 }
 
-// class is the size class for a piece of n bytes: the greatest k up to Cap whose
-// full message it fills, else 0.
+// class returns the size class for a piece of n bytes: the greatest k up to Cap
+// of which the piece fills a full message, otherwise 0.
 func (c Config) class(n int64) int {
 	k := 0
 	for k < c.Cap && n >= c.payload(k+1) {
@@ -26,17 +26,18 @@ func (c Config) class(n int64) int {
 	return k
 }
 
-// hop is how many rounds an op runs behind the one that feeds it from another
-// rank, so that what it sends has arrived. With two messages under way a round
-// takes longer than the latency of a wire, and one is enough; with a window of
-// many short ones a quarter of it: 15 messages of 4 KiB take about 9 µs at 7
-// GB/s, a little more than the latency of Thunderbolt (specification, 8.3).
+// hop returns how many rounds an op runs behind the op that feeds it from
+// another rank, so that the data has arrived. With two messages in flight one
+// round is enough, because it takes longer than the latency of a wire. With a
+// window of many short messages it is a quarter of the window, because 15
+// messages of 4 KiB take about 9 µs at 7 GB/s, a little more than the latency of
+// Thunderbolt (specification, 8.3).
 func (c Config) hop() int { return max(1, c.Slots/4) }
 
-// Window is how many messages of a class are under way on a wire where their tag
-// is inside. On Macs 60 messages of one frame ran clean, longer ones up to 32
-// frames in all (64 KiB: 2 clean, 8 stall); two is the least for both directions
-// of a slot to overlap (MESH, one source: docs/testing.md).
+// Window returns how many messages of a class are in flight on a wire if their
+// tag is inside. On Macs 60 messages of one frame ran clean, longer ones up to
+// 32 frames in all (64 KiB: 2 clean, 8 stall); two is the least for both
+// directions of a slot to overlap (MESH, one source: docs/testing.md).
 func Window(k int) int {
 	if k == 0 {
 		return 60
@@ -44,7 +45,7 @@ func Window(k int) int {
 	return max(DefaultSlots, 32>>k)
 }
 
-// Slice is the part of n things that stripe i of count has: all have
+// Slice returns the part of n things that stripe i of count has: each has
 // ceil(n/count) of them, the last ones fewer or none.
 func Slice(n int64, i, count int) (off, length int64) {
 	each := ceil(n, int64(count))
@@ -54,13 +55,13 @@ func Slice(n int64, i, count int) (off, length int64) {
 
 func ceil(a, b int64) int64 { return (a + b - 1) / b }
 
-// fill puts the defaults in.
+// fill sets the defaults.
 func (c Config) fill() (Config, error) {
 	if err := c.Topology.check(); err != nil {
 		return c, err
 	}
 	if c.Cap < 0 || c.Cap > MaxClass {
-		return c, fmt.Errorf("%w: size class %d is not within 0 and %d", distributed.ErrConfig, c.Cap, MaxClass)
+		return c, fmt.Errorf("%w: size class %d is not between 0 and %d", distributed.ErrConfig, c.Cap, MaxClass)
 	}
 	if c.Slots == 0 {
 		c.Slots = DefaultSlots
@@ -100,7 +101,7 @@ func (c Config) Digest() (uint64, error) {
 	return h.Sum64(), nil
 }
 
-// check finds what is wrong with a request in a group of n ranks.
+// check returns what is wrong with a request in a group of n ranks.
 func (r Request) check(n int) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %v: %s", distributed.ErrArgument, r.Op, fmt.Sprintf(format, args...))

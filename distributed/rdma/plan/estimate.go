@@ -1,14 +1,14 @@
 package plan
 
 // estimate runs the program of rail 0, which has the longest pieces, on the
-// model of the wires: a message takes the latency and its bytes at the rate of
-// the rail, a wire carries one after the other with as many under way as there
-// are slots, a rank copies and reduces at the rate of its memory. All is in
-// integers, so that all hosts choose alike. For many rounds it runs two
+// model of the wires. A message takes the latency plus its bytes at the rate of
+// the rail. A wire carries one message after the other, with at most Slots in
+// flight. A rank copies and reduces at the rate of its memory. All numbers are
+// integers, so that all hosts choose the same. For many rounds it runs two
 // prefixes and extrapolates linearly.
 //
-// wire is the time without the work of the cores: of two ways that keep the
-// cores about as busy, the one that is shorter on the wires is better.
+// wire is the time without the work of the cores. It decides between two
+// algorithms that use the cores about equally.
 func (p *Plan) estimate() (total, wire int64) {
 	// Two prefixes in the steady state: all ops have begun, and all slots have
 	// been used.
@@ -28,7 +28,7 @@ func (p *Plan) estimate() (total, wire int64) {
 	return line(a, b), line(wireA, wireB)
 }
 
-// run is the time in ns of the first rounds.
+// run returns the time in ns of the first rounds.
 func (p *Plan) run(rounds int64) (total, wire int64) {
 	prog, m, n := p.Programs[0], p.Config.Model, p.Config.Topology.N
 	type lane struct {
@@ -41,7 +41,7 @@ func (p *Plan) run(rounds int64) (total, wire int64) {
 	done := make([][]int64, len(prog.Ops)) // by chunk: at To
 	sent := make([][]int64, len(prog.Ops)) // by chunk: at From
 	slots := int64(p.Config.Slots)
-	// when all waits of a chunk at a rank are over
+	// ready returns when all waits of a chunk at a rank are over
 	ready := func(rank int, after []Dep, c int64) int64 {
 		var t int64
 		for _, d := range after {
@@ -98,7 +98,7 @@ func (p *Plan) run(rounds int64) (total, wire int64) {
 			end = max(end, at)
 		}
 	}
-	// A core does the work that is ready in any order, but no two at once.
+	// A core does the ready work in any order, but never two pieces at once.
 	total = end
 	for _, t := range core {
 		total = max(total, t)

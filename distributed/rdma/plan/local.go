@@ -11,7 +11,7 @@ const (
 	LocalCopy
 )
 
-// LocalOp is one op of one rank. Deps and Inputs name ops by their place in
+// LocalOp is one op of one rank. Deps and Inputs name ops by their index in
 // Local.Ops.
 type LocalOp struct {
 	Kind   LocalKind
@@ -22,21 +22,22 @@ type LocalOp struct {
 	Wide   bool // float32 partial sums on the wire, or written by a Reduce
 	Inputs []Input
 	Elems  int64
-	// ChunkElems is the elements of a full chunk, Chunks their number.
+	// ChunkElems is the number of elements of a full chunk, Chunks the number of
+	// chunks.
 	ChunkElems int64
 	Chunks     int64
 	Lag        int
 	After      []Dep
 }
 
-// ChunkLen is how many elements chunk c has.
+// ChunkLen returns how many elements chunk c has.
 func (o *LocalOp) ChunkLen(c int64) int64 { return min(o.ChunkElems, o.Elems-c*o.ChunkElems) }
 
 // Wire is one direction between the rank and a peer on the rail.
 type Wire struct {
 	Peer     int
-	Messages int64 // in all
-	Ops      []int // places in Local.Ops, in the order of the program
+	Messages int64 // in total
+	Ops      []int // indices in Local.Ops, in the order of the program
 }
 
 // Local is what one rank does on one rail.
@@ -50,7 +51,7 @@ type Local struct {
 	Recvs   []Wire
 }
 
-// Local gives the part of a rank. Ops without chunks are left out.
+// Local returns the part of a rank, without ops that have no chunks.
 func (p *Program) Local(rank int) *Local {
 	l := &Local{Rank: rank, Rail: p.Rail, Elem: p.Elem, Scratch: p.Scratch}
 	place := make([]int, len(p.Ops))
@@ -89,8 +90,9 @@ func (p *Program) Local(rank int) *Local {
 	return l
 }
 
-// renumber gives the waits by local places. All ops of a region have the same
-// chunks, so what an op with chunks waits for has chunks too.
+// renumber returns the waits by local indices. They all exist, because all ops
+// of a region have the same chunks, so an op with chunks waits only for ops with
+// chunks.
 func renumber(after []Dep, place []int) []Dep {
 	var out []Dep
 	for _, d := range after {
@@ -125,7 +127,7 @@ func (l *Local) wires() {
 	}
 }
 
-// Locals gives the part of a rank on each rail in use.
+// Locals returns the part of a rank on each rail in use.
 func (p *Plan) Locals(rank int) []*Local {
 	var all []*Local
 	for _, prog := range p.Programs {
@@ -134,10 +136,11 @@ func (p *Plan) Locals(rank int) []*Local {
 	return all
 }
 
-// SendRecv gives the local programs, one for each rail, of a rank that sends
+// SendRecv returns the local programs, one for each rail, of a rank that sends
 // sent bytes to one rank and receives received bytes from another (or the same).
-// The two directions do not wait for each other, so ranks that exchange cannot
-// block each other. The other ends have the plans of a Send of as many bytes.
+// The two directions do not wait for each other, so that ranks that exchange
+// cannot block each other. The other ends have the plans of a Send of the same
+// number of bytes.
 func (p *Planner) SendRecv(rank, to int, sent int64, from int, received int64) ([]*Local, error) {
 	out, err := p.Plan(Request{Op: Send, Bytes: sent, From: rank, To: to})
 	if err != nil {
@@ -152,7 +155,7 @@ func (p *Planner) SendRecv(rank, to int, sent int64, from int, received int64) (
 		a, b = b, a
 	}
 	for i, l := range b {
-		a[i].Ops = append(a[i].Ops, l.Ops...) // no waits and inputs that would need new places
+		a[i].Ops = append(a[i].Ops, l.Ops...) // they have no waits and inputs, so nothing needs new indices
 		a[i].wires()
 	}
 	return a, nil

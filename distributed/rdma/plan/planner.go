@@ -2,9 +2,9 @@ package plan
 
 import "fmt"
 
-// Planner makes plans for one group and remembers how it has chosen: choices
-// depend on a rounded length only, so a new length seldom costs an estimate. A
-// few hundred choices are kept. It is for one goroutine.
+// Planner makes plans for one group and remembers its choices. Choices depend
+// only on a rounded length, so that a new length seldom needs an estimate. It
+// keeps a few hundred choices. One goroutine may use it.
 type Planner struct {
 	cfg     Config
 	choices map[string]Choice
@@ -19,7 +19,7 @@ func NewPlanner(cfg Config) (*Planner, error) {
 	return &Planner{cfg: cfg, choices: map[string]Choice{}}, nil
 }
 
-// Config is the planner's configuration, with its defaults.
+// Config returns the planner's configuration with its defaults.
 func (p *Planner) Config() Config { return p.cfg }
 
 // Plan is New with the planner's Config.

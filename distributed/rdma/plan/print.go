@@ -9,10 +9,10 @@ import (
 //
 //	2 +1 rank 1 -> 2  4096 float32 in 4  scratch+0 (3 chunks) -> slot  after 1
 //
-// is op 2, one round behind, from rank 1 to 2, 4096 partial sums in four chunks,
-// read in a window of three chunks of scratch memory, held in their slots, each
-// when op 1 has made it. A wait
-// for an earlier chunk shows how many chunks back: 5~3.
+// is op 2, one round behind, from rank 1 to 2: 4096 partial sums in four chunks,
+// read in a window of three chunks of scratch memory and held in their slots,
+// each after op 1 has made it. A wait for an earlier chunk shows how many chunks
+// back: 5~3.
 func (p *Program) String() string {
 	var b strings.Builder
 	for i := range p.Ops {

@@ -5,11 +5,11 @@ type Space uint8
 
 // The spaces.
 const (
-	None    Space = iota // nothing: the message has no content that counts (barrier)
+	None    Space = iota // the message has no content (barrier)
 	Src                  // the source of the operation
 	Dst                  // its destination; the buffer of a broadcast, the place of a recv
 	Scratch              // memory of the engine, one for each rail
-	Slot                 // the receive slot of the wire: the chunk stays there for a Reduce
+	Slot                 // the receive slot of the wire, where the chunk stays for a Reduce
 )
 
 func (s Space) String() string { return [...]string{"none", "src", "dst", "scratch", "slot"}[s] }
@@ -19,10 +19,10 @@ type Ref struct {
 	Space  Space
 	Off    int64 // bytes, of chunk 0
 	Stride int64 // bytes from chunk to chunk
-	Window int   // chunks after which the memory is used again, 0 for never
+	Window int   // chunks after which the memory is reused, 0 for never
 }
 
-// At is the offset in bytes of chunk c.
+// At returns the offset in bytes of chunk c.
 func (r Ref) At(c int64) int64 {
 	if r.Window > 0 {
 		c %= int64(r.Window)
@@ -40,7 +40,7 @@ const (
 	Copy
 )
 
-// Dep is something to wait for: chunk c begins when op Op has done chunk c-Back.
+// Dep is a wait: chunk c begins when op Op has done chunk c-Back.
 type Dep struct{ Op, Back int }
 
 // Input is a block that a Reduce combines.
@@ -62,7 +62,7 @@ type Op struct {
 	Elems    int64 // of the region
 	Wide     bool  // elements on the wire, and those written, are float32 partial sums
 	Lag      int
-	// ReadAfter and WriteAfter are what From and To wait for. A Reduce has its
+	// ReadAfter and WriteAfter are the waits of From and To. A Reduce has its
 	// waits in WriteAfter.
 	ReadAfter, WriteAfter []Dep
 
@@ -79,10 +79,10 @@ type Program struct {
 	ranks      int
 }
 
-// Chunks is how many chunks op i has.
+// Chunks returns how many chunks op i has.
 func (p *Program) Chunks(i int) int64 { return ceil(p.Ops[i].Elems, p.ChunkElems) }
 
-// width is the length in bytes of an element on the wire or in memory.
+// width returns the length in bytes of an element on the wire or in memory.
 func (p *Program) width(wide bool) int64 {
 	if wide {
 		return 4
@@ -90,7 +90,7 @@ func (p *Program) width(wide bool) int64 {
 	return int64(p.Elem)
 }
 
-// lag is that of the op furthest behind.
+// lag returns the greatest lag of an op.
 func (p *Program) lag() int64 {
 	n := 0
 	for i := range p.Ops {
@@ -99,7 +99,7 @@ func (p *Program) lag() int64 {
 	return int64(n)
 }
 
-// Rounds is how many rounds the program has.
+// Rounds returns how many rounds the program has.
 func (p *Program) Rounds() int64 {
 	var n int64
 	for i := range p.Ops {

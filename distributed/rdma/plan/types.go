@@ -14,16 +14,17 @@ const (
 	// MaxClass is the greatest size class; a message of class k has Frame<<k
 	// bytes.
 	MaxClass = 7
-	// DefaultSlots is how many messages are under way on a wire.
+	// DefaultSlots is how many messages are in flight on a wire.
 	DefaultSlots = 2
-	// MaxSlots is the most of them.
+	// MaxSlots is the maximum of Config.Slots.
 	MaxSlots = 64
-	// DefaultOneRail is up to how many bytes an operation uses one rail only.
+	// DefaultOneRail is the number of bytes up to which an operation uses only
+	// one rail.
 	DefaultOneRail = 32 << 10
 )
 
-// ErrNoWire says that two ranks are not joined by a cable: the operation needs
-// another transport.
+// ErrNoWire says that no cable joins two ranks, so the operation needs another
+// transport.
 var ErrNoWire = errors.New("no cable between the ranks")
 
 // Collective is an operation of a group.
@@ -59,7 +60,7 @@ func (c Collective) String() string {
 	return fmt.Sprintf("collective %d", uint8(c))
 }
 
-// reduces tells whether elements are combined.
+// reduces reports whether elements are combined.
 func (c Collective) reduces() bool { return c <= ReduceScatter }
 
 // Algorithm is a way to do a collective; see the package comment.
@@ -86,9 +87,9 @@ func (a Algorithm) String() string {
 
 // Topology is how the ranks are joined.
 type Topology struct {
-	// Ring is the ranks in the order of the cables, each joined to the next
+	// Ring lists the ranks in the order of the cables, each joined to the next
 	// and the last to the first; it need not be the order of the ranks. nil
-	// means a mesh: all are joined to all.
+	// means a mesh, in which all are joined to all.
 	Ring  []int
 	N     int // ranks
 	Rails int // cables of each joined pair, W
@@ -108,7 +109,7 @@ func Ring(n, rails int) Topology {
 
 func (t Topology) check() error {
 	if t.N < 2 || t.Rails < 1 {
-		return fmt.Errorf("%w: %d ranks with %d rails; a group over cables has at least 2 and 1", distributed.ErrConfig, t.N, t.Rails)
+		return fmt.Errorf("%w: %d ranks with %d rails; a group over cables has at least 2 ranks and 1 rail", distributed.ErrConfig, t.N, t.Rails)
 	}
 	if t.Ring == nil {
 		return nil
@@ -116,17 +117,18 @@ func (t Topology) check() error {
 	seen := make([]bool, t.N)
 	for _, r := range t.Ring {
 		if len(t.Ring) != t.N || r < 0 || r >= t.N || seen[r] {
-			return fmt.Errorf("%w: ring %v is no order of %d ranks", distributed.ErrConfig, t.Ring, t.N)
+			return fmt.Errorf("%w: ring %v is not an order of %d ranks", distributed.ErrConfig, t.Ring, t.N)
 		}
 		seen[r] = true
 	}
 	return nil
 }
 
-// direct tells whether every pair is joined: a mesh, or a ring of 2 or 3.
+// direct reports whether every pair is joined, as in a mesh or a ring of 2 or
+// 3.
 func (t Topology) direct() bool { return t.Ring == nil || t.N <= 3 }
 
-// Joined tells whether ranks a and b have a cable.
+// Joined reports whether ranks a and b have a cable.
 func (t Topology) Joined(a, b int) bool {
 	if a == b {
 		return false
@@ -157,8 +159,8 @@ func (t Topology) path(a, b, direction int) []int {
 	return way
 }
 
-// Model is what the wires of a group were measured to do (specification, 11.2).
-// All ranks have the same numbers, from rank 0.
+// Model has the measured speed of a group's wires (specification, 11.2). All
+// ranks have rank 0's numbers.
 type Model struct {
 	Latency int64 // ns of a small message, one way, posting and polling included (a)
 	Rate    int64 // bytes/s of a rail in one direction (B)
@@ -168,19 +170,19 @@ type Model struct {
 // DefaultModel is Thunderbolt 5 by published measurements (specification, 8.3).
 func DefaultModel() Model { return Model{Latency: 6000, Rate: 8e9, Memory: 20e9} }
 
-// Config is what a group agrees upon when it is formed.
+// Config is what a group agrees on when it is formed.
 type Config struct {
 	Topology Topology
 	Cap      int   // greatest class that all ranks can use, 0 to MaxClass
-	Slots    int   // messages under way on a wire, 0 for DefaultSlots
+	Slots    int   // messages in flight on a wire, 0 for DefaultSlots
 	OneRail  int64 // bytes up to which one rail is used; 0 for DefaultOneRail, negative for none
 	Model    Model // the zero Model is DefaultModel
 	// Tag is how many bytes the engine puts behind the data of a message, so
-	// that lost messages are noticed; a full chunk then has a frame more.
+	// that lost messages are noticed. A full chunk then has one more frame.
 	Tag int64
 	// Inside keeps the tag within the message of a class: a full chunk has Tag
 	// bytes less, and no message is longer than Frame<<Cap. Otherwise chunks
-	// are Frame<<class bytes and a full one with its tag has a frame more.
+	// have Frame<<class bytes, and a full one with its tag has one more frame.
 	Inside bool
 }
 
@@ -193,7 +195,7 @@ type Request struct {
 	Root  int               // Broadcast, Gather
 	From  int               // Send
 	To    int               // Send
-	// Force takes an algorithm whatever it costs, Auto the cheapest.
+	// Force uses an algorithm whatever it costs; Auto chooses the cheapest.
 	Force Algorithm
 }
 
@@ -205,7 +207,7 @@ func (r Request) elem() int {
 	return 1
 }
 
-// widens tells whether partial results are float32 though elements are not.
+// widens reports whether partial results are float32 although elements are not.
 func (r Request) widens() bool {
 	return (r.Op == AllSum || r.Op == ReduceScatter) &&
 		(r.DType == distributed.Float16 || r.DType == distributed.BFloat16)

@@ -9,7 +9,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// Context is an open device. Everything made from it is destroyed by its Close.
+// Context is an open device. Its Close destroys everything made from it.
 type Context struct {
 	lib    *Library
 	device string
@@ -57,7 +57,8 @@ func (d Device) Open() (*Context, error) {
 	return c, nil
 }
 
-// failed is the error of a call: its own, or what has ended the device before.
+// failed returns the error of a call: its own, or the reason why the device was
+// lost before.
 func (c *Context) failed(call string, errno int, detail string) error {
 	if why := c.calls.Err(); why != nil {
 		return fmt.Errorf("verbs: %s on %s: %w", call, c.device, why)
@@ -65,21 +66,22 @@ func (c *Context) failed(call string, errno int, detail string) error {
 	return callError(call, c.device, errno, detail)
 }
 
-// Lost is closed when the device is gone with all that was made from it, because
-// of what Err says: the process that made its calls has ended. Close then still
-// frees what is left in this process. A nil channel: that cannot happen.
+// Lost is closed when the device and all objects made from it are lost, because
+// the process that made its calls has ended; Err says why. Close then still
+// frees what is left in this process. A nil channel means that the device cannot
+// be lost.
 func (c *Context) Lost() <-chan struct{} { return c.calls.Lost() }
 
-// Err is why the device is lost, nil while it is not.
+// Err returns why the device is lost, nil if it is not.
 func (c *Context) Err() error { return c.calls.Err() }
 
 // NewSlab makes memory that can be registered with this device; see NewSlab.
 func (c *Context) NewSlab(n int) (*Slab, error) { return c.calls.NewSlab(n) }
 
-// Device is the name of the device.
+// Device returns the name of the device.
 func (c *Context) Device() string { return c.device }
 
-// Query asks for the limits of the device.
+// Query returns the limits of the device.
 func (c *Context) Query() (DeviceAttr, error) {
 	type result struct {
 		attr  DeviceAttr
@@ -98,7 +100,7 @@ func (c *Context) Query() (DeviceAttr, error) {
 	return r.attr, err
 }
 
-// Port asks for the state of a port; they are numbered from 1.
+// Port returns the state of a port; ports are numbered from 1.
 func (c *Context) Port(port int) (PortAttr, error) {
 	type result struct {
 		attr  PortAttr
@@ -130,15 +132,15 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	if _, err := c.self.handle("query_gid"); err != nil {
 		return nil, err
 	}
-	// A table that claims to be huge is not read to its end.
+	// The bound exists because a table may claim to be huge.
 	n := min(attr.GIDs, 1024)
 	r, err := bounded(c.lib, "query_gid", c.device, func() result {
 		var r result
 		for i := range n {
 			gid, kind, errno := c.calls.QueryGID(port, i)
 			if errno != 0 {
-				// Linux answers so for an entry that was never filled; an
-				// error matters only when nothing can be read.
+				// Linux returns this for an entry that was never filled, so an
+				// error matters only if no entry can be read.
 				r.errno = errno
 				continue
 			}
@@ -174,7 +176,7 @@ func (c *Context) GID(port, index int) (GID, GIDType, error) {
 	return r.gid, r.kind, err
 }
 
-// Used is how many queue pairs, memory regions and completion queues of the
+// Used returns how many queue pairs, memory regions and completion queues of the
 // device this process has.
 func (c *Context) Used() (qps, mrs, cqs int) {
 	c.mu.Lock()
@@ -189,7 +191,7 @@ func keep[T any](c *Context, list *[]*T, x *T) {
 	c.mu.Unlock()
 }
 
-// drop forgets one that was destroyed.
+// drop removes an object that was destroyed.
 func drop[T any](c *Context, list *[]*T, x *T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,10 +215,11 @@ func snapshot[T any](c *Context, list *[]*T) []*T {
 }
 
 // Close destroys what is left: queue pairs, memory regions, completion queues,
-// protection domains, then the device. A queue pair is destroyed as it is, not
-// moved to ERR first: one driver then fails to unmap memory. Each call is
-// bounded; what could not be destroyed keeps its handle, is named in the error
-// and leaks, and what it rests on is left alone. Close may be called again.
+// protection domains, then the device. It does not move a queue pair to ERR
+// before it destroys it, because one driver then fails to unmap memory. Each
+// call is bounded. An object that could not be destroyed keeps its handle and
+// leaks, the error names it, and the objects that it depends on are not
+// destroyed. Close may be called again.
 func (c *Context) Close() error {
 	var errs []error
 	for _, q := range snapshot(c, &c.qps) {
@@ -245,7 +248,8 @@ func (c *Context) Close() error {
 	})
 }
 
-// object is what every destroyable thing has: its handle goes to one caller.
+// object is the common part of everything destroyable. It gives its handle to
+// one caller.
 type object struct {
 	ctx  *Context
 	mu   sync.Mutex
@@ -253,21 +257,21 @@ type object struct {
 	lost bool // the call that destroys it never returned
 }
 
-// handle is the object for a call that uses it; after its end it is an error
-// that wraps ErrClosed.
+// handle returns the object's handle for a call, or an error that wraps
+// ErrClosed if the object was destroyed.
 func (o *object) handle(call string) (unsafe.Pointer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.raw == nil {
-		e := callError(call, o.ctx.device, 0, "what it works on was destroyed before")
+		e := callError(call, o.ctx.device, 0, "the object was already destroyed")
 		e.Cure, e.kind = "", distributed.ErrClosed
 		return nil, e
 	}
 	return o.raw, nil
 }
 
-// destroy runs the call once. If it fails the handle is kept, and a later
-// attempt may succeed; if it hangs there is no later attempt.
+// destroy runs the call once. If the call fails, the handle is kept, so that a
+// later attempt may succeed. If it hangs, no later attempt is made.
 func (o *object) destroy(call string, fn func(raw unsafe.Pointer) int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -275,7 +279,7 @@ func (o *object) destroy(call string, fn func(raw unsafe.Pointer) int) error {
 		return nil
 	}
 	if o.lost {
-		return limitError(call, o.ctx.device, "did not return when it was called before")
+		return limitError(call, o.ctx.device, "did not return in an earlier call")
 	}
 	raw := o.raw
 	err := o.ctx.lib.do(call, o.ctx.device, func() int { return fn(raw) })

@@ -8,11 +8,10 @@ import (
 	"ringmaster/distributed"
 )
 
-// FindIPv4GID chooses by family: the first entry that is an IPv4 address, of
-// the newer type where there are several of one address. That is what Apple's
-// ports are reached by; the entry exists only when the port's own interface has
-// an IPv4 address. The index differs from host to host, so it is never
-// assumed.
+// FindIPv4GID chooses by family: the first entry that is an IPv4 address, of the
+// newer type if one address has several entries. Peers reach Apple's ports by it. The
+// entry exists only if the port's own interface has an IPv4 address. It is searched
+// for because its index differs from host to host.
 func FindIPv4GID(entries []GIDEntry) (GIDEntry, error) {
 	for _, e := range entries {
 		if e.GID.IPv4Mapped() {
@@ -23,10 +22,10 @@ func FindIPv4GID(entries []GIDEntry) (GIDEntry, error) {
 		"give the port's own interface (not the bridge) an IPv4 address")
 }
 
-// Addresses are the entries by which a Thunderbolt port is reached, best first:
-// an IPv4 address, then a link-local IPv6 one. A port need not have both: the IPv4
-// address comes minutes after boot or not at all, and from macOS 27 on the first
-// entry is a UUID, which is no address. Without either the error wraps ErrNoGID.
+// Addresses returns the entries by which peers reach a Thunderbolt port, best first:
+// an IPv4 address, then a link-local IPv6 one. A port may lack either, because the
+// IPv4 address appears minutes after boot or not at all, and since macOS 27 the first
+// entry is a UUID and not an address. Without both the error wraps ErrNoGID.
 func Addresses(entries []GIDEntry) ([]GIDEntry, error) {
 	var found []GIDEntry
 	if e, err := FindIPv4GID(entries); err == nil {
@@ -40,14 +39,14 @@ func Addresses(entries []GIDEntry) ([]GIDEntry, error) {
 	}
 	if len(found) == 0 {
 		return nil, gidError("no entry of the GID table is an IPv4 address or a link-local IPv6 one", entries,
-			"take the port's own interface (not the bridge) up, or give it an IPv4 address; addresses may appear only minutes after boot")
+			"bring up the port's own interface (not the bridge), or give it an IPv4 address; addresses may appear only minutes after boot")
 	}
 	return found, nil
 }
 
-// MatchGIDs chooses the addresses of a link: the first of ours with one of the peer's
-// of the same family, as RTR demands. Both ends choose the same family if both
-// give theirs in the order of Addresses.
+// MatchGIDs chooses the addresses of a link: our first one that has the family of one
+// of the peer's, because RTR demands the same family. Both ends choose the same
+// family if both pass theirs in the order of Addresses.
 func MatchGIDs(own []GIDEntry, peer []GID) (GIDEntry, GID, error) {
 	for _, e := range own {
 		for _, g := range peer {
@@ -60,12 +59,12 @@ func MatchGIDs(own []GIDEntry, peer []GID) (GIDEntry, GID, error) {
 	for i, g := range peer {
 		have[i] = g.String()
 	}
-	return GIDEntry{}, GID{}, gidError("no entry of the GID table is of the family of one of the peer's addresses ("+strings.Join(have, ", ")+")", own,
+	return GIDEntry{}, GID{}, gidError("no entry of the GID table has the family of one of the peer's addresses ("+strings.Join(have, ", ")+")", own,
 		"give both ports an IPv4 address, or neither")
 }
 
-// FindGID chooses the entry of an interface's address. RoCE lists each address
-// once for each type: v2 is preferred, for it passes routers.
+// FindGID chooses the entry of an interface's address. RoCE lists each address once
+// for each type; v2 is preferred because it passes routers.
 func FindGID(entries []GIDEntry, addr netip.Addr) (GIDEntry, error) {
 	best := -1
 	for i, e := range entries {
@@ -75,7 +74,7 @@ func FindGID(entries []GIDEntry, addr netip.Addr) (GIDEntry, error) {
 	}
 	if best < 0 {
 		return GIDEntry{}, gidError(fmt.Sprintf("no entry of the GID table is %v", addr), entries,
-			"give the port's interface this address, or choose one of the table")
+			"give the port's interface this address, or choose one from the table")
 	}
 	return entries[best], nil
 }

@@ -12,12 +12,11 @@ import (
 // LibraryVariable names a library to load in place of the system's.
 const LibraryVariable = "RINGMASTER_VERBS_LIBRARY"
 
-// DefaultLimit is how long a call of the library is waited for.
+// DefaultLimit is how long to wait for a call of the library.
 const DefaultLimit = 10 * time.Second
 
-// Library is a loaded verbs library. Its methods and those of what it makes may
-// be called by several goroutines; a queue pair or completion queue is posted to
-// and polled by one at a time.
+// Library is a loaded verbs library. Several goroutines may call its methods and those of
+// its objects, but only one at a time may post to or poll a queue pair or completion queue.
 type Library struct {
 	// Limit bounds each call; DefaultLimit if 0. Set it before the first use.
 	Limit time.Duration
@@ -37,14 +36,13 @@ func systemPaths() []string {
 	return []string{"libibverbs.so.1"}
 }
 
-// Open loads the library at path; "" stands for the one named by
-// RINGMASTER_VERBS_LIBRARY, or else the system's. Errors wrap ErrUnavailable
-// and name the path or the symbol that is missing, or wrap ErrTimeout: loading runs code of
-// the library, which may hang.
+// Open loads the library at path; "" stands for the one named by RINGMASTER_VERBS_LIBRARY,
+// or else the system's. Errors wrap ErrUnavailable and name the missing path or symbol, or
+// wrap ErrTimeout, because loading runs code of the library, which may hang.
 func Open(path string) (*Library, error) { return openWithin(path, DefaultLimit) }
 
-// loads is held by the load that is under way. One that hangs keeps it, since the dynamic
-// linker would let no other load go further, and each would cost a thread.
+// loads is held by the current load. A load that hangs keeps it, because the dynamic linker
+// would block every other load, and each would cost a thread.
 var loads = make(chan struct{}, 1)
 
 // load is rawOpen, at most for limit.
@@ -103,17 +101,18 @@ func openWithin(path string, limit time.Duration) (*Library, error) {
 	return nil, e
 }
 
-// NewLibrary is a library whose calls a provider makes; path says what was loaded.
+// NewLibrary returns a library that makes its calls through a provider; path says what was
+// loaded.
 func NewLibrary(path string, p Provider) *Library { return &Library{path: path, provider: p} }
 
-// Where says in which process the calls are made.
+// Where returns in which process the calls are made.
 func (l *Library) Where() string { return l.provider.Where() }
 
-// Path is what was loaded.
+// Path returns what was loaded.
 func (l *Library) Path() string { return l.path }
 
-// Lost lists calls that did not return within the limit, each with its device.
-// What they worked on is leaked.
+// Lost lists calls that did not return within the limit, each with its device. Their
+// objects leak.
 func (l *Library) Lost() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,9 +134,9 @@ func (l *Library) Close() error {
 	return nil
 }
 
-// bounded runs a call on a goroutine of its own and waits for it up to the limit.
-// If the driver does not return in time, the goroutine is left behind with its
-// thread and noted in lost.
+// bounded runs a call on its own goroutine and waits for it up to the limit. If the driver
+// does not return in time, the goroutine is left behind with its thread, and lost names the
+// call.
 func bounded[T any](l *Library, call, device string, fn func() T) (T, error) {
 	limit := l.Limit
 	if limit <= 0 {
@@ -152,7 +151,7 @@ func bounded[T any](l *Library, call, device string, fn func() T) (T, error) {
 		return v, nil
 	case <-timer.C:
 	}
-	// Both may be ready: prefer the result.
+	// The result is preferred, because both may be ready.
 	select {
 	case v := <-done:
 		return v, nil
@@ -183,7 +182,7 @@ type Device struct {
 	lib  *Library
 }
 
-// Devices lists the devices. Having none is an error that wraps ErrUnavailable.
+// Devices lists the devices. If the host has none, the error wraps ErrUnavailable.
 func (l *Library) Devices() ([]Device, error) {
 	type result struct {
 		names []string
@@ -209,7 +208,7 @@ func (l *Library) Devices() ([]Device, error) {
 	return devices, nil
 }
 
-// Device finds a device; the error lists those that are there.
+// Device finds a device; the error lists the existing ones.
 func (l *Library) Device(name string) (Device, error) {
 	all, err := l.Devices()
 	if err != nil {

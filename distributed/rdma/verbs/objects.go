@@ -37,7 +37,7 @@ func (c *Context) AllocPD() (*PD, error) {
 	return p, nil
 }
 
-// Close frees the domain; nothing of it may be alive.
+// Close frees the domain; its objects must be destroyed before.
 func (p *PD) Close() error {
 	err := p.destroy("dealloc_pd", func(raw unsafe.Pointer) int { return p.ctx.calls.DeallocPD(raw) })
 	if err == nil {
@@ -46,12 +46,13 @@ func (p *PD) Close() error {
 	return err
 }
 
-// Access are the rights of a memory region.
+// Access is the set of rights of a memory region.
 type Access int
 
-// The rights. AccessAuto is all three where the device accepts them, else local
-// writing: one driver refuses memory without the remote rights, though it has no
-// operation that uses them, and another refuses memory with them.
+// The rights. AccessAuto is all three if the device accepts them, otherwise local
+// writing. It is needed because one driver refuses memory without the remote
+// rights, although it has no operation that uses them, and another refuses memory
+// with them.
 const (
 	AccessLocalWrite  Access = 1
 	AccessRemoteWrite Access = 2
@@ -66,12 +67,12 @@ type MR struct {
 	region Region
 }
 
-// RegMR registers the memory of a slab, all of it: devices have few regions.
-// The slab must stay mapped until Close.
+// RegMR registers the whole memory of a slab, because devices have few regions. The
+// slab must stay mapped until Close.
 func (p *PD) RegMR(s *Slab, access Access) (*MR, error) {
 	mem := s.Bytes()
 	if len(mem) == 0 {
-		return nil, fmt.Errorf("%w: verbs: reg_mr of a slab that is empty or freed", distributed.ErrArgument)
+		return nil, fmt.Errorf("%w: verbs: reg_mr: the slab is empty or freed", distributed.ErrArgument)
 	}
 	try := []Access{access}
 	if access == AccessAuto {
@@ -104,22 +105,22 @@ func (p *PD) RegMR(s *Slab, access Access) (*MR, error) {
 	return nil, p.ctx.failed("reg_mr", errno, fmt.Sprintf("%d bytes not registered", len(mem)))
 }
 
-// LKey is the key that requests name the region by.
+// LKey returns the key by which requests name the region.
 func (m *MR) LKey() uint32 { return m.region.LKey }
 
-// RKey is the key by which peers name the region.
+// RKey returns the key by which peers name the region.
 func (m *MR) RKey() uint32 { return m.region.RKey }
 
-// Address is where peers find a byte of the region: it may be registered by another
-// process, at another address.
+// Address returns where peers find a byte of the region. It may differ from this
+// process's address, because another process may have registered the region.
 func (m *MR) Address(b *byte) uint64 {
 	return m.region.Base + uint64(uintptr(unsafe.Pointer(b))-uintptr(unsafe.Pointer(unsafe.SliceData(m.mem))))
 }
 
-// Bytes is the registered memory.
+// Bytes returns the registered memory.
 func (m *MR) Bytes() []byte { return m.mem }
 
-// Request is a request for n bytes at an offset of the region.
+// Request returns a request for n bytes at an offset of the region.
 func (m *MR) Request(id uint64, off, n int) Request {
 	return Request{ID: id, Addr: uintptr(unsafe.Pointer(unsafe.SliceData(m.mem[off : off+n]))), Len: uint32(n), LKey: m.region.LKey}
 }
@@ -136,8 +137,8 @@ func (m *MR) Close() error {
 // CQ is a completion queue.
 type CQ struct{ object }
 
-// CreateCQ makes a queue for n completions. An overrun queue is dead: make it
-// larger than the number of requests that may be posted.
+// CreateCQ makes a queue for n completions. It must be larger than the number of
+// requests that may be posted, because an overrun queue is dead.
 func (c *Context) CreateCQ(n int) (*CQ, error) {
 	if _, err := c.self.handle("create_cq"); err != nil {
 		return nil, err
@@ -157,11 +158,11 @@ func (c *Context) CreateCQ(n int) (*CQ, error) {
 	return q, nil
 }
 
-// Handle is the struct rmv_cq * for C, valid until Destroy.
+// Handle returns the struct rmv_cq * for C, valid until Destroy.
 func (q *CQ) Handle() unsafe.Pointer { return q.raw }
 
-// Poll takes up to len(out) completions. An error is a *PollError: the queue
-// has failed. The statuses are still to be checked, see Cause.
+// Poll takes up to len(out) completions. An error is a *PollError: the queue has
+// failed. The caller must still check the statuses; see Cause.
 func (q *CQ) Poll(out []WC) (int, error) {
 	if len(out) == 0 {
 		return 0, nil
@@ -180,9 +181,9 @@ func (q *CQ) Poll(out []WC) (int, error) {
 	return n, nil
 }
 
-// Fault is what has broken the queue, or a queue pair of it, when a poll or post in
-// C has failed and could not say why: the helper process has ended, or an earlier
-// post was refused. nil if nothing more is known.
+// Fault returns what broke the queue, or a queue pair of it, when a poll or post in
+// C failed and could not say why: the helper process ended, or an earlier post was
+// refused. It returns nil if no more is known.
 func (q *CQ) Fault() error {
 	raw, err := q.handle("poll_cq")
 	if err != nil {
@@ -200,7 +201,7 @@ func (q *CQ) Destroy() error {
 	return err
 }
 
-// QPConfig is what a queue pair is made of.
+// QPConfig is the configuration of a queue pair.
 type QPConfig struct {
 	Type           QPType
 	SendCQ, RecvCQ *CQ
@@ -215,8 +216,8 @@ type QP struct {
 	granted Caps
 }
 
-// CreateQP makes a queue pair and reads back what was granted, which may be
-// less than was asked for, or more.
+// CreateQP makes a queue pair and reads back the granted depths, which may be less
+// or more than requested.
 func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	type result struct {
 		made
@@ -257,20 +258,19 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	return q, nil
 }
 
-// Handle is the struct rmv_qp * for C, valid until Destroy.
+// Handle returns the struct rmv_qp * for C, valid until Destroy.
 func (q *QP) Handle() unsafe.Pointer { return q.raw }
 
-// Num is the number that the peer sends to.
+// Num returns the number that the peer sends to.
 func (q *QP) Num() uint32 { return q.num }
 
-// Type is the transport service.
+// Type returns the transport service.
 func (q *QP) Type() QPType { return q.kind }
 
-// Granted are the depths that were granted. On Thunderbolt they count frames of
-// 4 KiB.
+// Granted returns the granted depths. On Thunderbolt they count frames of 4 KiB.
 func (q *QP) Granted() Caps { return q.granted }
 
-// Query asks for the granted depths and the state.
+// Query returns the granted depths and the state.
 func (q *QP) Query() (Caps, QPState, error) {
 	type result struct {
 		caps  Caps
@@ -291,8 +291,8 @@ func (q *QP) Query() (Caps, QPState, error) {
 	return r.caps, r.state, err
 }
 
-// Apply makes a transition that was put together elsewhere, for a process that
-// makes the calls of another one. For all others there are Init, RTR and RTS.
+// Apply makes a transition with given attributes. Only a process that makes the
+// calls of another one uses it; all others use Init, RTR and RTS.
 func (q *QP) Apply(t Transition) error { return q.modify(QPState(t.State), t, t.Mask, "") }
 
 // modify runs one transition.
@@ -332,13 +332,13 @@ const (
 	maskDestQPN = 1048576
 )
 
-// minRNRTimer is the wait that a receiver without a receive asks for: 12 is
+// minRNRTimer is the wait that a receiver without a posted receive requests: 12 is
 // 0.64 ms (InfiniBand architecture, table of RNR NAK timers).
 const minRNRTimer = 12
 
-// Init makes the queue pair ready for receives to be posted (not on every
-// device) and for RTR. On any failure here or later: Destroy, do not try again
-// with the same queue pair.
+// Init prepares the queue pair for posted receives (not on every device) and for
+// RTR. After any failure here or later the caller must destroy the queue pair and
+// not try it again.
 func (q *QP) Init(port int) error {
 	a := Transition{State: int(StateInit), Port: max(port, 1), Access: int(AccessLocalWrite)}
 	if q.kind == UC {
@@ -347,7 +347,7 @@ func (q *QP) Init(port int) error {
 	return q.modify(StateInit, a, maskState|maskPKey|maskPort|maskAccess, "")
 }
 
-// RTR joins the queue pair to its peer; from then on messages come in.
+// RTR joins the queue pair to its peer; messages can then arrive.
 func (q *QP) RTR(r Route) error {
 	if r.SGIDIndex < 0 || r.SGIDIndex > math.MaxUint8 || r.HopLimit < 0 || r.HopLimit > math.MaxUint8 || r.PathMTU.Bytes() == 0 {
 		return fmt.Errorf("%w: verbs: route of qp %#x: GID index %d, hop limit %d, MTU %d", distributed.ErrArgument, q.num, r.SGIDIndex, r.HopLimit, r.PathMTU)
@@ -373,8 +373,8 @@ func (q *QP) RTR(r Route) error {
 		q.num, r.PeerQPN, r.PeerGID, r.SGIDIndex, r.PathMTU.Bytes()))
 }
 
-// RTS lets the queue pair send, its first packet having this number. UC takes
-// no retries.
+// RTS lets the queue pair send; psn is the number of its first packet. UC has no
+// retries.
 func (q *QP) RTS(psn uint32, r Retries) error {
 	a := Transition{State: int(StateRTS), SQPSN: psn}
 	mask := maskState | maskSQPSN
@@ -385,7 +385,7 @@ func (q *QP) RTS(psn uint32, r Retries) error {
 	return q.modify(StateRTS, a, mask, "")
 }
 
-// Destroy ends the queue pair, whatever is posted.
+// Destroy ends the queue pair, even if requests are posted.
 func (q *QP) Destroy() error {
 	err := q.destroy("destroy_qp", func(raw unsafe.Pointer) int { return q.ctx.calls.DestroyQP(raw) })
 	if err == nil {
@@ -395,7 +395,7 @@ func (q *QP) Destroy() error {
 }
 
 // PostSend posts messages in order, each signalled. It returns how many were
-// posted; an error is a *PostError, and what was posted before it completes.
+// posted. An error is a *PostError; requests posted before it complete.
 func (q *QP) PostSend(reqs ...Request) (int, error) { return q.post("post_send", true, reqs) }
 
 // PostRecv posts receives in order; see PostSend.
@@ -419,8 +419,8 @@ func (q *QP) post(call string, send bool, reqs []Request) (int, error) {
 	return n, nil
 }
 
-// Settle waits until the device has all that was posted from C: posts that go
-// through another process return before.
+// Settle waits until the device has received all requests posted from C. It is
+// needed because posts through another process return earlier.
 func (q *QP) Settle() error {
 	raw, err := q.handle("post")
 	if err != nil {

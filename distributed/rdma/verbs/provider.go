@@ -2,25 +2,25 @@ package verbs
 
 import "unsafe"
 
-// Provider is where the calls of a verbs library are made: in this process
-// (Open), or in a process of its own (package helper). Results called errno are 0
-// or an errno of either sign. Every call may block; Library bounds them.
+// Provider makes the calls of a verbs library: in this process (Open), or in a
+// separate process (package helper). Results called errno are 0 or an errno of
+// either sign. Every call may block; Library bounds them.
 type Provider interface {
-	// Where says in which process, for people.
+	// Where says for people in which process the calls are made.
 	Where() string
 	// Devices lists the devices by name.
 	Devices() (names []string, errno int)
-	// Open opens a device; with neither calls nor errno there is none of the name.
+	// Open opens a device; with neither calls nor errno, no device has the name.
 	Open(device string) (c Calls, errno int)
-	// Close lets go of the library; no device is open. After lost calls, which may
-	// still return, their code must stay loaded.
+	// Close unloads the library; no device is open. After lost calls the code must
+	// stay loaded, because they may still return.
 	Close(lost bool)
 }
 
 // Calls are the calls on one open device. Handles of queue pairs and completion
 // queues begin with the struct rmv_qp or rmv_cq, whose context has the functions
-// that rm_verbs.h posts and polls with; those of other objects mean something to
-// the provider only.
+// that rm_verbs.h posts and polls with; only the provider interprets those of
+// other objects.
 type Calls interface {
 	Close() (errno int)
 	QueryDevice() (a DeviceAttr, errno int)
@@ -38,18 +38,18 @@ type Calls interface {
 	DestroyQP(qp unsafe.Pointer) (errno int)
 	ModifyQP(qp unsafe.Pointer, t Transition) (errno int)
 	QueryQP(qp unsafe.Pointer) (granted Caps, s QPState, errno int)
-	// Post posts sends or receives and returns how many were taken.
+	// Post posts sends or receives and returns how many were accepted.
 	Post(qp unsafe.Pointer, send bool, reqs []Request) (n, errno int)
-	// Settle waits until the device has all that was posted.
+	// Settle waits until the device has received all posted requests.
 	Settle(qp unsafe.Pointer) (errno int)
-	// Poll takes completions; a negative number, or more than was asked for: the
-	// queue has failed.
+	// Poll takes completions. A negative number, or more than requested, means
+	// that the queue has failed.
 	Poll(cq unsafe.Pointer, out []WC) int
-	// Fault is what has broken a completion queue or a queue pair of it, as far
-	// as a failed poll or post could not say it; nil if nothing has.
+	// Fault returns what broke a completion queue or a queue pair of it, if a
+	// failed poll or post could not say it; nil if nothing did.
 	Fault(cq unsafe.Pointer) error
-	// Lost is closed when the device and all that was made from it are gone
-	// because of what Err then says. A nil channel: that cannot happen.
+	// Lost is closed when the device and all its objects are lost; Err then says
+	// why. A nil channel means that the device cannot be lost.
 	Lost() <-chan struct{}
 	Err() error
 }
@@ -61,8 +61,8 @@ type Region struct {
 	Base       uint64 // where peers find its first byte
 }
 
-// Transition is what ibv_modify_qp sets, in the terms of struct ibv_qp_attr, and
-// the mask of the fields that count.
+// Transition has the attributes that ibv_modify_qp sets, named as in struct
+// ibv_qp_attr, and the mask of the fields that count.
 type Transition struct {
 	Mask                                       int
 	State, Access, Port, MTU                   int

@@ -7,7 +7,8 @@ import (
 	"unsafe"
 )
 
-// A build without cgo cannot call C: Open fails, and nothing below is reached.
+// A build without cgo cannot call C. Open fails, so the functions below are
+// never called.
 
 func rawOpen(path string) (rawLib, string) {
 	return rawLib{}, path + ": this program was built without cgo, or for a system without verbs"

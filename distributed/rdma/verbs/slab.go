@@ -7,16 +7,16 @@ import (
 	"ringmaster/distributed"
 )
 
-// SlabAlign is the alignment of slabs: the page size of Apple's hosts, a multiple
-// of all others in use.
+// SlabAlign is the alignment of slabs. It is the page size of Apple's hosts,
+// because that is a multiple of all others in use.
 const SlabAlign = 16 << 10
 
-// boundary is the address step that no region may cross: one provider keeps only
-// the low 32 bits of an address.
+// boundary is the address step that no region may cross, because one provider
+// keeps only the low 32 bits of an address.
 const boundary = 1 << 32
 
-// Slab is memory that may be registered: mapped, never of the Go heap, aligned,
-// and on one side of every 4 GiB boundary. Children of a fork do not get it.
+// Slab is memory that may be registered. It is mapped outside the Go heap, is
+// aligned, and crosses no 4 GiB boundary. Children of a fork do not get it.
 type Slab struct {
 	mem  []byte
 	free func() error
@@ -44,7 +44,7 @@ func NewSlab(n int) (*Slab, error) {
 	return nil, fmt.Errorf("no address range for a slab of %d bytes that does not cross a 4 GiB boundary", n)
 }
 
-// SlabBytes is the length of a slab for n bytes; the error wraps
+// SlabBytes returns the length of a slab for n bytes; the error wraps
 // distributed.ErrArgument.
 func SlabBytes(n int) (int, error) {
 	if n <= 0 || n > boundary {
@@ -53,12 +53,13 @@ func SlabBytes(n int) (int, error) {
 	return (n + SlabAlign - 1) &^ (SlabAlign - 1), nil
 }
 
-// SlabOf is a slab of memory that has the properties of one; free gives it back.
+// SlabOf returns a slab of memory that already has a slab's properties; free
+// frees it.
 func SlabOf(mem []byte, free func() error) *Slab { return &Slab{mem: mem, free: free} }
 
-// Reservations are the lengths of mappings to try for a slab of n bytes: if the
-// first crosses a boundary, one of twice the size holds n bytes on one side of it.
-// Pages that are not touched cost nothing.
+// Reservations returns the lengths of mappings to try for a slab of n bytes. If
+// the first crosses a boundary, one of twice the size has n bytes on one side of
+// it. The size does not matter, because untouched pages cost nothing.
 func Reservations(n int) []int { return []int{n + SlabAlign, 2*n + SlabAlign} }
 
 // Place finds the offset of a slab of n bytes in a mapping.
@@ -80,13 +81,13 @@ func slabOffset(base, have, n uint64) (uint64, bool) {
 	return at - base, true
 }
 
-// address is where the slab begins.
+// address returns where the slab begins.
 func (s *Slab) address() uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(s.mem)))) }
 
-// Bytes is the memory, nil after Free.
+// Bytes returns the memory, nil after Free.
 func (s *Slab) Bytes() []byte { return s.mem }
 
-// Free unmaps the slab. Regions of it must be closed before. It may be called
+// Free unmaps the slab. Its regions must be closed before. Free may be called
 // again.
 func (s *Slab) Free() error {
 	free := s.free

@@ -20,30 +20,30 @@ const (
 	StatusGeneral  Status = 21
 )
 
-// statuses: name, and what it means to us.
+// statuses has the name of each status and what it means for this program.
 var statuses = [...]struct{ name, meaning string }{
 	0:  {"SUCCESS", "done"},
 	1:  {"LOC_LEN_ERR", "the message does not fit the receive: both sides disagree on the size or the number of 4 KiB frames"},
 	2:  {"LOC_QP_OP_ERR", "the queue pair refused the request as malformed"},
 	3:  {"LOC_EEC_OP_ERR", "obsolete (RD)"},
-	4:  {"LOC_PROT_ERR", "the buffer is not in registered memory, or its registration is gone"},
-	5:  {"WR_FLUSH_ERR", "the queue pair had failed before: this is a consequence, not the cause"},
+	4:  {"LOC_PROT_ERR", "the buffer is not in registered memory, or its registration has ended"},
+	5:  {"WR_FLUSH_ERR", "the queue pair had failed before, so this is a consequence and not the cause"},
 	6:  {"MW_BIND_ERR", "memory window (not used here)"},
 	7:  {"BAD_RESP_ERR", "the peer's answer breaks the protocol"},
 	8:  {"LOC_ACCESS_ERR", "a write of the peer was not permitted here"},
 	9:  {"REM_INV_REQ_ERR", "the peer refused the message: longer than its receive"},
 	10: {"REM_ACCESS_ERR", "the peer refused access to its memory"},
-	11: {"REM_OP_ERR", "the peer could not carry the request out (soft-RoCE says so of a message longer than its receive)"},
+	11: {"REM_OP_ERR", "the peer could not execute the request (soft-RoCE reports this for a message longer than its receive)"},
 	12: {"RETRY_EXC_ERR", "no answer after all retries: the peer is dead or the link is down"},
 	13: {"RNR_RETRY_EXC_ERR", "the peer never posted a receive"},
 	14: {"LOC_RDD_VIOL_ERR", "obsolete (RD)"},
 	15: {"REM_INV_RD_REQ_ERR", "obsolete (RD)"},
-	16: {"REM_ABORT_ERR", "the peer gave the request up"},
+	16: {"REM_ABORT_ERR", "the peer aborted the request"},
 	17: {"INV_EECN_ERR", "obsolete (RD)"},
 	18: {"INV_EEC_STATE_ERR", "obsolete (RD)"},
 	19: {"FATAL_ERR", "the device or the port has failed"},
 	20: {"RESP_TIMEOUT_ERR", "the peer did not answer in time"},
-	21: {"GENERAL_ERR", "transport error of no other kind"},
+	21: {"GENERAL_ERR", "other transport error"},
 	22: {"TM_ERR", "tag matching (not used here)"},
 	23: {"TM_RNDV_INCOMPLETE", "tag matching (not used here)"},
 }
@@ -51,7 +51,7 @@ var statuses = [...]struct{ name, meaning string }{
 // Statuses is the number of statuses that have a name.
 const Statuses = len(statuses)
 
-// String is the name without IBV_WC_.
+// String returns the name without IBV_WC_.
 func (s Status) String() string {
 	if int(s) < len(statuses) {
 		return statuses[s].name
@@ -59,7 +59,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("UNKNOWN_STATUS_%d", uint32(s))
 }
 
-// Meaning says what it means here, in one clause.
+// Meaning says in one clause what the status means here.
 func (s Status) Meaning() string {
 	if int(s) < len(statuses) {
 		return statuses[s].meaning
@@ -67,7 +67,7 @@ func (s Status) Meaning() string {
 	return "a status that this program does not know"
 }
 
-// CompletionError is a request that completed with a failure.
+// CompletionError says that a request completed with a failure.
 type CompletionError struct {
 	Op        string // "all_sum"…
 	Seq       uint64 // number of the operation in its group
@@ -81,13 +81,13 @@ type CompletionError struct {
 	VendorErr uint32
 }
 
-// NewCompletionError takes the valid fields of a failed completion; the caller
+// NewCompletionError copies the valid fields of a failed completion; the caller
 // adds where it happened.
 func NewCompletionError(wc WC) *CompletionError {
 	return &CompletionError{Peer: -1, Rank: -1, Rail: -1, QPN: wc.QPN, WRID: wc.ID, Status: wc.Status, VendorErr: wc.VendorErr}
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *CompletionError) Error() string {
 	var b strings.Builder
 	if e.Op != "" {
@@ -110,11 +110,12 @@ func (e *CompletionError) Error() string {
 	return b.String()
 }
 
-// Flush tells whether the error is a consequence of another one.
+// Flush reports whether the error is a consequence of another one.
 func (e *CompletionError) Flush() bool { return e.Status == StatusFlush }
 
 // Cause finds the completion that explains the failure of a batch: the first
-// failure other than a flush, else the first flush. ok is false if all succeeded.
+// failure other than a flush, otherwise the first flush. failed is false if all
+// succeeded.
 func Cause(batch []WC) (wc WC, ok bool) {
 	for _, c := range batch {
 		if c.Status == StatusOK || ok && c.Status == StatusFlush {

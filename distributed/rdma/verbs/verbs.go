@@ -1,20 +1,21 @@
 // Package verbs is libibverbs loaded at run time: devices, their limits and
-// addresses, memory, queues and queue pairs, and what their errors mean. It
-// knows nothing of groups.
+// addresses, memory, queues and queue pairs, and the meaning of their errors. It
+// knows nothing of groups. Open loads the library, Library.Device and Device.Open
+// open a device, and the methods of Context make the other objects.
 //
-// Nothing is linked and no header of the system is needed: a host without
-// the library, or a build without cgo, gets an error that wraps
-// distributed.ErrUnavailable from Open. The struct layouts are in rm_verbs.h,
-// where their sizes and offsets are asserted.
+// The package links nothing and needs no header of the system. On a host without the
+// library, or in a build without cgo, Open returns an error that wraps
+// distributed.ErrUnavailable. The struct layouts are in rm_verbs.h, where their
+// sizes and offsets are asserted.
 //
-// The hot path is not here. Code that posts and polls in a loop includes
-// rm_verbs.h (#cgo CFLAGS: -I${SRCDIR}/…/verbs) and uses QP.Handle and
-// CQ.Handle; PostSend, PostRecv and Poll of this package cost a call into C
-// each and are for bring-up and tests.
+// The hot path is not here. Code that posts and polls in a loop includes rm_verbs.h
+// (#cgo CFLAGS: -I${SRCDIR}/…/verbs) and uses QP.Handle and CQ.Handle. PostSend,
+// PostRecv and Poll of this package are for bring-up and tests, because each costs a
+// call into C.
 //
-// Calls that enter the kernel run on a thread of their own and are waited for at
-// most Library.Limit: some drivers block forever, above all in teardown. Such a
-// thread cannot be ended; it is reported and left behind.
+// Calls that enter the kernel run on their own threads, and the caller waits at most
+// Library.Limit, because some drivers block forever, above all in teardown. Such a
+// thread cannot be ended, so it is reported and left behind.
 package verbs
 
 import (
@@ -28,8 +29,8 @@ import (
 // QPType is the transport service of a queue pair.
 type QPType int
 
-// The services in use: reliable where there is InfiniBand or RoCE, unreliable
-// on Apple's Thunderbolt, which has no other.
+// The services in use: reliable on InfiniBand and RoCE, unreliable on Apple's
+// Thunderbolt, which has no other.
 const (
 	RC QPType = 2
 	UC QPType = 3
@@ -48,7 +49,7 @@ func (t QPType) String() string {
 // QPState is the state of a queue pair.
 type QPState int
 
-// The states that a queue pair is brought through.
+// The states that a queue pair passes through.
 const (
 	StateReset QPState = 0
 	StateInit  QPState = 1
@@ -125,10 +126,10 @@ func (l LinkLayer) String() string {
 	return "link layer " + strconv.Itoa(int(l))
 }
 
-// Thunderbolt tells whether the port of a device is one of Apple's provider:
-// unreliable queue pairs only, whose queues count frames. The link layer says so;
-// where a library reports one that is not known, the name does: Apple's devices
-// are rdma_enN after the IP interface enN of the port.
+// Thunderbolt reports whether the port of a device belongs to Apple's provider,
+// which has only unreliable queue pairs and counts frames in their queues. The link
+// layer decides. If the library reports an unknown one, the name decides, because
+// Apple's devices are called rdma_enN after the IP interface enN of the port.
 func Thunderbolt(device string, l LinkLayer) bool {
 	switch l {
 	case LinkInfiniBand, LinkEthernet:
@@ -141,10 +142,10 @@ func Thunderbolt(device string, l LinkLayer) bool {
 	return ok && err == nil
 }
 
-// MTU is a packet size as verbs number it: 1 is 256 bytes, 5 is 4096.
+// MTU is a packet size in the numbering of verbs: 1 is 256 bytes, 5 is 4096.
 type MTU int
 
-// Bytes is the size that m stands for, 0 for none.
+// Bytes returns the size that m stands for, 0 for none.
 func (m MTU) Bytes() int {
 	if m < 1 || m > 5 {
 		return 0
@@ -152,8 +153,8 @@ func (m MTU) Bytes() int {
 	return 128 << m
 }
 
-// DeviceAttr are the limits of a device. They are queried, never assumed, and less
-// may be available: other processes share the device.
+// DeviceAttr has the limits of a device. They are queried, never assumed. Less may
+// be available, because other processes share the device.
 type DeviceAttr struct {
 	NodeGUID   uint64 // in host order
 	MaxMRSize  uint64 // bytes; some drivers do not enforce the number they report
@@ -184,7 +185,7 @@ type PortAttr struct {
 // GIDType is the encapsulation of a GID's packets.
 type GIDType int
 
-// The types; Unknown where the library cannot tell.
+// The types; Unknown if the library cannot tell.
 const (
 	GIDUnknown GIDType = -1
 	GIDIB      GIDType = 0
@@ -207,18 +208,18 @@ func (t GIDType) String() string {
 // GID is the address of a port, in network byte order.
 type GID [16]byte
 
-// Addr is g as an IP address; a mapped IPv4 address is unmapped.
+// Addr returns g as an IP address; a mapped IPv4 address is unmapped.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
-// IPv4Mapped tells whether g is an IPv4 address: ten zero bytes, then ff ff.
+// IPv4Mapped reports whether g is an IPv4 address: ten zero bytes, then ff ff.
 func (g GID) IPv4Mapped() bool { return netip.AddrFrom16(g).Is4In6() }
 
-// LinkLocal tells whether g is a link-local IPv6 address: fe80::/10 with the 54
-// zero bits that RFC 4291 prescribes. The version digit of a UUID is among these
-// bits, so no UUID is taken for one.
+// LinkLocal reports whether g is a link-local IPv6 address: fe80::/10 with the 54
+// zero bits that RFC 4291 prescribes. No UUID passes, because its version digit is
+// among these bits.
 func (g GID) LinkLocal() bool { return g[0] == 0xfe && g[1] == 0x80 && [6]byte(g[2:8]) == [6]byte{} }
 
-// IsZero tells whether the entry of the table is empty.
+// IsZero reports whether the entry of the table is empty.
 func (g GID) IsZero() bool { return g == GID{} }
 
 func (g GID) String() string {
@@ -231,7 +232,7 @@ func (g GID) String() string {
 // MarshalText writes 32 hex digits.
 func (g GID) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(g[:])), nil }
 
-// UnmarshalText reads them.
+// UnmarshalText reads 32 hex digits.
 func (g *GID) UnmarshalText(text []byte) error {
 	b, err := hex.DecodeString(string(text))
 	if err != nil || len(b) != len(g) {
@@ -248,14 +249,14 @@ type GIDEntry struct {
 	Type  GIDType
 }
 
-// Caps are the depths of a queue pair: asked for, or granted.
+// Caps has the requested or granted depths of a queue pair.
 type Caps struct {
 	SendWR int // requests; on Thunderbolt frames of 4 KiB
 	RecvWR int
 	Inline int // bytes that a send may carry in the request
 }
 
-// Route is what a queue pair must know of its peer and of the path to it.
+// Route is what a queue pair must know about its peer and the path to it.
 type Route struct {
 	PeerQPN   uint32
 	PeerPSN   uint32 // first packet number of the peer: its RTS
@@ -268,22 +269,22 @@ type Route struct {
 	Port      int // 0: 1
 }
 
-// Retries are what RC does before it gives up on a request. UC has none.
+// Retries says how often RC retries before it gives up on a request. UC has none.
 type Retries struct {
 	Timeout int // of an acknowledgement: 4.096 µs << Timeout
 	Retry   int // 0 to 7
-	RNR     int // 0 to 6, 7 without limit: while the peer has no receive posted
+	RNR     int // while the peer has no receive posted: 0 to 6, or 7 without limit
 }
 
-// DefaultRetries: 67 ms, seven times, and a late receiver is waited for without limit
-// (the deadline of the operation ends that).
+// DefaultRetries waits 67 ms, seven times, and waits for a late receiver without
+// limit (the deadline of the operation ends that).
 var DefaultRetries = Retries{Timeout: 14, Retry: 7, RNR: 7}
 
-// SoftRetries are those of a device whose VendorID is VendorSoftRoCE: 2.1 s,
-// seven times. The processor makes its packets, and on a busy one a message takes
-// longer than a card's timeout allows. Retransmitting a message that was only
-// late does harm there: in Linux 6.1 the driver's sender and the reader of its
-// acknowledgements run concurrently, and an acknowledgement that arrives while a
+// SoftRetries is for devices with the VendorID VendorSoftRoCE: 2.1 s, seven times.
+// The timeout is long because the processor makes the packets, and on a busy one a
+// message takes longer than a card's timeout allows. Retransmitting a message that
+// was only late does harm there: in Linux 6.1 the driver's sender and the reader of
+// its acknowledgements run concurrently, and an acknowledgement that arrives while a
 // message is resumed in its middle seems to put wrong bytes into the packets. The
 // peer then finds the message longer than its receive.
 var SoftRetries = Retries{Timeout: 19, Retry: 7, RNR: 7}

@@ -126,7 +126,7 @@ func (e *end) renew() error {
 	return qp.Init(1)
 }
 
-// interfaceOf is the network interface of a device, "" if it is not known.
+// interfaceOf returns the network interface of a device, "" if it is unknown.
 func (b *bringup) interfaceOf(device string) string {
 	for _, d := range b.Tools.Devices {
 		if d.Name == device && d.Interface != "" {
