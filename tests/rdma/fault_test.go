@@ -303,8 +303,8 @@ func TestFaultsWhileFormed(t *testing.T) {
 		{"on=init do=errno:22", "modify_qp to INIT"},
 		{"on=rtr do=errno:22 count=all", "neither a ring nor a mesh"},
 		{"on=rts do=errno:22 count=all", "neither a ring nor a mesh"},
-		{"on=send do=drop count=all", "nothing came through"},
-		{"on=send do=corrupt:17 count=all", "nothing came through"},
+		{"on=send do=drop count=all", "no data arrived through"},
+		{"on=send do=corrupt:17 count=all", "no data arrived through"},
 	} {
 		for n := 2; n <= 3; n++ {
 			t.Run(fmt.Sprintf("%s, %d ranks", c.words, n), func(t *testing.T) {

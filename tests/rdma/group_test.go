@@ -113,7 +113,7 @@ func TestLinkLayer(t *testing.T) {
 					require.NoError(t, err, "%s, rank %d", words, r)
 					require.Contains(t, x.groups[r].Describe().Topology, "rails 1, UC,", words)
 				} else {
-					require.ErrorContains(t, err, "Thunderbolt has UC only", "an unknown device is taken for one with reliable queue pairs")
+					require.ErrorContains(t, err, "Thunderbolt supports only UC", "an unknown device is taken for one with reliable queue pairs")
 				}
 			}
 		}

@@ -415,7 +415,7 @@ func TestUnreachablePeer(t *testing.T) {
 	x := setup(t, w, 2, nil)
 	for _, err := range x.connect(t.Context()) {
 		require.ErrorIs(t, err, distributed.ErrBootstrap)
-		require.ErrorContains(t, err, "neither host may know the other as a neighbour yet (ping6 -c 1 ff02::1%enN on both")
+		require.ErrorContains(t, err, "the hosts may not know each other as neighbours yet (ping6 -c 1 ff02::1%enN on both")
 		require.ErrorContains(t, err, "or two cables are crossed")
 	}
 	// Other causes: no attempt can help, and the error says what does.
