@@ -16,7 +16,8 @@ func (byteTokens) Added(int32) bool      { return false }
 func (byteTokens) IsEnd(id int32) bool   { return id == 256 }
 func (byteTokens) Bytes(id int32) []byte { return []byte{byte(id)}[:min(1, 256-id)] }
 
-// Example compiles a schema and prints which tokens may follow a part of an answer.
+// Example compiles a schema and prints which bytes may follow a part of an
+// answer, and whether it may end.
 func Example() {
 	e, err := jsonschema.Compile([]byte(`{"enum": [10, 12, 345]}`), jsonschema.Options{})
 	if err != nil {
@@ -32,16 +33,13 @@ func Example() {
 		if err := m.Mask(context.Background(), allowed); err != nil {
 			panic(err)
 		}
-		for id := range int32(257) {
-			switch {
-			case allowed[id/64]>>(id%64)&1 == 0:
-			case id == 256:
-				fmt.Print("the end ")
-			default:
-				fmt.Printf("%c ", id)
+		var may []string
+		for id := range 256 {
+			if allowed[id/64]>>(id%64)&1 != 0 {
+				may = append(may, string(rune(id)))
 			}
 		}
-		fmt.Println()
+		fmt.Println(may, allowed[4]&1 != 0)
 		if i < 2 {
 			if err := m.Accept(int32("12"[i])); err != nil {
 				panic(err)
@@ -49,7 +47,7 @@ func Example() {
 		}
 	}
 	// Output:
-	// 1 3
-	// 0 2
-	// the end
+	// [1 3] false
+	// [0 2] false
+	// [] true
 }
