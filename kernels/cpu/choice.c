@@ -59,7 +59,9 @@ void rm_set_add(rm_set *s, const rm_kernels *k, int32_t type, int64_t rows, int6
 	int whole = cols % 256 == 0;
 	int few = k->few && rows >= 16 && whole && k->few(type);
 	int lanes = k->lanes && k->lanes[type] && rows >= k->lane_rows && whole;
-	int64_t from = lanes ? k->limits[type].panels : k->gather_from;
+	int64_t from = !lanes                            ? k->gather_from
+	               : k->lanes_halve && k->upper_only ? INT64_MAX
+	                                                 : k->limits[type].panels;
 	s->few = few && (s->few || !s->quantised);
 	s->panels_from = from > s->panels_from ? from : s->panels_from;
 	s->quantised = 1;

@@ -85,10 +85,11 @@ const maxThreads = 4096
 
 // Backend is the CPU backend. Create it with New. It is used by one goroutine at a time.
 type Backend struct {
-	pool   *C.rm_pool
-	level  Level
-	allocs contract.Allocations[struct{}]
-	err    error // first failure of an op
+	pool        *C.rm_pool
+	level       Level
+	activations Activations
+	allocs      contract.Allocations[struct{}]
+	err         error // first failure of an op
 }
 
 // New returns a backend with the given number of threads, including the
@@ -116,6 +117,36 @@ func ParseLevel(name string) (Level, error) {
 // hosts of different kinds must compute the same bits. It fails if the host does not
 // support the level.
 func NewLevel(threads int, level Level) (*Backend, error) {
+	return Open(Options{Threads: threads, Level: level, Activations: Bits15})
+}
+
+// Activations is the number of bits to which activations are rounded before they are
+// multiplied by quantised weights, in groups of 32 with a float32 scale each. It does not
+// matter to weights of F32, F16 and BF16, and of those types that are converted to float32.
+type Activations int
+
+// The precisions. With 15 bits the rounding of activations is smaller than that of the KV
+// cache. With 8 bits it is as large as in llama.cpp, and products of several tokens need
+// one multiplication in place of two.
+const (
+	Bits15 Activations = 15
+	Bits8  Activations = 8
+)
+
+// Options say how a backend computes.
+type Options struct {
+	Threads     int // including the caller's; 0 is every processor that the process may run on
+	Level       Level
+	Activations Activations
+}
+
+// Open returns a backend. It fails if the host does not support the level, if there is no
+// such precision, or if the threads cannot be started.
+func Open(o Options) (*Backend, error) {
+	threads, level := o.Threads, o.Level
+	if o.Activations != Bits15 && o.Activations != Bits8 {
+		return nil, fmt.Errorf("cpu: no activations of %d bits; expected %d or %d", o.Activations, Bits8, Bits15)
+	}
 	if threads == 0 {
 		threads = int(C.rm_cpu_count())
 	}
@@ -125,16 +156,24 @@ func NewLevel(threads int, level Level) (*Backend, error) {
 	if C.rm_cpu_has(C.int(level)) == 0 {
 		return nil, fmt.Errorf("cpu: this host does not support %s; its best level is %s", level, Level(C.rm_cpu_level()))
 	}
-	pool := C.rm_pool_new(C.int(threads), C.int(level))
+	upperOnly := C.int(0)
+	if o.Activations == Bits8 {
+		upperOnly = 1
+	}
+	pool := C.rm_pool_new(C.int(threads), C.int(level), upperOnly)
 	if pool == nil {
 		return nil, fmt.Errorf("cpu: cannot start %d threads", threads)
 	}
-	return &Backend{pool: pool, level: level}, nil
+	return &Backend{pool: pool, level: level, activations: o.Activations}, nil
 }
 
-// Name is "cpu", the level and the number of threads.
+// Name is "cpu", the level, the number of threads, and the precision if it is Bits8.
 func (b *Backend) Name() string {
-	return fmt.Sprintf("cpu (%s, %d threads)", b.level, b.Threads())
+	activations := ""
+	if b.activations == Bits8 {
+		activations = ", 8-bit activations"
+	}
+	return fmt.Sprintf("cpu (%s, %d threads%s)", b.level, b.Threads(), activations)
 }
 
 // Threads is the number of threads that compute, including the caller's.

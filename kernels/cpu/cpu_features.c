@@ -102,15 +102,15 @@ int rm_cpu_has(int level) {
 	return level >= RM_LEVEL_PORTABLE && level <= best;
 }
 
-const rm_kernels *rm_kernels_of(const rm_pool *p) {
+const rm_kernels *rm_kernels_for(int level) {
 #if RM_X86
-	if (rm_pool_level(p) == RM_LEVEL_AMX) return &rm_kernels_amx;
-	if (rm_pool_level(p) == RM_LEVEL_AVX512) return &rm_kernels_avx512;
-	if (rm_pool_level(p) == RM_LEVEL_AVX2) return &rm_kernels_avx2;
+	if (level == RM_LEVEL_AMX) return &rm_kernels_amx;
+	if (level == RM_LEVEL_AVX512) return &rm_kernels_avx512;
+	if (level == RM_LEVEL_AVX2) return &rm_kernels_avx2;
 #elif RM_NEON
-	if (rm_pool_level(p) == RM_LEVEL_NEON) return has_i8mm() ? BEST_NEON : &rm_kernels_neon;
+	if (level == RM_LEVEL_NEON) return has_i8mm() ? BEST_NEON : &rm_kernels_neon;
 #endif
-	(void)p;
+	(void)level;
 	return &rm_kernels_portable;
 }
 

@@ -79,16 +79,17 @@ static rm_tile tile_of(const expert_arg *a, const rm_weight *w, const active *x,
                        rm_layout layout, const uint8_t *batches) {
 	int quantised = rm_uses_act(w->type);
 	return (rm_tile){
-		.type = w->type,
-		.w = w->data + x->expert * w->slice_bytes + r * w->row_bytes,
-		.row_bytes = w->row_bytes,
-		.cols = w->cols,
-		.nrows = w->rows - r < a->tile_rows ? w->rows - r : a->tile_rows,
-		.next = next_of(a, w, x, r),
-		.x = (quantised ? a->act_rows : a->float_rows) + s,
-		.nx = n,
-		.layout = quantised ? layout : RM_BY_ROWS,
-		.batches = quantised && layout ? batches : NULL,
+	    .type = w->type,
+	    .w = w->data + x->expert * w->slice_bytes + r * w->row_bytes,
+	    .row_bytes = w->row_bytes,
+	    .cols = w->cols,
+	    .nrows = w->rows - r < a->tile_rows ? w->rows - r : a->tile_rows,
+	    .next = next_of(a, w, x, r),
+	    .x = (quantised ? a->act_rows : a->float_rows) + s,
+	    .nx = n,
+	    .layout = quantised ? layout : RM_BY_ROWS,
+	    .upper_only = a->k->upper_only,
+	    .batches = quantised && layout ? batches : NULL,
 	};
 }
 

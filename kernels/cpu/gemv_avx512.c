@@ -26,10 +26,11 @@ RM_BEGIN_AVX512
 // Quantised rows take one or two tokens: with more, gemv_lanes_avx512.c is faster.
 #define DEFINE_ROW(name, type, ...) \
 	static void row_##name(const rm_tile *t) { \
-		if (t->nx == 1) { \
-			run_rows(__VA_ARGS__, t, 1); \
-		} else { \
-			run_rows(__VA_ARGS__, t, 2); \
+		switch (2 * (t->nx > 1) + t->upper_only) { \
+		case 0: run_rows(__VA_ARGS__, t, 1); break; \
+		case 1: run_rows(with(__VA_ARGS__, UPPER), t, 1); break; \
+		case 2: run_rows(__VA_ARGS__, t, 2); break; \
+		default: run_rows(with(__VA_ARGS__, UPPER), t, 2); \
 		} \
 	}
 EACH_ROW(DEFINE_ROW)
@@ -105,11 +106,10 @@ RM_BEGIN_AVX512_VBMI
 #include "gemv_avx512_iq2_xxs.inc.h"
 
 static void row_iq2_xxs(const rm_tile *t) {
-	switch (t->nx) {
-	case 1: run_iq2_xxs(t, 1); break;
-	case 2: run_iq2_xxs(t, 2); break;
-	case 3: run_iq2_xxs(t, 3); break;
-	default: run_iq2_xxs(t, 4);
+	if (t->upper_only) {
+		BY_TOKENS(run_iq2_xxs, 1);
+	} else {
+		BY_TOKENS(run_iq2_xxs, 0);
 	}
 }
 

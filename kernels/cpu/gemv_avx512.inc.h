@@ -38,6 +38,7 @@ enum {
 	MIN16 = 16,   // for each 16
 	SHIFT = 32,   // some groups' bytes are the weight times a power of two
 	FAR = 64,     // weights are prefetched into the second-level cache only
+	UPPER = 128,  // the lower bytes of the activations are zero
 };
 
 // scale_pair holds the float scales of 256 columns of two rows: lanes 0..7 are
@@ -60,6 +61,12 @@ typedef struct {
 	int offsets;      // OFFSET16: the same for the sums of rm_act, -32 times too large
 } row_kind;
 
+// with adds flags to a kind.
+INLINE row_kind with(row_kind k, int flags) {
+	k.flags |= flags;
+	return k;
+}
+
 // nibble_lanes puts nibble g of packed into lane g of each half.
 INLINE __m512i nibble_lanes(int packed) {
 	__m256i shift = _mm256_set_epi32(28, 24, 20, 16, 12, 8, 4, 0);
@@ -70,15 +77,16 @@ INLINE __m512i nibble_lanes(int packed) {
 // The dot products of a row leave the tree in this order: 32-bit lane 4*l+k is
 // the first half of group 2k for l = 0, its second half for l = 1, and those of
 // group 2k+1 for l = 2 and 3.
-INLINE __m512i tree(const __m512i q[4], const int8_t *upper, const int8_t *lower) {
+INLINE __m512i tree(const __m512i q[4], const int8_t *upper, const int8_t *lower, int flags) {
 	__m512i t[4];
 	for (int k = 0; k < 4; k++) {
 		__m512i u = _mm512_dpbusd_epi32(_mm512_setzero_si512(), q[k], load512(upper + 64 * k));
-		t[k] = _mm512_dpbusd_epi32(_mm512_slli_epi32(u, 7), q[k], load512(lower + 64 * k));
+		t[k] = flags & UPPER ? u : _mm512_dpbusd_epi32(_mm512_slli_epi32(u, 7), q[k], load512(lower + 64 * k));
 	}
 	__m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(t[0], t[1]), _mm512_unpackhi_epi32(t[0], t[1]));
 	__m512i b = _mm512_add_epi32(_mm512_unpacklo_epi32(t[2], t[3]), _mm512_unpackhi_epi32(t[2], t[3]));
-	return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+	__m512i sums = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+	return flags & UPPER ? _mm512_slli_epi32(sums, 7) : sums;
 }
 
 // pair adds up the halves of the groups of two rows: lanes 0..7 belong to a.
@@ -155,7 +163,7 @@ INLINE void rows4(row_kind k, const uint8_t *const row[4], const quads *next, in
 			for (int n = 0; n < nt; n++) {
 				__m512i dots[2];
 				for (int i = 0; i < 2; i++) {
-					dots[i] = tree(q[i], x[n].q + 32 * g, x[n].r + 32 * g);
+					dots[i] = tree(q[i], x[n].q + 32 * g, x[n].r + 32 * g, k.flags);
 					if (k.flags & OFFSET16) dots[i] = _mm512_add_epi32(dots[i], z16[n]);
 					if (k.flags & SUB) dots[i] = _mm512_mullo_epi32(dots[i], sub[i]);
 				}

@@ -83,11 +83,11 @@ INLINE void order_iq2_xxs(const int8_t *src, int8_t *dst) {
 
 // dots_iq2_xxs multiplies a row by the ordered activations x: two sums per
 // group.
-INLINE __m512i dots_iq2_xxs(const __m512i q[4], const int8_t *x) {
+INLINE __m512i dots_iq2_xxs(const __m512i q[4], const int8_t *x, int upper_only) {
 	__m512i upper = _mm512_setzero_si512(), lower = _mm512_setzero_si512();
 	for (int e = 0; e < 4; e++) {
 		upper = _mm512_dpbusd_epi32(upper, q[e], load512(x + 64 * e));
-		lower = _mm512_dpbusd_epi32(lower, q[e], load512(x + 256 + 64 * e));
+		if (!upper_only) lower = _mm512_dpbusd_epi32(lower, q[e], load512(x + 256 + 64 * e));
 	}
 	return _mm512_add_epi32(_mm512_slli_epi32(upper, 7), lower);
 }
@@ -95,7 +95,7 @@ INLINE __m512i dots_iq2_xxs(const __m512i q[4], const int8_t *x) {
 // rows4_iq2_xxs is rows4 for this type. ordered has room for nt times 2*cols
 // bytes.
 INLINE void rows4_iq2_xxs(const uint8_t *const row[4], const quads *next, int64_t cols, const rm_act *x, const int8_t *ordered,
-                          int nt, float out[4][4]) {
+                          int nt, int upper_only, float out[4][4]) {
 	__m512i first = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
 	__m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(1));
 	__m512 acc[2][4];
@@ -112,7 +112,7 @@ INLINE void rows4_iq2_xxs(const uint8_t *const row[4], const quads *next, int64_
 			__m512 s = scales_iq2_xxs(w0, w1);
 			for (int n = 0; n < nt; n++) {
 				const int8_t *at = ordered + 2 * cols * n + 512 * j;
-				__m512i a = dots_iq2_xxs(q[0], at), b = dots_iq2_xxs(q[1], at);
+				__m512i a = dots_iq2_xxs(q[0], at, upper_only), b = dots_iq2_xxs(q[1], at, upper_only);
 				__m512i t = _mm512_add_epi32(_mm512_permutex2var_epi32(a, first, b), _mm512_permutex2var_epi32(a, second, b));
 				t = _mm512_add_epi32(t, both(x[n].z + 8 * j));
 				acc[p][n] = _mm512_fmadd_ps(_mm512_mul_ps(s, both_ps(x[n].d + 8 * j)), _mm512_cvtepi32_ps(t), acc[p][n]);
@@ -129,7 +129,7 @@ INLINE void rows4_iq2_xxs(const uint8_t *const row[4], const quads *next, int64_
 
 // run_iq2_xxs computes a tile of nt tokens, a constant; the scratch has room
 // for 16 unpacked rows of two bytes per column.
-INLINE void run_iq2_xxs(const rm_tile *t, int nt) {
+INLINE void run_iq2_xxs(int upper_only, const rm_tile *t, int nt) {
 	int8_t *ordered = (int8_t *)t->scratch;
 	rm_act x[4];
 	for (int n = 0; n < nt; n++) {
@@ -146,7 +146,7 @@ INLINE void run_iq2_xxs(const rm_tile *t, int nt) {
 		int64_t first, step = four(t, r, rows, &first);
 		if (step == 0) break;
 		float out[4][4];
-		rows4_iq2_xxs(rows, &next, t->cols, x, ordered, nt, out);
+		rows4_iq2_xxs(rows, &next, t->cols, x, ordered, nt, upper_only, out);
 		give(t, first, step, nt, out);
 	}
 }

@@ -12,6 +12,7 @@ enum {
 	L_SHIFT = 8,    // group r of a part is shifted left by nibble r of lanes_kind.shifts
 	L_MIN32 = 16,   // a minimum for each 32 columns
 	L_MIN16 = 32,   // for each 16
+	L_UPPER = 64,   // the lower bytes of the activations are zero
 };
 
 #endif

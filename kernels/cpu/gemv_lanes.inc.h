@@ -58,6 +58,12 @@ typedef struct {
 	int offset, shifts;
 } lanes_kind;
 
+// upper is the kind for activations without lower bytes.
+INLINE lanes_kind upper(lanes_kind k) {
+	k.flags |= L_UPPER;
+	return k;
+}
+
 // LANES_TOKENS is the most tokens that rows are multiplied by while they are unpacked.
 #define LANES_TOKENS 16
 

@@ -86,12 +86,12 @@ INLINE void l_ready(int flags, int shift, const lint q[8], const lint k[4], int 
 }
 
 // dot is start plus the dot products of n vectors and activations.
-INLINE lint dot(const lint *q, int n, const int8_t *upper, const int8_t *lower, int32_t start) {
+INLINE lint dot(const lint *q, int n, const int8_t *upper, const int8_t *lower, int32_t start, int flags) {
 	lint u = _mm512_setzero_si512(), v = _mm512_set1_epi32(start);
 	RM_UNROLL
 	for (int i = 0; i < n; i++) {
 		u = _mm512_dpbusd_epi32(u, q[i], _mm512_set1_epi32((int)rm_load32(upper + 4 * i)));
-		v = _mm512_dpbusd_epi32(v, q[i], _mm512_set1_epi32((int)rm_load32(lower + 4 * i)));
+		if (!(flags & L_UPPER)) v = _mm512_dpbusd_epi32(v, q[i], _mm512_set1_epi32((int)rm_load32(lower + 4 * i)));
 	}
 	return _mm512_add_epi32(_mm512_slli_epi32(u, 7), v);
 }
@@ -102,11 +102,11 @@ INLINE lint l_dots(int flags, int offset, int shift, const l_weights *w, const l
 	if (flags & L_SUB) {
 		// rm_act holds -32 times the sums; with L_SHIFT the offset is 4, as often too large as the group.
 		int by = flags & L_SHIFT ? 3 - shift : 0, add = flags & L_OFFSET16;
-		lint a = dot(w->q, 4, upper, lower, add ? x->z0[g] >> by : 0);
-		lint b = dot(w->q + 4, 4, upper + 16, lower + 16, add ? x->z1[g] >> by : 0);
+		lint a = dot(w->q, 4, upper, lower, add ? x->z0[g] >> by : 0, flags);
+		lint b = dot(w->q + 4, 4, upper + 16, lower + 16, add ? x->z1[g] >> by : 0, flags);
 		t = _mm512_add_epi32(_mm512_mullo_epi32(a, w->k0), _mm512_mullo_epi32(b, w->k1));
 	} else {
-		t = dot(w->q, 8, upper, lower, flags & L_OFFSET ? x->z[g] >> offset : 0);
+		t = dot(w->q, 8, upper, lower, flags & L_OFFSET ? x->z[g] >> offset : 0, flags);
 	}
 	return shift ? l_sra32(t, shift) : t;
 }
@@ -114,7 +114,7 @@ INLINE lint l_dots(int flags, int offset, int shift, const l_weights *w, const l
 #include "gemv_lanes.inc.h"
 
 #define DEFINE_LANES(name, type, ...) \
-	static int64_t lanes_##name(const rm_tile *t) { return run_lanes(__VA_ARGS__, t); }
+	static int64_t lanes_##name(const rm_tile *t) { return t->upper_only ? run_lanes(upper(__VA_ARGS__), t) : run_lanes(__VA_ARGS__, t); }
 EACH_LANES(DEFINE_LANES)
 
 RM_END_TARGET

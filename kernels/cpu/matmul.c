@@ -27,7 +27,7 @@ static void quantise_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const quantise_arg *a = arg;
 	for (int64_t i = begin; i < end; i++) {
 		int64_t row = a->pick ? a->pick[i] : i;
-		a->k->quantise(a->x + row * a->cols, a->cols, a->acts + i * a->stride);
+		a->k->quantise(a->x + row * a->cols, a->cols, a->acts + i * a->stride, a->k->upper_only);
 	}
 }
 
@@ -57,7 +57,7 @@ static void batches_task(void *arg, int64_t begin, int64_t end, int worker) {
 		int64_t first = RM_BATCH * b, n = a->n - first < RM_BATCH ? a->n - first : RM_BATCH;
 		for (int64_t i = 0; i < n; i++) {
 			rows[i] = mem + i * act;
-			a->k->quantise(a->x + (first + i) * a->stride, a->cols, mem + i * act);
+			a->k->quantise(a->x + (first + i) * a->stride, a->cols, mem + i * act, a->k->upper_only);
 		}
 		rm_gather(a->k, a->layout, rows, n, a->cols, a->batches + b * rm_batch_bytes(a->cols));
 	}
@@ -135,19 +135,20 @@ static void run_task(void *arg, int64_t begin, int64_t end, int worker) {
 		int64_t r = tile * a->tile_rows, x0 = cut(a, part), x1 = cut(a, part + 1);
 		if (x0 == x1) continue;
 		rm_tile t = {
-			.type = j->w.type,
-			.w = j->w.data + r * j->w.row_bytes,
-			.row_bytes = j->w.row_bytes,
-			.cols = j->w.cols,
-			.nrows = j->w.rows - r < a->tile_rows ? j->w.rows - r : a->tile_rows,
-			.next = next_tile(a, j, tile),
-			.x = j->x + x0,
-			.nx = x1 - x0,
-			.layout = j->layout,
-			.batches = j->batches ? j->batches + x0 / RM_BATCH * rm_batch_bytes(j->w.cols) : NULL,
-			.out = j->out + x0,
-			.off = j->off + r,
-			.scratch = rm_pool_scratch(a->pool, worker, rm_tile_scratch(j->w.cols)),
+		    .type = j->w.type,
+		    .w = j->w.data + r * j->w.row_bytes,
+		    .row_bytes = j->w.row_bytes,
+		    .cols = j->w.cols,
+		    .nrows = j->w.rows - r < a->tile_rows ? j->w.rows - r : a->tile_rows,
+		    .next = next_tile(a, j, tile),
+		    .x = j->x + x0,
+		    .nx = x1 - x0,
+		    .layout = j->layout,
+		    .upper_only = a->k->upper_only,
+		    .batches = j->batches ? j->batches + x0 / RM_BATCH * rm_batch_bytes(j->w.cols) : NULL,
+		    .out = j->out + x0,
+		    .off = j->off + r,
+		    .scratch = rm_pool_scratch(a->pool, worker, rm_tile_scratch(j->w.cols)),
 		};
 		rm_tile_run(a->k, &t);
 	}

@@ -5,9 +5,11 @@
 //
 // Quantised weights. A row of activations is quantised in groups of 32: one
 // float32 scale d = amax/16256 and 15-bit values n = 128*q + r of two bytes
-// each (rm_act). One byte would be faster, but its rounding would be the
-// largest error of the whole forward pass: with two, the logits equal those of
-// exact activations to about the rounding of the KV cache. Each group of 32 of
+// each (rm_act). One byte is faster, but its rounding is the largest error of
+// the whole forward pass: with two, the logits equal those of exact activations
+// to about the rounding of the KV cache. A pool of 8-bit activations rounds n to
+// a multiple of 128, so that r is zero (upper_only): the arithmetic stays the same,
+// and kernels may leave out the products with r. Each group of 32 of
 // a weight row gives an exact integer dot product t with the activations
 // (sub-block integer scales included; at most 32*4096*16256 < 2^31), a float32
 // scale s, and for the types with minima m (the negated minimum: one per group,
@@ -57,6 +59,7 @@ typedef struct rm_tile {
 	const void *const *x; // [nx] rows: rm_act if rm_uses_act(type), else float [cols]
 	int64_t nx;
 	rm_layout layout; // layout of the rows of x
+	int upper_only;         // r is zero in all rows of x
 	const uint8_t *batches; // the rows of x, NULL if the layout is by rows
 	float *const *out; // [nx]
 	int64_t off;
@@ -81,7 +84,9 @@ typedef void (*rm_dense_fn)(const uint8_t *const *rows, int64_t nr, int64_t cols
 
 // rm_kernels is what a level implements.
 typedef struct rm_kernels {
-	void (*quantise)(const float *x, int64_t cols, void *act);
+	// upper_only: the activations have 8 bits (rm_pool_new).
+	int upper_only;
+	void (*quantise)(const float *x, int64_t cols, void *act, int upper_only);
 	void (*widen)(int32_t type, const uint8_t *src, float *dst, int64_t n); // any type to float32
 	void (*narrow)(const float *src, uint16_t *dst, int64_t n);            // float32 to float16
 	// glu: mid = weight*silu(g)*u, n elements; clamp > 1e-6 bounds g and u.
@@ -102,6 +107,7 @@ typedef struct rm_kernels {
 	const rm_lanes_fn *lanes; // [RM_TYPES]
 	int64_t lane_rows;
 	const rm_limits *limits; // [RM_TYPES]
+	int lanes_halve; // lanes make half the products if upper_only, which panels do not
 	// few returns the kernel for tiles of few tokens with weights of the type,
 	// for a matrix of at least 16 rows of whole super-blocks (256 columns), or
 	// NULL; gather_few prepares their activations: n <= RM_FEW_TOKENS, as
@@ -139,6 +145,7 @@ void rm_amx_gather_few(const void *const *x, int64_t n, int64_t cols, uint8_t *b
 extern const rm_kernels rm_kernels_neon, rm_kernels_neon_i8mm;
 #endif
 
+const rm_kernels *rm_kernels_for(int level);
 const rm_kernels *rm_kernels_of(const rm_pool *p);
 
 // rm_uses_act says whether weights of the type are multiplied by quantised
@@ -260,12 +267,13 @@ static inline int64_t rm_batches(int64_t n) { return (n + RM_BATCH - 1) / RM_BAT
 // a group, as bits. Magnitudes so small that the inverse would overflow count
 // as zero; an infinity or a NaN makes the scale NaN, so that it shows in every
 // result.
-static inline float rm_act_scale(uint32_t amax_bits, float *inverse) {
+// With upper_only the inverse gives q instead of n.
+static inline float rm_act_scale(uint32_t amax_bits, int upper_only, float *inverse) {
 	*inverse = 0;
 	if (amax_bits >= 0x7f800000u) return rm_bits_to_float(0x7fc00000u);
 	float amax = rm_bits_to_float(amax_bits);
 	if (amax < 0x1p-110f) return 0;
-	*inverse = RM_ACT_MAX / amax;
+	*inverse = (upper_only ? RM_ACT_MAX / 128 : RM_ACT_MAX) / amax;
 	return amax / RM_ACT_MAX;
 }
 

@@ -128,6 +128,7 @@ const rm_kernels rm_kernels_avx512 = {
     .lanes = rm_lanes_avx512,
     .lane_rows = 16,
     .limits = rm_limits_avx512,
+    .lanes_halve = 1,
 };
 
 #define SLABS_ENTRY(name, type, kind, min, bytes) [type] = slabs_##name,

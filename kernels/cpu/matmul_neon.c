@@ -14,37 +14,38 @@ INLINE int32x4_t dot16(int32x4_t t, int8x16_t w, const int8_t *a) { return vdotq
 
 // group_dots holds partial sums of the dot product of 32 weights with the
 // group's values 128*q + r.
-INLINE int32x4_t group_dots(const int8x16_t *w, const int8_t *q, const int8_t *r) {
-	int32x4_t t = dot16(dot16(vdupq_n_s32(0), w[0], q), w[1], q + 16);
-	return dot16(dot16(vshlq_n_s32(t, 7), w[0], r), w[1], r + 16);
+INLINE int32x4_t group_dots(const int8x16_t *w, const int8_t *q, const int8_t *r, int upper_only) {
+	int32x4_t t = vshlq_n_s32(dot16(dot16(vdupq_n_s32(0), w[0], q), w[1], q + 16), 7);
+	return upper_only ? t : dot16(dot16(t, w[0], r), w[1], r + 16);
 }
 
 // half_dots is the same for 16 weights.
-INLINE int32x4_t half_dots(int8x16_t w, const int8_t *q, const int8_t *r) {
-	return dot16(vshlq_n_s32(dot16(vdupq_n_s32(0), w, q), 7), w, r);
+INLINE int32x4_t half_dots(int8x16_t w, const int8_t *q, const int8_t *r, int upper_only) {
+	int32x4_t t = vshlq_n_s32(dot16(vdupq_n_s32(0), w, q), 7);
+	return upper_only ? t : dot16(t, w, r);
 }
 
 // dots4 gives the dot products of groups 4*h to 4*h+3 with the activations from
 // group g0 on.
-INLINE int32x4_t dots4(const super *u, int kind, int h, const rm_act *a, int64_t g0) {
+INLINE int32x4_t dots4(const super *u, int kind, int upper_only, int h, const rm_act *a, int64_t g0) {
 	const int8_t *q = a->q + 32 * (g0 + 4 * h), *r = a->r + 32 * (g0 + 4 * h);
 	const int8x16_t *w = u->q + 8 * h;
 	if (kind == KIND_S) {
 		int32x4_t t[4];
 		RM_UNROLL
-		for (int g = 0; g < 4; g++) t[g] = group_dots(w + 2 * g, q + 32 * g, r + 32 * g);
+		for (int g = 0; g < 4; g++) t[g] = group_dots(w + 2 * g, q + 32 * g, r + 32 * g, upper_only);
 		return vpaddq_s32(vpaddq_s32(t[0], t[1]), vpaddq_s32(t[2], t[3]));
 	}
 	int32x4_t t[8];
 	RM_UNROLL
-	for (int i = 0; i < 8; i++) t[i] = half_dots(w[i], q + 16 * i, r + 16 * i);
+	for (int i = 0; i < 8; i++) t[i] = half_dots(w[i], q + 16 * i, r + 16 * i, upper_only);
 	int32x4_t low = vpaddq_s32(vpaddq_s32(t[0], t[1]), vpaddq_s32(t[2], t[3]));
 	int32x4_t high = vpaddq_s32(vpaddq_s32(t[4], t[5]), vpaddq_s32(t[6], t[7]));
 	return vpaddq_s32(vmulq_s32(low, u->k[2 * h]), vmulq_s32(high, u->k[2 * h + 1]));
 }
 
 // add_super adds 256 columns (groups g0..g0+7) to the lanes of one output.
-INLINE void add_super(float32x4_t acc[2], const super *u, int kind, int min, const rm_act *a, int64_t g0) {
+INLINE void add_super(float32x4_t acc[2], const super *u, int kind, int min, int upper_only, const rm_act *a, int64_t g0) {
 	RM_UNROLL
 	for (int h = 0; h < 2; h++) {
 		int64_t g = g0 + 4 * h;
@@ -54,7 +55,7 @@ INLINE void add_super(float32x4_t acc[2], const super *u, int kind, int min, con
 			v = vfmaq_f32(v, u->m0[h], vld1q_f32(a->b0 + g));
 			v = vfmaq_f32(v, u->m1[h], vld1q_f32(a->b1 + g));
 		}
-		float32x4_t t = vcvtq_f32_s32(dots4(u, kind, h, a, g0));
+		float32x4_t t = vcvtq_f32_s32(dots4(u, kind, upper_only, h, a, g0));
 		acc[h] = vfmaq_f32(v, vmulq_f32(u->s[h], vld1q_f32(a->d + g)), t);
 	}
 }
@@ -66,8 +67,8 @@ INLINE float sum4(float32x4_t v) {
 }
 
 // row_dots is one weight row times nt tokens; bytes is the size of 256 columns.
-INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, const uint8_t *w, int64_t cols, const rm_act *a,
-                     int nt, float *out) {
+INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, int upper_only, const uint8_t *w, int64_t cols,
+                     const rm_act *a, int nt, float *out) {
 	float32x4_t acc[4][2];
 	for (int i = 0; i < nt; i++) acc[i][0] = acc[i][1] = vdupq_n_f32(0);
 	super u;
@@ -79,20 +80,20 @@ INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, const uint8
 			unpack(w, (int)left, &u);
 		}
 		RM_UNROLL
-		for (int i = 0; i < nt; i++) add_super(acc[i], &u, kind, min, &a[i], g);
+		for (int i = 0; i < nt; i++) add_super(acc[i], &u, kind, min, upper_only, &a[i], g);
 	}
 	for (int i = 0; i < nt; i++) out[i] = sum4(vaddq_f32(acc[i][0], acc[i][1]));
 }
 
 // rows_dots computes a tile by rows: each row is unpacked once for four tokens.
-INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, const rm_tile *t) {
+INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, int upper_only, const rm_tile *t) {
 	int64_t i = 0;
 	for (; i + 4 <= t->nx; i += 4) {
 		rm_act a[4];
 		for (int j = 0; j < 4; j++) a[j] = rm_act_at(t->x[i + j], t->cols);
 		for (int64_t r = 0; r < t->nrows; r++) {
 			float out[4];
-			row_dots(unpack, kind, min, bytes, t->w + r * t->row_bytes, t->cols, a, 4, out);
+			row_dots(unpack, kind, min, bytes, upper_only, t->w + r * t->row_bytes, t->cols, a, 4, out);
 			for (int j = 0; j < 4; j++) t->out[i + j][t->off + r] = out[j];
 		}
 	}
@@ -100,13 +101,19 @@ INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, const rm_t
 		rm_act a = rm_act_at(t->x[i], t->cols);
 		float *out = t->out[i] + t->off;
 		for (int64_t r = 0; r < t->nrows; r++) {
-			row_dots(unpack, kind, min, bytes, t->w + r * t->row_bytes, t->cols, &a, 1, out + r);
+			row_dots(unpack, kind, min, bytes, upper_only, t->w + r * t->row_bytes, t->cols, &a, 1, out + r);
 		}
 	}
 }
 
 #define DEFINE_ROWS(name, type, kind, min, bytes) \
-	static void tile_##name(const rm_tile *t) { rows_dots(unpack_##name, kind, min, bytes, t); }
+	static void tile_##name(const rm_tile *t) { \
+		if (t->upper_only) { \
+			rows_dots(unpack_##name, kind, min, bytes, 1, t); \
+		} else { \
+			rows_dots(unpack_##name, kind, min, bytes, 0, t); \
+		} \
+	}
 EACH_TYPE(DEFINE_ROWS)
 
 // bytes16 narrows 16 small integers to bytes.
@@ -116,7 +123,7 @@ INLINE int8x16_t bytes16(const int32x4_t n[4]) {
 }
 
 // quantise fills an rm_act row.
-static void quantise(const float *x, int64_t cols, void *row) {
+static void quantise(const float *x, int64_t cols, void *row, int upper_only) {
 	rm_act a = rm_act_at(row, cols);
 	for (int64_t g = 0; g < a.groups; g++) {
 		if (32 * g >= cols) {
@@ -131,12 +138,13 @@ static void quantise(const float *x, int64_t cols, void *row) {
 			v[i] = vld1q_f32(x + 32 * g + 4 * i);
 			largest = vmaxq_u32(largest, vreinterpretq_u32_f32(vabsq_f32(v[i])));
 		}
-		float inverse, d = rm_act_scale(vmaxvq_u32(largest), &inverse);
+		float inverse, d = rm_act_scale(vmaxvq_u32(largest), upper_only, &inverse);
 		int32_t s[2];
 		for (int h = 0; h < 2; h++) {
 			int32x4_t n[4], upper[4], lower[4];
 			for (int i = 0; i < 4; i++) {
 				n[i] = d == d ? vcvtnq_s32_f32(vmulq_n_f32(v[4 * h + i], inverse)) : vdupq_n_s32(0);
+				if (upper_only) n[i] = vshlq_n_s32(n[i], 7);
 				upper[i] = vrshrq_n_s32(n[i], 7); // (n + 64) >> 7
 				lower[i] = vsubq_s32(n[i], vshlq_n_s32(upper[i], 7));
 			}

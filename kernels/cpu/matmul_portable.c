@@ -148,7 +148,7 @@ static void rows_dots(void (*unpack)(const uint8_t *, int, super *), int min, in
 EACH_TYPE(DEFINE_TILE)
 
 // quantise fills an rm_act row.
-static void quantise(const float *x, int64_t cols, void *row) {
+static void quantise(const float *x, int64_t cols, void *row, int upper_only) {
 	rm_act a = rm_act_at(row, cols);
 	for (int64_t g = 0; g < a.groups; g++) {
 		if (32 * g >= cols) {
@@ -162,13 +162,13 @@ static void quantise(const float *x, int64_t cols, void *row) {
 			uint32_t m = rm_float_to_bits(x[32 * g + i]) & 0x7fffffffu;
 			if (m > largest) largest = m;
 		}
-		float inverse, d = rm_act_scale(largest, &inverse);
+		float inverse, d = rm_act_scale(largest, upper_only, &inverse);
 		int32_t s[2] = {0, 0};
 		for (int i = 0; i < 32; i++) {
 			// Adding 1.5*2^23 leaves the value, rounded to nearest even, in the
 			// low bits.
 			float v = d == d ? x[32 * g + i] * inverse : 0;
-			int32_t n = (int32_t)(rm_float_to_bits(v + 12582912.0f) - 0x4b400000u);
+			int32_t n = (int32_t)(rm_float_to_bits(v + 12582912.0f) - 0x4b400000u) * (upper_only ? 128 : 1);
 			rm_act_set(&a, 32 * g + i, n);
 			s[i / 16] += n;
 		}

@@ -275,12 +275,12 @@ INLINE __m256i dot32(const super *u, int kind, int g, __m256i a) {
 }
 
 // dots8 gives the dot products of the 8 groups from g0 on as one vector.
-INLINE __m256i dots8(const super *u, int kind, const rm_act *a, int64_t g0) {
+INLINE __m256i dots8(const super *u, int kind, int upper_only, const rm_act *a, int64_t g0) {
 	__m256i t[8];
 	for (int g = 0; g < 8; g++) {
 		__m256i upper = dot32(u, kind, g, load256(a->q + 32 * (g0 + g)));
-		__m256i lower = dot32(u, kind, g, load256(a->r + 32 * (g0 + g)));
-		t[g] = _mm256_add_epi32(_mm256_slli_epi32(upper, 7), lower);
+		t[g] = _mm256_slli_epi32(upper, 7);
+		if (!upper_only) t[g] = _mm256_add_epi32(t[g], dot32(u, kind, g, load256(a->r + 32 * (g0 + g))));
 	}
 	__m256i low = _mm256_hadd_epi32(_mm256_hadd_epi32(t[0], t[1]), _mm256_hadd_epi32(t[2], t[3]));
 	__m256i high = _mm256_hadd_epi32(_mm256_hadd_epi32(t[4], t[5]), _mm256_hadd_epi32(t[6], t[7]));
@@ -295,13 +295,13 @@ INLINE float sum8(__m256 v) {
 }
 
 // add_super adds 256 columns (groups g0..g0+7) to the lanes of one output.
-INLINE __m256 add_super(__m256 acc, const super *u, int kind, int min, const rm_act *a, int64_t g0) {
+INLINE __m256 add_super(__m256 acc, const super *u, int kind, int min, int upper_only, const rm_act *a, int64_t g0) {
 	if (min == MIN_32) acc = _mm256_fmadd_ps(u->m0, _mm256_loadu_ps(a->b + g0), acc);
 	if (min == MIN_16) {
 		acc = _mm256_fmadd_ps(u->m0, _mm256_loadu_ps(a->b0 + g0), acc);
 		acc = _mm256_fmadd_ps(u->m1, _mm256_loadu_ps(a->b1 + g0), acc);
 	}
-	__m256 t = _mm256_cvtepi32_ps(dots8(u, kind, a, g0));
+	__m256 t = _mm256_cvtepi32_ps(dots8(u, kind, upper_only, a, g0));
 	return _mm256_fmadd_ps(_mm256_mul_ps(u->s, _mm256_loadu_ps(a->d + g0)), t, acc);
 }
 
@@ -315,7 +315,7 @@ INLINE __m256 add_super(__m256 acc, const super *u, int kind, int min, const rm_
 // row_dots is one weight row times nt tokens; bytes is the size of 256 columns, next
 // where weights are prefetched, far whether into the second-level cache only.
 INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, int far, const uint8_t *w, int64_t cols, const rm_ahead *next,
-                     const rm_act *a, int nt, float *out) {
+                     int upper_only, const rm_act *a, int nt, float *out) {
 	__m256 acc[4];
 	for (int i = 0; i < nt; i++) acc[i] = _mm256_setzero_ps();
 	super u;
@@ -327,13 +327,13 @@ INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, int far, co
 		} else {
 			unpack(w, (int)left, &u);
 		}
-		for (int i = 0; i < nt; i++) acc[i] = add_super(acc[i], &u, kind, min, &a[i], g);
+		for (int i = 0; i < nt; i++) acc[i] = add_super(acc[i], &u, kind, min, upper_only, &a[i], g);
 	}
 	for (int i = 0; i < nt; i++) out[i] = sum8(acc[i]);
 }
 
 // rows_dots computes a tile by rows: each row is unpacked once for four tokens.
-INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, int far, const rm_tile *t) {
+INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, int far, int upper_only, const rm_tile *t) {
 	int64_t i = 0;
 	rm_ahead next = rm_ahead_of((t->cols + 255) / 256 * bytes, t->row_bytes, PREFETCH);
 	for (; i + 4 <= t->nx; i += 4) {
@@ -341,7 +341,7 @@ INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, int far, c
 		for (int j = 0; j < 4; j++) a[j] = rm_act_at(t->x[i + j], t->cols);
 		for (int64_t r = 0; r < t->nrows; r++) {
 			float out[4];
-			row_dots(unpack, kind, min, bytes, far, t->w + r * t->row_bytes, t->cols, &next, a, 4, out);
+			row_dots(unpack, kind, min, bytes, far, t->w + r * t->row_bytes, t->cols, &next, upper_only, a, 4, out);
 			for (int j = 0; j < 4; j++) t->out[i + j][t->off + r] = out[j];
 		}
 	}
@@ -349,7 +349,7 @@ INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, int far, c
 		rm_act a = rm_act_at(t->x[i], t->cols);
 		float *out = t->out[i] + t->off;
 		for (int64_t r = 0; r < t->nrows; r++) {
-			row_dots(unpack, kind, min, bytes, far, t->w + r * t->row_bytes, t->cols, &next, &a, 1, out + r);
+			row_dots(unpack, kind, min, bytes, far, t->w + r * t->row_bytes, t->cols, &next, upper_only, &a, 1, out + r);
 		}
 	}
 }
@@ -373,10 +373,11 @@ INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, int far, c
 
 #define DEFINE_ROWS(name, type, kind, min, bytes) \
 	static void rows_##name(const rm_tile *t) { \
-		if (type == RM_Q8_0 && rm_prefetch_far()) { \
-			rows_dots(unpack_##name, kind, min, bytes, 1, t); \
-		} else { \
-			rows_dots(unpack_##name, kind, min, bytes, 0, t); \
+		switch (2 * (type == RM_Q8_0 && rm_prefetch_far()) + t->upper_only) { \
+		case 0: rows_dots(unpack_##name, kind, min, bytes, 0, 0, t); break; \
+		case 1: rows_dots(unpack_##name, kind, min, bytes, 0, 1, t); break; \
+		case 2: rows_dots(unpack_##name, kind, min, bytes, 1, 0, t); break; \
+		default: rows_dots(unpack_##name, kind, min, bytes, 1, 1, t); \
 		} \
 	}
 
@@ -388,7 +389,7 @@ INLINE __m256i bytes32(const __m256i n[4]) {
 }
 
 // quantise fills an rm_act row.
-static void quantise(const float *x, int64_t cols, void *row) {
+static void quantise(const float *x, int64_t cols, void *row, int upper_only) {
 	rm_act a = rm_act_at(row, cols);
 	for (int64_t g = 0; g < a.groups; g++) {
 		if (32 * g >= cols) {
@@ -406,10 +407,11 @@ static void quantise(const float *x, int64_t cols, void *row) {
 		__m128i m = _mm_max_epi32(_mm256_castsi256_si128(largest), _mm256_extracti128_si256(largest, 1));
 		m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
 		m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1));
-		float inverse, d = rm_act_scale((uint32_t)_mm_cvtsi128_si32(m), &inverse);
+		float inverse, d = rm_act_scale((uint32_t)_mm_cvtsi128_si32(m), upper_only, &inverse);
 		__m256i n[4];
 		for (int i = 0; i < 4; i++) {
 			n[i] = d == d ? _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inverse))) : _mm256_setzero_si256();
+			if (upper_only) n[i] = _mm256_slli_epi32(n[i], 7);
 		}
 		__m256i upper[4], lower[4], half = _mm256_set1_epi32(64);
 		for (int i = 0; i < 4; i++) {

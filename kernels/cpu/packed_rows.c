@@ -27,11 +27,12 @@ typedef struct {
 
 static void pack_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const pack_arg *a = arg;
+	const rm_kernels *k = rm_kernels_of(a->pool);
 	int64_t cols = a->cols, groups = cols / 32;
 	void *mem = rm_pool_scratch(a->pool, worker, (size_t)rm_act_bytes(cols));
 	rm_act act = rm_act_at(mem, cols);
 	for (int64_t i = begin; i < end; i++) {
-		rm_kernels_of(a->pool)->quantise(a->x + i * cols, cols, mem);
+		k->quantise(a->x + i * cols, cols, mem, k->upper_only);
 		uint8_t *row = a->packed + i * packed_bytes(cols);
 		memcpy(row, act.d, (size_t)groups * sizeof(float));
 		int16_t *n = (int16_t *)(void *)(row + groups * 4);

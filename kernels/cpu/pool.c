@@ -5,7 +5,7 @@
 // The caller takes chunks too; when none is left it closes the gate and waits
 // for the workers inside. A worker that wakes late finds the gate closed and
 // stays out, so a loop never waits for a thread that is not running.
-#include "cpu.h"
+#include "matmul.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -44,6 +44,7 @@ typedef struct {
 
 struct rm_pool {
 	int n, level;
+	rm_kernels kernels; // of the level
 	long spin_ns;
 	worker *workers; // [n], 0 is the caller
 	int started;     // threads running
@@ -191,7 +192,7 @@ static void *run(void *arg) {
 	}
 }
 
-rm_pool *rm_pool_new(int n, int level) {
+rm_pool *rm_pool_new(int n, int level, int upper_only) {
 	if (n < 1) return NULL;
 	rm_pool *p = NULL;
 	if (posix_memalign((void **)&p, 64, sizeof *p) != 0) return NULL;
@@ -203,6 +204,8 @@ rm_pool *rm_pool_new(int n, int level) {
 	}
 	p->n = n;
 	p->level = level;
+	p->kernels = *rm_kernels_for(level);
+	p->kernels.upper_only = upper_only;
 	// With more threads than processors, a spinning thread would keep another
 	// from running.
 	p->spin_ns = n <= rm_cpu_count() ? SPIN_NS : 0;
@@ -238,6 +241,7 @@ void rm_pool_free(rm_pool *p) {
 
 int rm_pool_size(const rm_pool *p) { return p->n; }
 int rm_pool_level(const rm_pool *p) { return p->level; }
+const rm_kernels *rm_kernels_of(const rm_pool *p) { return &p->kernels; }
 
 void rm_pool_for(rm_pool *p, int64_t n, int64_t grain, rm_task task, void *arg) {
 	if (n <= 0) return;

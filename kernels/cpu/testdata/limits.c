@@ -83,6 +83,7 @@ static double once(const rm_kernels *k, rm_layout layout, const work *w, int64_t
 		    .x = x,
 		    .nx = nx,
 		    .layout = layout,
+		    .upper_only = k->upper_only,
 		    .batches = layout ? w->batches : NULL,
 		    .out = out,
 		    .off = r,
@@ -113,7 +114,7 @@ static void measure(const rm_kernels ways[WAYS], const work *w, int64_t nx, doub
 static void level(int number, const char *name) {
 	static const int64_t tokens[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
 	enum { COUNT = sizeof tokens / sizeof *tokens };
-	rm_pool *p = rm_pool_new(1, number);
+	rm_pool *p = rm_pool_new(1, number, 0);
 	if (!p) exit(2);
 	const rm_kernels *k = rm_kernels_of(p);
 	if (!k->lanes) return;
@@ -138,7 +139,7 @@ static void level(int number, const char *name) {
 		float x[COLS];
 		for (int64_t n = 0; n < 64; n++) {
 			for (int c = 0; c < COLS; c++) x[c] = (float)(int32_t)next() * 0x1p-31f;
-			k->quantise(x, COLS, w.acts + n * rm_act_bytes(COLS));
+			k->quantise(x, COLS, w.acts + n * rm_act_bytes(COLS), k->upper_only);
 		}
 		int64_t from[2] = {0, 0};
 		printf("%s %s, ns for 256 weights and all tokens: tokens rows lanes panels\n", name, types[i].name);
