@@ -109,16 +109,6 @@ func checkExpiry(s string) error {
 
 func checkExperts(s string) error { return new(synthetic.Config).SetExperts(s) }
 
-func checkHost(s string) error {
-	_, _, err := parseHost(s)
-	return err
-}
-
-func checkLink(s string) error {
-	_, err := parseLink(s)
-	return err
-}
-
 func checkDecode(s string) error {
 	_, err := parseDecode(s)
 	return err

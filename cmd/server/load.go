@@ -89,7 +89,7 @@ func (o *modelOptions) openFile() (*gguf.File, error) {
 	}
 	f, err := open()
 	if err != nil {
-		return nil, modelFile(err)
+		return nil, arch.Explain(err)
 	}
 	return o.override(f)
 }

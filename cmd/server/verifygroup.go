@@ -12,6 +12,7 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/forecast"
 	"ringmaster/internal/usage"
 	"ringmaster/internal/verify"
 	"ringmaster/kernels/cpu"
@@ -25,7 +26,7 @@ type groupChecks struct {
 	recompute   bool
 	soak, pause time.Duration
 	rest        float64
-	link        string
+	link        forecast.Link
 	seed        uint64
 	model       modelOptions // path, threads and simd
 }
@@ -36,7 +37,7 @@ func (o *groupChecks) register(f *pflag.FlagSet) {
 	o.cluster.registerEncrypt(f)
 	flags.Bool(f, &o.recompute, "recompute", true, "with --coordinator, compute each rank's part of the model on another rank too")
 	flags.Duration(f, &o.soak, "soak", 2*time.Second, flags.Within(0, time.Hour), "with --coordinator, how long data is sent over each link in each direction; 0 is not at all")
-	flags.Parsed(f, &o.link, "link", "", linkForm, checkLink, "what is expected of a link, as for plan: `NAME`, or a rate with a latency such as 3GB/s,20us")
+	flags.Typed(f, &o.link, "link", "", forecast.LinkForm, forecast.ParseLink, "what is expected of a link, as for plan: `NAME`, or a rate with a latency such as 3GB/s,20us")
 	flags.Duration(f, &o.pause, "pause", 100*time.Millisecond, flags.Within(time.Millisecond, 5*time.Second), "how long requests to the group should wait at once for what it examines")
 	flags.Float(f, &o.rest, "rest", 1, flags.Within(0.0, 1000.0), "by which factor of such a pause the group is left alone after it; 0: not at all")
 	flags.File(f, &o.model.path, "model,m", "the model's GGUF `file` on this host, which then decides which rank is wrong")
@@ -118,12 +119,8 @@ func (o *groupChecks) run(ctx context.Context, r *verify.Report, limit time.Dura
 
 // soakLinks adds the check of the links. A link that breaks is a failure of the check.
 func (o *groupChecks) soakLinks(ctx context.Context, r *verify.Report, x *verify.Examination) error {
-	if o.link != "" {
-		l, err := parseLink(o.link)
-		if err != nil {
-			return err
-		}
-		r.Expected = &verify.Expected{Name: o.link, Rate: l.Rate, Latency: l.Latency}
+	if o.link.Rate > 0 {
+		r.Expected = &verify.Expected{Name: o.link.String(), Rate: o.link.Rate, Latency: o.link.Latency}
 	}
 	c, links, err := x.Soak(ctx, o.soak, r.Expected, o.seed)
 	r.Links = links

@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,6 +131,19 @@ func WordOf[T any](f *pflag.FlagSet, p *T, name, def string, words []string, par
 		}
 		return x, err
 	}, usage)
+}
+
+// TypedList is Typed for texts that may be repeated.
+func TypedList[T fmt.Stringer](f *pflag.FlagSet, p *[]T, name string, commas bool, allowed string, parse func(text string) (T, error), usage string) {
+	typ := "stringArray"
+	if commas {
+		typ = "stringSlice"
+	}
+	read := func(text string) (T, error) {
+		x, err := parse(text)
+		return x, explained(err, allowed)
+	}
+	declare(f, &list[T]{p: p, typ: typ, kind: Form, allowed: allowed, commas: commas, parse: read, form: T.String}, name, usage, "")
 }
 
 // Text declares a text of which all are allowed.

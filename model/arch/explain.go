@@ -1,4 +1,4 @@
-package main
+package arch
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"ringmaster/internal/usage"
 )
 
-// modelFile is the error of a model's file; one that is not there has a cure.
-func modelFile(err error) error {
+// Explain is the error of a model's file; one that is not there has a cure.
+func Explain(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(path.Path, "~") {
 		return usage.Errorf("--model: %w; the shell does not replace ~ behind = or in quotes: write the whole path, or $HOME", err)
 	}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ringmaster/groupplan"
+	"ringmaster/internal/flags"
+	"ringmaster/internal/forecast"
+	"ringmaster/parallel"
+)
+
+// newPlan builds the command that plans a model on hosts that need not be there.
+func newPlan() *cobra.Command {
+	var o forecast.Options
+	var asJSON, asTable bool
+	cmd := &cobra.Command{
+		Use:   "plan --host 512GiB,800GB/s [--host ...] --preset v4-flash | --model F",
+		Short: "Say what a model needs on which hosts, before there are any",
+		Long: `Divides a model among hosts exactly as the leader of a group would, and prints
+the memory of each rank against what it can offer, the context that fits, what no
+group of them can be faster than, and what one more host would bring. It needs
+neither the hosts nor, with --preset, the weights.
+
+A host is ` + forecast.HostForm + `,
+such as ` + forecast.HostExample + `.
+Without offer= it offers 95% of its memory, a Mac 75%.
+
+The bound of decoding divides the bytes that a token must read by the rate of the
+memory, and adds the least bytes on the wire; it counts no latency, no arithmetic
+and no KV cache. A real group is slower.
+
+With the speed of each host in float operations, prefill and decode are predicted
+by the cost model of --share auto: all ops and exchanges of all ranks, from the
+given rates and latencies in place of measured ones. ringmaster bench measures.
+
+Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given.`,
+		Example: `  ringmaster plan --preset v4-flash --host 128GiB,546GB/s,mac,x2 --link rdma
+  ringmaster plan --preset v4-flash --host 512GiB,819GB/s,28TFLOP/s,mac --link roce-25g --table
+  ringmaster plan --model F.gguf --host 64GiB --host 32GiB --shares memory --json`,
+		Args: cobra.NoArgs,
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
+			alone := cmd.Flags().Changed("preset") && !cmd.Flags().Changed("model")
+			err := flagsOnly(cmd, args)
+			if alone { // RINGMASTER_MODEL is that of the server of this host
+				o.Model = ""
+			}
+			return err
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return runPlan(cmd.OutOrStdout(), o, asTable, asJSON) },
+	}
+	f := cmd.Flags()
+	flags.File(f, &o.Model, "model,m", "GGUF `file` (the first part of a split file)")
+	flags.OneOf(f, &o.Preset, "preset", "", forecast.PresetNames(), "`shape` of a model without its file: "+strings.Join(forecast.PresetNames(), ", "))
+	flags.Parsed(f, &o.Experts, "experts", "", expertsForm, checkExperts, "`type` of the preset's routed experts, such as q4_k (the default of most), q8_0 or iq2_xxs")
+	flags.TypedList(f, &o.Hosts, "host", false, forecast.HostSyntax, forecast.ParseHosts, "a `host`, in the order of the ranks; may be repeated")
+	flags.Typed(f, &o.Link, "link", "10g", forecast.LinkForm, forecast.ParseLink, "`link` between the hosts: rdma, roce-25g, 1g, 10g, 25g, 100g, ..., a rate such as 3GB/s, or with its latency 3GB/s,20us")
+	flags.Int(f, &o.Context, "ctx,c", 0, flags.From(0), "context in tokens; 0 is the most that fits")
+	flags.Int(f, &o.MaxTokens, "max-batch", 512, flags.From(1), "most tokens in one step")
+	flags.Int(f, &o.Sequences, "sequences", 16, flags.From(1), "sequences that are held at once: --max-active and --sessions of a server")
+	flags.WordOf(f, &o.Share, "share", "experts", []string{"experts", "all"}, parallel.ParseShare, "what is divided: experts, or all")
+	flags.WordOf(f, &o.Micro, "micro-batches", "never", []string{"never", "auto"}, groupplan.ParseMicro, "run long steps as two micro-batches in predictions: never, or auto, where it is expected to be faster")
+	flags.Typed(f, &o.Shares, "shares", "", sharesForm, groupplan.ParseShares, "division among the hosts: `2,1,1`, or memory; empty is even")
+	flags.WordOf(f, &o.Reduce, "reduce", "sum", reduceWords, parallel.ParseReduce, "how expert outputs are added: sum or exact")
+	flags.Float(f, &o.Reach, "reach", forecast.Reached, flags.Within(0.01, 1.0), "`part` of the hosts' rates that ops are taken to reach in predictions")
+	flags.Bool(f, &asTable, "table", false, "print predictions for 1, 2, 4 and 8 hosts like the one given, as Markdown")
+	flags.Bool(f, &asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// runPlan plans, prints, and says by its error whether the model fits.
+func runPlan(w io.Writer, o forecast.Options, asTable, asJSON bool) (err error) {
+	serve := &serveOptions{}
+	serve.register(pflag.NewFlagSet("", pflag.ContinueOnError)) // for the defaults
+	o.Heap = serve.heap(0)
+	f, err := forecast.Open(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if asTable {
+		return f.Table(w)
+	}
+	p, err := f.Plan()
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(p)
+	} else {
+		err = p.Write(w, o.Reach)
+	}
+	if err == nil && !p.Fits {
+		return &verdict{4, "plan: it does not fit: " + p.Why}
+	}
+	return err
+}

@@ -1,0 +1,332 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/internal/forecast"
+	"ringmaster/internal/testenv"
+	"ringmaster/kernels"
+	"ringmaster/model/arch"
+	"ringmaster/model/calibrate"
+	"ringmaster/model/decoder"
+	"ringmaster/model/synthetic"
+	"ringmaster/parallel"
+)
+
+// planJSON runs plan and reads its JSON.
+func planJSON(t *testing.T, args ...string) (p struct {
+	forecast.Plan
+	Further *forecast.Plan
+}, err error) {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
+	out, err := command(t, append([]string{"plan", "--json"}, args...)...)
+	if exitCode(err) == 2 {
+		return p, err
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &p), "%v: %s", err, out)
+	left, rerr := os.ReadDir(os.Getenv("TMPDIR"))
+	require.NoError(t, rerr)
+	require.Empty(t, left, "the shape is removed")
+	return p, err
+}
+
+// TestPlanPresets: every preset's shape can be planned, and its routed experts are
+// divided so that memory and bytes for a token of all ranks add up to those of one.
+func TestPlanPresets(t *testing.T) {
+	all := testenv.Rest(t, testenv.Full, "seven of eight presets")
+	for i, preset := range forecast.PresetNames() {
+		if i%8 != 0 && !all {
+			continue
+		}
+		one, err := planJSON(t, "--preset", preset, "--host", "4096GiB,1000GB/s")
+		require.NoError(t, err)
+		require.True(t, one.Fits)
+		require.Equal(t, one.Limit, one.Context, "memory enough for the whole context")
+		require.Zero(t, one.Bounds.Wire)
+		require.InDelta(t, 1e12/float64(one.Bounds.Bytes[0]), one.Bounds.Decode, 0.01)
+		require.Less(t, one.Bounds.Bytes[0], one.Weights, "a token reads a part of the experts")
+
+		two, err := planJSON(t, "--preset", preset, "--host", "4096GiB,1000GB/s,x2", "--link", "400g")
+		require.NoError(t, err)
+		require.Equal(t, one.Ranks[0].Experts.Len(), two.Ranks[0].Experts.Len()+two.Ranks[1].Experts.Len())
+		require.Greater(t, two.Bounds.Decode, one.Bounds.Decode)
+		require.Less(t, two.Ranks[0].Resident, one.Ranks[0].Resident)
+	}
+}
+
+// TestPlanDecides: what fits and what does not, shares by memory, what a further host
+// brings, and that the bound follows the slower of memory and link.
+func TestPlanDecides(t *testing.T) {
+	p, err := planJSON(t, "--preset", "v4-flash", "--host", "128GiB,546GB/s,mac", "--host", "128GiB,546GB/s,mac")
+	require.NoError(t, err)
+	require.Equal(t, int64(96<<30), p.Ranks[0].Offer, "three quarters of a Mac's memory")
+	require.Equal(t, p.Ranks[0].Offer-p.Ranks[0].Resident, p.Ranks[0].Free)
+	require.Positive(t, p.Ranks[0].Free)
+	require.NotNil(t, p.Further)
+	require.GreaterOrEqual(t, p.Further.Caches, p.Caches)
+	fast := p.Bounds.Decode
+	p, err = planJSON(t, "--preset", "v4-flash", "--host", "128GiB,546GB/s,mac,x2", "--link", "0.001GB/s")
+	require.NoError(t, err)
+	require.InDelta(t, float64(p.Bounds.Wire)/1e6, 1/p.Bounds.Decode-1/fast, 0.01)
+
+	p, err = planJSON(t, "--preset", "v4-flash", "--host", "128GiB,mac")
+	require.Equal(t, 4, exitCode(err))
+	require.ErrorContains(t, err, "it does not fit: ")
+	require.False(t, p.Fits)
+	require.True(t, p.Further.Fits, "two of them hold it")
+	require.Len(t, p.Further.Ranks, 2)
+
+	_, err = planJSON(t, "--preset", "v4-flash", "--host", "256GiB", "--host", "32GiB")
+	require.Equal(t, 4, exitCode(err), "an even division")
+	p, err = planJSON(t, "--preset", "v4-flash", "--host", "256GiB", "--host", "32GiB", "--shares", "memory")
+	require.NoError(t, err)
+	require.Greater(t, p.Ranks[0].Experts.Len(), 10*p.Ranks[1].Experts.Len())
+	require.Zero(t, p.Bounds.Decode, "no rates are known")
+	_, err = planJSON(t, "--preset", "k2", "--host", "16GiB")
+	require.Equal(t, 4, exitCode(err), "no eight of them hold it")
+}
+
+// TestPlanOfFile plans a true file, as text too, with both shares.
+func TestPlanOfFile(t *testing.T) {
+	c, err := synthetic.Preset("tiny")
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	_, err = c.WriteFile(path)
+	require.NoError(t, err)
+	p, err := planJSON(t, "--model", path, "--host", "2GiB,10GB/s,threads=2,x2", "--share", "all", "--ctx", "100")
+	require.NoError(t, err)
+	require.Equal(t, 100, p.Context)
+	experts, err := planJSON(t, "--model", path, "--host", "2GiB,10GB/s,threads=2,x2", "--ctx", "100")
+	require.NoError(t, err)
+	require.Equal(t, 2*experts.Bounds.Wire, p.Bounds.Wire, "two exchanges a layer")
+	out, err := command(t, "plan", "--model", path, "--host", "2GiB,10GB/s,offer=1GiB")
+	require.NoError(t, err)
+	for _, want := range []string{"it fits: context of", "as given", "decode of one sequence: at most", "no prediction without", "with 2 hosts"} {
+		require.Contains(t, out, want)
+	}
+	out, err = command(t, "plan", "--preset", "v3", "--host", "16GiB")
+	require.Equal(t, 4, exitCode(err))
+	require.Contains(t, out, "it does not fit: rank 0 needs")
+	require.Contains(t, out, "eight hosts like these do not hold it either")
+}
+
+// TestPlanCountsSums: a dense FFN has a sum only where it is divided, which
+// the blocks of V2-Lite's weights do not allow.
+func TestPlanCountsSums(t *testing.T) {
+	for _, c := range []struct {
+		preset, share string
+		sums, width   int
+	}{{"v3", "experts", 58, 7168}, {"v3", "all", 122, 7168}, {"v2-lite", "experts", 26, 2048}, {"v2-lite", "all", 53, 2048}} {
+		p, err := planJSON(t, "--preset", c.preset, "--host", "512GiB,800GB/s,x2", "--share", c.share)
+		require.NoError(t, err)
+		require.EqualValues(t, c.sums*c.width*2, p.Bounds.Wire, "%s, %s", c.preset, c.share)
+	}
+}
+
+// The model of this host's server, in the environment, does not hinder a preset.
+func TestPlanPresetBesideEnvironment(t *testing.T) {
+	t.Setenv("RINGMASTER_MODEL", "/models/of-the-server.gguf")
+	p, err := planJSON(t, "--preset", "v2-lite", "--host", "64GiB")
+	require.NoError(t, err)
+	require.Contains(t, p.Model, "v2-lite")
+	for _, preset := range []string{"v3.2", "glm-5"} {
+		p, err = planJSON(t, "--preset", preset, "--host", "1TiB")
+		require.NoError(t, err)
+		require.Contains(t, p.Model, preset)
+		require.True(t, p.Fits)
+	}
+	_, err = planJSON(t, "--host", "64GiB")
+	require.ErrorContains(t, err, "of-the-server.gguf")
+}
+
+// TestPlanInput: what cannot be planned has exit code 2 and one line with the cure.
+func TestPlanInput(t *testing.T) {
+	for args, want := range map[string]string{
+		"--preset v3":                              "0 hosts; give one to eight",
+		"--preset v3 --host 1GiB,x8 --host 1GiB":   "9 hosts",
+		"--host 1GiB":                              "give --model FILE, or --preset",
+		"--host 1GiB --preset v3 --model x":        "give --model FILE, or --preset",
+		"--host 1GiB --preset v9":                  `--preset is "v9"; expected glm-5`,
+		"--host 1GiB --model nothing.gguf":         "nothing.gguf",
+		"--host 1GiB --model x --experts q8_0":     "a file has its own",
+		"--host 1GiB --preset v3 --experts q99":    `--experts is "q99"`,
+		"--host many --preset v3":                  `"many"; expected MEMORY`,
+		"--host 1GiB,fast --preset v3":             `"fast"; expected MEMORY`,
+		"--host 1GiB,-1GB/s --preset v3":           `"-1GB/s"; expected`,
+		"--host 1GiB,offer=2GiB --preset v3":       `"offer=2GiB"`,
+		"--host 1GiB,threads=0 --preset v3":        `"threads=0"`,
+		"--host 1GiB,x9 --preset v3":               `"x9"`,
+		"--host 1GiB --preset v3 --link tape":      `--link is "tape"`,
+		"--host 1GiB --preset v3 --share some":     "--share",
+		"--host 1GiB --preset v3 --shares 1,2":     "2 numbers for 1 ranks",
+		"--host 1GiB --preset v3 --reduce mean":    "mean",
+		"--host 1GiB --preset v3 --sequences 0":    `--sequences is "0"`,
+		"--host 900GiB --preset v3 --ctx 99999999": "allows at most",
+		"--host 1GiB --preset v3 more":             `unknown command "more"`,
+		"--host 1GiB --preset v3 --transport tcp":  "unknown flag: --transport",
+	} {
+		_, err := planJSON(t, strings.Fields(args)...)
+		require.ErrorContains(t, err, want)
+		require.Equal(t, 2, exitCode(err), args)
+		require.NotContains(t, err.Error(), "\n")
+	}
+}
+
+// predictedOf is the prediction of a plan by what and length.
+func predictedOf(t *testing.T, all []forecast.Prediction, what string, n int) forecast.Prediction {
+	t.Helper()
+	for _, p := range all {
+		if p.What == what && p.N == n {
+			return p
+		}
+	}
+	t.Fatalf("no prediction of %s %d in %+v", what, n, all)
+	return forecast.Prediction{}
+}
+
+// TestPlanPredicts: predictions are the cost model's for the hosts and the link, are
+// above the bound by bytes, and are near it where nothing but reading takes time.
+func TestPlanPredicts(t *testing.T) {
+	testenv.Need(t, testenv.Full, "predictions against a model traced by hand")
+	c, err := synthetic.Preset("tiny")
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	_, err = c.WriteFile(path)
+	require.NoError(t, err)
+	f, err := gguf.Open(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	open := decoder.OpenOptions{Context: 1024, MaxTokens: 256, Wire: parallel.F16}
+	var m decoder.Decoder
+	tracer, err := calibrate.NewTracer(func(b kernels.Backend) (decoder.Decoder, error) {
+		m, err = arch.Open(f, b, open)
+		return m, err
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tracer.Close()) }()
+	sizes := m.(interface{ Sizes() parallel.Sizes }).Sizes()
+	var micro []bool
+	for _, share := range []parallel.Share{parallel.ShareExperts, parallel.ShareAll} {
+		p, err := planJSON(t, "--model", path, "--host", "2GiB,10GB/s,0.2TFLOP/s,op=7us", "--host", "2GiB,5GB/s,0.2TFLOP/s,op=7us",
+			"--link", "0.5GB/s,40us", "--share", share.String(), "--ctx", "1024", "--max-batch", "256", "--reach", "0.5", "--micro-batches", "auto")
+		require.NoError(t, err)
+		placement, err := parallel.Place(share, sizes, []float64{1, 1})
+		require.NoError(t, err)
+		costs := calibrate.Suppose([]calibrate.Host{{Memory: 5e9, Compute: 5e10, Op: 7e-6}, {Memory: 2.5e9, Compute: 5e10, Op: 7e-6}},
+			calibrate.Network{Latency: 40e-6, Rate: 0.5e9, Hops: 1})
+		e, err := tracer.Expect(t.Context(), placement, costs, calibrate.Work{Rows: 1, Pos: 128})
+		require.NoError(t, err)
+		got := predictedOf(t, p.Predicted, "decode", 128)
+		require.InEpsilon(t, e.Seconds, got.Seconds, 1e-9)
+		require.InEpsilon(t, e.Compute[0], got.Compute, 1e-9)
+		require.InEpsilon(t, 1/e.Seconds, got.Rate, 1e-9)
+		// A prompt of two chunks, each with its rows divided, and in two micro-batches, if
+		// that takes less.
+		sum, inTwo := 0.0, false
+		for at := 0; at < 512; at += 256 {
+			least, best := 1e9, placement
+			for i, way := range []parallel.Placement{placement, placement.DivideRows(1), placement.MicroBatches(256), placement.DivideRows(1).MicroBatches(256)} {
+				if e, err = tracer.Expect(t.Context(), way, costs, calibrate.Work{Rows: 256, Pos: at}); err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 || (share == parallel.ShareAll || !way.DividesRows()) && e.Seconds <= 0.98*least {
+					least, best = e.Seconds, way
+				}
+			}
+			sum += least
+			inTwo = inTwo || best[0].Micro > 0
+		}
+		got = predictedOf(t, p.Predicted, "prefill", 512)
+		require.Equal(t, inTwo, got.Micro)
+		micro = append(micro, inTwo)
+		require.InEpsilon(t, sum, got.Seconds, 1e-9)
+		require.Equal(t, int64(512*p.Bounds.Wire), got.Least, "two ranks: an all-reduce receives as many bytes as its vector has")
+		require.GreaterOrEqual(t, got.Received, got.Least)
+		require.Len(t, p.Predicted, 2, "no prompt of 2048 tokens in a context of 1024")
+	}
+	require.Contains(t, micro, true, "micro-batches pay somewhere")
+	for preset, hosts := range map[string]string{"v4-flash": ",x2", "v3": ",x4"} {
+		p, err := planJSON(t, "--preset", preset, "--host", "512GiB,800GB/s,1000000TFLOP/s,op=0s"+hosts, "--link", "900000GB/s,1ns", "--share", "all", "--reach", "1")
+		require.NoError(t, err)
+		got := predictedOf(t, p.Predicted, "decode", 128)
+		// The bound counts a rank's expected share of experts, the prediction the busiest rank.
+		require.Less(t, got.Rate, p.Bounds.Decode, preset)
+		require.Greater(t, got.Rate, 0.6*p.Bounds.Decode, preset)
+	}
+	p, err := planJSON(t, "--model", path, "--host", "2GiB,10GB/s,x2", "--ctx", "1024")
+	require.NoError(t, err)
+	require.Nil(t, p.Predicted, "the speed is unknown")
+}
+
+// TestPlanTable: a table has a row for each group and share, a group that is too small
+// says so, and the rates are those of plans.
+func TestPlanTable(t *testing.T) {
+	testenv.Need(t, testenv.Full, "the table of predictions")
+	t.Setenv("TMPDIR", t.TempDir())
+	out, err := command(t, "plan", "--preset", "v2-lite", "--host", "12GiB,800GB/s,20TFLOP/s", "--link", "10g", "--table")
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, 9, out)
+	columns := strings.Count(lines[0], "|")
+	for _, l := range lines {
+		require.Equal(t, columns, strings.Count(l, "|"), l)
+	}
+	require.Contains(t, lines[2], "| 1 | experts | does not fit |")
+	fits := 2
+	for strings.Contains(lines[fits], "does not fit") {
+		fits++
+	}
+	require.Equal(t, 3, strings.Count(lines[fits], "| 1.00 |"), "the smallest group that fits is the base: %s", lines[fits])
+	require.Contains(t, lines[8], "| 8 | all |")
+	p, err := planJSON(t, "--preset", "v2-lite", "--host", "12GiB,800GB/s,20TFLOP/s,x8", "--link", "10g", "--share", "all")
+	require.NoError(t, err)
+	for _, got := range p.Predicted {
+		require.Contains(t, lines[8], fmt.Sprintf("%.1f", got.Rate))
+	}
+	for args, want := range map[string]string{
+		"--host 128GiB,800GB/s":                                 "--table needs one --host",
+		"--host 128GiB,800GB/s,20TFLOP/s,x2":                    "--table needs one --host",
+		"--host 128GiB,800GB/s,20TFLOP/s --shares memory":       "no --shares",
+		"--host 512GiB,800GB/s,20TFLOP/s --reach 2":             `--reach is "2"`,
+		"--host 512GiB,800GB/s,20TFLOP/s --reach NaN":           `--reach is "NaN"`,
+		"--host 128GiB,800GB/s,20TFLOP/s --link 3GB/s,20":       `--link is "3GB/s,20"`,
+		"--host 128GiB,800GB/s,20TFLOP/s --link 3GB/s,-1us":     `--link is "3GB/s,-1us"`,
+		"--host 128GiB,800GB/s,NaNTFLOP/s":                      `"NaNTFLOP/s"; expected`,
+		"--host 128GiB,800GB/s,20TFLOP/s,op=-1us --link 3GB/s":  `"op=-1us"; expected`,
+		"--host 128GiB,800GB/s,20TFLOP/s,op=fast --link rdma":   `"op=fast"; expected`,
+		"--host 128GiB,800GB/s,20TFLOP/s --link roce-25g,20us ": `--link is "roce-25g,20us"`,
+	} {
+		_, err := command(t, append([]string{"plan", "--preset", "v2-lite", "--table"}, strings.Fields(args)...)...)
+		require.ErrorContains(t, err, want, args)
+		require.Equal(t, 2, exitCode(err), args)
+	}
+}
+
+// TestPlanCountsWaits: a Mac's GPU makes every exchange wait, so that a second Mac brings
+// decode next to nothing; without the wait it would.
+func TestPlanCountsWaits(t *testing.T) {
+	testenv.Need(t, testenv.Full, "predictions of groups of Macs with and without waits")
+	rate := func(host string, share string) float64 {
+		p, err := planJSON(t, "--preset", "v4-flash", "--host", host, "--link", "rdma", "--share", share)
+		require.NoError(t, err)
+		return predictedOf(t, p.Predicted, "decode", 128).Rate
+	}
+	const mac = "512GiB,819GB/s,28TFLOP/s,mac"
+	one := rate(mac, "experts")
+	require.InEpsilon(t, 1.02, rate(mac+",x2", "experts")/one, 0.02)
+	require.InEpsilon(t, 0.98, rate(mac+",x2", "all")/one, 0.02)
+	require.InEpsilon(t, 1.13, rate(mac+",wait=0s,x2", "experts")/one, 0.02)
+	require.InEpsilon(t, 1.40, rate(mac+",wait=0s,x2", "all")/one, 0.02)
+	out, err := command(t, "plan", "--preset", "v4-flash", "--host", mac+",x2", "--link", "rdma")
+	require.NoError(t, err)
+	require.Contains(t, out, "each exchange waits 100 us")
+}

@@ -1,0 +1,148 @@
+package forecast
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/internal/units"
+	"ringmaster/internal/usage"
+)
+
+// defaultThreads is the number of threads of a host if it is not given; the working
+// buffers of the kernels, which depend on it, are small.
+const defaultThreads = 16
+
+// defaultOp is the seconds of an op beyond reading and computing if they are not given:
+// its call, and threads or a GPU that begin and end.
+const defaultOp = 3e-6
+
+// macWait is the seconds from the end of a GPU's work on a Mac until the CPU sees it, if
+// they are not given. Others measured 100 us and more for a shared event
+// (docs/distributed-benchmark.md, predictions). It was not measured here.
+const macWait = 100e-6
+
+// Host is a host of a plan.
+type Host struct {
+	Memory  int64   `json:"memory"`            // bytes
+	Offer   int64   `json:"offer"`             // bytes of it that the model may have
+	Limit   string  `json:"limit"`             // why no more
+	Rate    float64 `json:"rate,omitempty"`    // of the memory in bytes a second; 0: unknown
+	Compute float64 `json:"compute,omitempty"` // multiplications with their additions a second; 0: unknown
+	Op      float64 `json:"op,omitempty"`      // seconds of an op beyond reading and computing
+	Wait    float64 `json:"wait,omitempty"`    // seconds before each exchange until the CPU sees that its GPU is done
+	Threads int     `json:"threads,omitempty"`
+}
+
+// mostHosts is the most ranks of a group.
+const mostHosts = 8
+
+// mostThreads bounds threads=N, far above any host.
+const mostThreads = 4096
+
+// How a host is written.
+const (
+	HostForm    = "MEMORY[,RATE][,SPEED][,mac][,op=TIME][,wait=TIME][,offer=SIZE][,threads=N][,xN]"
+	HostExample = "512GiB,800GB/s,28TFLOP/s,mac"
+	HostSyntax  = HostForm + ", such as " + HostExample
+)
+
+// Hosts are so many equal hosts, as one value of --host.
+type Hosts struct {
+	Host
+	Count int
+	text  string
+}
+
+// String is how they are written.
+func (h Hosts) String() string { return h.text }
+
+// ParseHosts reads a value of --host; one with xN stands for N hosts.
+func ParseHosts(value string) (Hosts, error) {
+	h, n, err := parseHost(value)
+	return Hosts{h, n, value}, err
+}
+
+// expand lists the hosts of a group.
+func expand(values []Hosts) ([]Host, error) {
+	var hosts []Host
+	for _, v := range values {
+		hosts = append(hosts, slices.Repeat([]Host{v.Host}, v.Count)...)
+	}
+	if len(hosts) == 0 || len(hosts) > mostHosts {
+		return nil, usage.Errorf("%d hosts; give one to eight with --host %s", len(hosts), HostSyntax)
+	}
+	return hosts, nil
+}
+
+// parseHost reads one value of --host, and how many hosts it stands for.
+func parseHost(value string) (h Host, n int, err error) {
+	bad := func(part string) error {
+		return fmt.Errorf("%q; expected %s", part, HostSyntax)
+	}
+	parts := strings.Split(value, ",")
+	if h.Memory, err = units.ParseBytes(parts[0]); err != nil || h.Memory == 0 {
+		return h, 0, bad(parts[0])
+	}
+	// What Linux leaves free on a host that runs nothing else, and what the GPU of a Mac
+	// may use by default.
+	h.Offer, h.Limit = h.Memory-h.Memory/20, "95% of the memory"
+	h.Threads, h.Op, n = defaultThreads, defaultOp, 1
+	for _, p := range parts[1:] {
+		name, text, _ := strings.Cut(p, "=")
+		switch {
+		case strings.HasSuffix(p, "GB/s"):
+			rate, ok := positive(strings.TrimSuffix(p, "GB/s"))
+			if !ok {
+				return h, 0, bad(p)
+			}
+			h.Rate = rate * 1e9
+		case strings.HasSuffix(p, "TFLOP/s"):
+			rate, ok := positive(strings.TrimSuffix(p, "TFLOP/s"))
+			if !ok {
+				return h, 0, bad(p)
+			}
+			h.Compute = rate * 1e12 / 2
+		case p == "mac":
+			h.Offer, h.Limit, h.Threads, h.Wait = h.Memory/4*3, "75% of the memory: what a Mac's GPU may use by default", 0, macWait
+		case name == "op" || name == "wait":
+			d, err := time.ParseDuration(text)
+			if err != nil || d < 0 || d > time.Second {
+				return h, 0, bad(p)
+			}
+			if name == "op" {
+				h.Op = d.Seconds()
+			} else {
+				h.Wait = d.Seconds()
+			}
+		case name == "offer":
+			if h.Offer, err = units.ParseBytes(text); err != nil || h.Offer == 0 || h.Offer > h.Memory {
+				return h, 0, bad(p)
+			}
+			h.Limit = "as given"
+		case name == "threads":
+			if h.Threads, err = strconv.Atoi(text); err != nil || h.Threads < 1 || h.Threads > mostThreads {
+				return h, 0, bad(p)
+			}
+		case strings.HasPrefix(p, "x"):
+			if n, err = strconv.Atoi(p[1:]); err != nil || n < 1 || n > mostHosts {
+				return h, 0, bad(p)
+			}
+		default:
+			return h, 0, bad(p)
+		}
+	}
+	return h, n, nil
+}
+
+// members are the hosts as a group would see them.
+func members(hosts []Host) []cluster.Hello {
+	out := make([]cluster.Hello, len(hosts))
+	for i, h := range hosts {
+		out[i] = cluster.Hello{Rank: i, Size: len(hosts), Memory: h.Offer, Threads: h.Threads}
+	}
+	return out
+}

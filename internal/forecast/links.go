@@ -1,0 +1,87 @@
+package forecast
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"ringmaster/model/calibrate"
+)
+
+// Link is what connects the hosts of a plan.
+type Link struct {
+	Rate    float64 // bytes a second of each direction
+	Latency float64 // seconds of the shortest exchange between two hosts
+	Cables  bool    // a cable for each two hosts instead of a switch
+	text    string
+}
+
+// String is how the link is written.
+func (l Link) String() string { return l.text }
+
+// macPorts is how many Thunderbolt ports a Mac has at most. More ranks than one more
+// than that make a ring.
+const macPorts = 6
+
+// network is the link among these hosts.
+func (l Link) network(hosts []Host) calibrate.Network {
+	n := calibrate.Network{Latency: l.Latency, Rate: l.Rate, Hops: 1}
+	if l.Cables && len(hosts) > macPorts+1 {
+		n.Hops = len(hosts) / 2
+	}
+	for _, h := range hosts {
+		n.Wait = max(n.Wait, h.Wait)
+	}
+	return n
+}
+
+// Latencies that were not measured here:
+//   - Thunderbolt: published round trips are 7 to 14 us, and 6.4 to 8.9 GB/s of a cable
+//     (docs/distributed-benchmark.md, predictions).
+//   - RDMA over Ethernet: 2.3 us one way for 4 KiB (perftest), a switch and two copies.
+//   - TCP: 16 us of the kernel's TCP_RR (Linux commit 3a336cb17183) and 11 us of our
+//     combine over loopback.
+const (
+	thunderboltLatency = 10e-6
+	roceLatency        = 5e-6
+	tcpLatency         = 27e-6
+)
+
+// links are the links that have names.
+var links = map[string]Link{
+	"rdma":     {6e9, thunderboltLatency, true, ""},
+	"roce-25g": {3.125e9, roceLatency, false, ""}, "roce-100g": {12.5e9, roceLatency, false, ""},
+	"1g": {0.125e9, tcpLatency, false, ""}, "2.5g": {0.3125e9, tcpLatency, false, ""}, "10g": {1.25e9, tcpLatency, false, ""}, "25g": {3.125e9, tcpLatency, false, ""},
+	"40g": {5e9, tcpLatency, false, ""}, "100g": {12.5e9, tcpLatency, false, ""}, "200g": {25e9, tcpLatency, false, ""}, "400g": {50e9, tcpLatency, false, ""},
+}
+
+// LinkForm is how a link is written.
+const LinkForm = "rdma (a Thunderbolt 5 cable), roce-25g, roce-100g, TCP over 1g, 2.5g, 10g, 25g, 40g, 100g, 200g or 400g, or a rate such as 3GB/s, with the latency of an exchange 3GB/s,20us"
+
+// ParseLink reads a link by its name, a rate such as 3GB/s, or a rate and the latency of
+// an exchange, such as 3GB/s,20us.
+func ParseLink(s string) (Link, error) {
+	if l, ok := links[s]; ok {
+		l.text = s
+		return l, nil
+	}
+	text, latency, given := strings.Cut(s, ",")
+	rate, ok := positive(strings.TrimSuffix(text, "GB/s"))
+	l := Link{Rate: rate * 1e9, Latency: tcpLatency, text: s}
+	if given {
+		d, err := time.ParseDuration(latency)
+		ok = ok && err == nil && d > 0 && d <= time.Minute
+		l.Latency = d.Seconds()
+	}
+	if !ok || !strings.HasSuffix(text, "GB/s") {
+		return Link{}, fmt.Errorf("expected %s", LinkForm)
+	}
+	return l, nil
+}
+
+// positive reads a positive number of at most a million.
+func positive(s string) (float64, bool) {
+	x, err := strconv.ParseFloat(s, 64)
+	return x, err == nil && x > 0 && x <= 1e6
+}

@@ -1,0 +1,192 @@
+// Package forecast says what a model needs and how fast it can be on hosts that need not
+// exist: it divides the model as the leader of a group would, and predicts steps by the cost
+// model from the rates of the hosts.
+package forecast
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"ringmaster/gguf"
+	"ringmaster/groupplan"
+	"ringmaster/internal/units"
+	"ringmaster/internal/usage"
+	"ringmaster/model/arch"
+	"ringmaster/model/calibrate"
+	"ringmaster/model/decoder"
+	"ringmaster/parallel"
+)
+
+// Options are what is planned.
+type Options struct {
+	Model, Preset string // a file, or the name of a shape; one of them
+	Experts       string // type of the preset's routed experts; empty: its own
+	Hosts         []Hosts
+	Link          Link
+	Context       int // in tokens; 0: the most that fits
+	MaxTokens     int // in one step
+	Sequences     int // held at once
+	Share         parallel.Share
+	Shares        groupplan.Shares
+	Reduce        parallel.Reduce
+	Micro         groupplan.Micro
+	Reach         float64 // part of the hosts' rates that ops are taken to reach
+	Heap          int64   // bytes of Go's heap on each host
+}
+
+// Forecaster plans one model on hosts.
+type Forecaster struct {
+	Options
+	hosts  []Host
+	file   *gguf.File
+	done   func()            // frees the file
+	tracer *calibrate.Tracer // nil before it is needed
+}
+
+// Open opens the model, or makes its shape.
+func Open(o Options) (*Forecaster, error) {
+	hosts, err := expand(o.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	f, done, err := o.open()
+	if err != nil {
+		return nil, err
+	}
+	return &Forecaster{Options: o, hosts: hosts, file: f, done: done}, nil
+}
+
+// Close frees the model.
+func (o *Forecaster) Close() error {
+	defer o.done()
+	if o.tracer == nil {
+		return nil
+	}
+	return o.tracer.Close()
+}
+
+// Outcome is a plan, with what one more host like the last brings, or as many as it takes.
+type Outcome struct {
+	*Plan
+	Further *Plan  `json:"further,omitempty"`
+	Note    string `json:"further_note,omitempty"` // of these hosts
+}
+
+// Plan plans the model on the hosts. That it does not fit is no error.
+func (o *Forecaster) Plan() (Outcome, error) {
+	p, err := o.plan(o.hosts)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if p.Fits && predictable(o.hosts) {
+		if p.Predicted, err = o.predict(p, o.hosts); err != nil {
+			return Outcome{}, err
+		}
+	}
+	more, note, err := o.further(p)
+	return Outcome{p, more, note}, err
+}
+
+// Plan is the outcome of a plan.
+type Plan struct {
+	Model    string     `json:"model"`
+	Weights  int64      `json:"weights"` // bytes
+	Fits     bool       `json:"fits"`
+	Why      string     `json:"why,omitempty"` // it does not fit
+	Context  int        `json:"context,omitempty"`
+	Limit    int        `json:"context_limit"`
+	Share    string     `json:"share"`
+	Ranks    []RankNeed `json:"ranks,omitempty"`
+	Caches   int64      `json:"kv_caches,omitempty"` // bytes of all sequences on each rank, at most
+	Sequence int64      `json:"kv_sequence,omitempty"`
+	Bounds   *Bounds    `json:"bounds,omitempty"`
+	// Predicted is nil if a rate of a host is unknown.
+	Predicted []Prediction `json:"predicted,omitempty"`
+	ranks     []decoder.RankPlan
+	plan      decoder.Plan
+	placement parallel.Placement
+	sums      int                 // of a row, in a step
+	open      decoder.OpenOptions // to predict steps
+}
+
+// RankNeed is the memory of one rank in bytes.
+type RankNeed struct {
+	Host
+	Experts  parallel.Range `json:"experts"`
+	Resident int64          `json:"resident"` // with one sequence of full length
+	Free     int64          `json:"free"`     // of the offer
+}
+
+// plan is the plan of the leader of a group of hosts. A model that does not fit is no
+// error.
+func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
+	if err := o.Shares.Check(len(hosts)); err != nil {
+		return nil, usage.Wrap(err)
+	}
+	options := groupplan.Options{Model: o.file, Sequences: o.Sequences, Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce,
+		Share: groupplan.Share{Of: o.Share}, Shares: o.Shares, Heap: o.Heap}
+	open := decoder.OpenOptions{Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce}
+	if o.Context == 0 {
+		open.Context = groupplan.LeastContext
+	}
+	p, err := arch.Plan(o.file, open, o.Sequences)
+	if err != nil {
+		return nil, usage.Wrap(err)
+	}
+	if o.Context > p.ContextLimit {
+		return nil, usage.Errorf("--ctx is %d; the model allows at most %d", o.Context, p.ContextLimit)
+	}
+	out := &Plan{Model: p.Name, Weights: p.Weights(), Limit: p.ContextLimit, Share: o.Share.String()}
+	group, err := options.Plan(members(hosts), 0)
+	if err != nil {
+		out.Why = strings.ReplaceAll(err.Error(), o.file.Path(), p.Name)
+		return out, nil
+	}
+	settings := group.Settings
+	out.plan, out.ranks, out.placement = group.Model, group.Ranks, settings.Placement
+	out.Fits, out.Context, out.Caches, out.Sequence = true, settings.Context, settings.SequenceBudget, out.plan.PerSequence()
+	for r, one := range group.Ranks {
+		out.Ranks = append(out.Ranks, RankNeed{hosts[r], one.Part.Experts, one.Resident(), hosts[r].Offer - one.Resident()})
+	}
+	open.Context = min(settings.Context, groupplan.LeastContext)
+	out.sums, out.open = out.plan.Sums(o.Share), open
+	reads, err := o.reads(out, len(hosts))
+	if err != nil {
+		return nil, err
+	}
+	b := decodeBounds(out.plan, reads, hosts, o.Link, out.sums)
+	out.Bounds = &b
+	return out, nil
+}
+
+// further says what one more host like the last would bring, or how many it takes.
+func (o *Forecaster) further(p *Plan) (*Plan, string, error) {
+	if len(o.Shares.Numbers) > 0 {
+		return nil, "", nil // they are by rank
+	}
+	for n := len(o.hosts) + 1; n <= mostHosts; n++ {
+		last := o.hosts[len(o.hosts)-1:]
+		more, err := o.plan(append(slices.Clone(o.hosts), slices.Repeat(last, n-len(o.hosts))...))
+		if err != nil || !more.Fits && p.Fits {
+			return nil, "", err
+		}
+		if !more.Fits {
+			continue
+		}
+		text := fmt.Sprintf("with %d hosts, the further ones like the last: ", n)
+		if !p.Fits {
+			text += fmt.Sprintf("it fits, context %d", more.Context)
+		} else {
+			text += fmt.Sprintf("context %d (now %d), KV caches %s (now %s)", more.Context, p.Context, units.Bytes(more.Caches), units.Bytes(p.Caches))
+		}
+		if more.Bounds.Decode > 0 {
+			text += fmt.Sprintf(", decode at most %.1f tokens/s", more.Bounds.Decode)
+		}
+		return more, text, nil
+	}
+	if !p.Fits {
+		return nil, "eight hosts like these do not hold it either", nil
+	}
+	return nil, "", nil
+}

@@ -1,0 +1,178 @@
+package forecast
+
+import (
+	"context"
+	"fmt"
+
+	"ringmaster/groupplan"
+	"ringmaster/internal/usage"
+	"ringmaster/kernels"
+	"ringmaster/model/arch"
+	"ringmaster/model/calibrate"
+	"ringmaster/model/decoder"
+	"ringmaster/parallel"
+	"ringmaster/parallel/cost"
+)
+
+// Reached is the part of a memory's rate that decode reaches on one and two threads of a
+// CPU (docs/performance.md). What a GPU reaches has not been measured.
+const Reached = 0.6
+
+// predictedPrompts are the lengths of the prompts of which plan predictable the prefill.
+var predictedPrompts = []int{512, 2048}
+
+// Prediction is what the cost model expects of hosts that nobody has measured.
+type Prediction struct {
+	What    string  `json:"what"`              // prefill, or decode: one token after N others
+	N       int     `json:"n"`                 // tokens
+	Seconds float64 `json:"seconds"`           // of all tokens of a prefill, of one token of decode
+	Rate    float64 `json:"tokens_per_second"` // of one sequence
+	// Of rank 0: seconds of ops and of waits, and bytes from other ranks.
+	Compute  float64 `json:"compute_seconds"`
+	Waiting  float64 `json:"waiting_seconds"`
+	Received int64   `json:"received"`
+	// Micro says that some steps are run as two micro-batches.
+	Micro bool `json:"micro_batches,omitempty"`
+	// Wait is the seconds that each exchange waits for a GPU.
+	Wait float64 `json:"gpu_wait_seconds,omitempty"`
+	// Least is the bytes that each rank would receive if nothing but the sums of the
+	// layers travelled, in float16, by all-reduces with the fewest bytes.
+	Least int64 `json:"received_at_least"`
+}
+
+// traces lists what the ranks of a plan do in a step.
+func (o *Forecaster) traces(plan *Plan, p parallel.Placement, w calibrate.Work) ([]cost.Trace, error) {
+	if o.tracer == nil {
+		var err error
+		if o.tracer, err = calibrate.NewTracer(func(b kernels.Backend) (decoder.Decoder, error) { return arch.Open(o.file, b, plan.open) }); err != nil {
+			return nil, err
+		}
+	}
+	return o.tracer.Traces(context.Background(), p, w)
+}
+
+// decodeWork is the token of an answer that plan is about.
+func (p *Plan) decodeWork() calibrate.Work {
+	return calibrate.Work{Rows: 1, Pos: min(groupplan.DecodeDepth, p.open.Context-1)}
+}
+
+// reads is the bytes of weights that the ranks of a plan read for a token, [ranks].
+func (o *Forecaster) reads(plan *Plan, ranks int) ([]int64, error) {
+	traces, err := o.traces(plan, plan.placement, plan.decodeWork())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int64, ranks)
+	for r, t := range traces {
+		out[r] = calibrate.Reads(t)
+	}
+	return out, nil
+}
+
+// predictable reports whether the rates of all hosts are known.
+func predictable(hosts []Host) bool {
+	for _, h := range hosts {
+		if h.Rate == 0 || h.Compute == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// supposed are the costs of a group of hosts, whose ops reach a part of their rates.
+func (o *Forecaster) supposed(hosts []Host, n calibrate.Network) calibrate.Costs {
+	all := make([]calibrate.Host, len(hosts))
+	for i, h := range hosts {
+		all[i] = calibrate.Host{Memory: o.Reach * h.Rate, Compute: o.Reach * h.Compute, Op: h.Op}
+	}
+	return calibrate.Suppose(all, n)
+}
+
+// predict predictable a plan that fits.
+func (o *Forecaster) predict(plan *Plan, hosts []Host) ([]Prediction, error) {
+	if !(o.Reach > 0 && o.Reach <= 1) {
+		return nil, usage.Errorf("--reach is %v; expected a number above 0, at most 1", o.Reach)
+	}
+	n := o.Link.network(hosts)
+	costs := o.supposed(hosts, n)
+	var all []Prediction
+	for _, length := range predictedPrompts {
+		if length > plan.open.Context {
+			continue
+		}
+		out := Prediction{What: "prefill", N: length}
+		for at := 0; at < length; {
+			rows := min(length-at, plan.open.MaxTokens)
+			if err := o.step(plan, costs, n, calibrate.Work{Rows: rows, Pos: at}, &out); err != nil {
+				return nil, err
+			}
+			at += rows
+		}
+		out.Rate = float64(length) / out.Seconds
+		all = append(all, out)
+	}
+	w := plan.decodeWork()
+	out := Prediction{What: "decode", N: w.Pos}
+	if err := o.step(plan, costs, n, w, &out); err != nil {
+		return nil, err
+	}
+	out.Rate = 1 / out.Seconds
+	return append(all, out), nil
+}
+
+// step adds a step to a prediction, with its rows divided if that is allowed and takes
+// less, and with --micro-batches auto in two micro-batches if that does.
+func (o *Forecaster) step(plan *Plan, costs calibrate.Costs, n calibrate.Network, w calibrate.Work, out *Prediction) error {
+	ranks := len(plan.placement)
+	var best struct {
+		cost.Estimate
+		way      parallel.Placement
+		received int64
+	}
+	try := func(way parallel.Placement) (cost.Estimate, error) {
+		traces, err := o.traces(plan, way, w)
+		if err != nil {
+			return cost.Estimate{}, err
+		}
+		e, err := cost.Expect(traces, costs.Models, costs.Links)
+		if err != nil {
+			return e, err
+		}
+		if len(e.Unknown) > 0 {
+			return e, fmt.Errorf("plan: nothing is supposed of the cost of %v", e.Unknown)
+		}
+		if best.way == nil || e.Seconds <= (1-groupplan.LeastGain)*best.Seconds {
+			best.Estimate, best.way, best.received = e, way, n.Received(traces[0], 0, ranks)
+		}
+		return e, nil
+	}
+	ways := []parallel.Placement{plan.placement.DivideRows(0)}
+	if plan.placement.DividesRows() && w.Rows >= ranks {
+		ways = append(ways, plan.placement.DivideRows(1))
+	}
+	var inTwo []parallel.Placement
+	for _, way := range ways {
+		e, err := try(way)
+		if err != nil {
+			return err
+		}
+		if micro := way.MicroBatches(1); o.Micro.Auto && groupplan.MayGain(e) && micro.FirstRows(w.Rows, 1) > 0 {
+			inTwo = append(inTwo, micro)
+		}
+	}
+	for _, way := range inTwo {
+		if _, err := try(way); err != nil {
+			return err
+		}
+	}
+	out.Micro = out.Micro || best.way[0].Micro > 0
+	if ranks > 1 {
+		out.Wait = n.Wait
+	}
+	out.Seconds += best.Seconds
+	out.Compute += best.Compute[0]
+	out.Waiting += best.Waiting[0]
+	out.Received += best.received
+	out.Least += int64(2 * float64(ranks-1) / float64(ranks) * float64(plan.sums*w.Rows*plan.plan.Routed.Embd*2))
+	return nil
+}

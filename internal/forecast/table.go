@@ -1,0 +1,79 @@
+package forecast
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"ringmaster/internal/units"
+	"ringmaster/internal/usage"
+	"ringmaster/parallel"
+)
+
+// tableRanks are the sizes of the groups of a table.
+var tableRanks = []int{1, 2, 4, 8}
+
+// Table prints predictions of groups of hosts of one kind as rows of Markdown.
+func (o *Forecaster) Table(w io.Writer) error {
+	if len(o.hosts) != 1 || !predictable(o.hosts) || o.Shares.String() != "" {
+		return usage.Errorf("--table needs one --host, with the rate of its memory and its speed, such as 512GiB,800GB/s,28TFLOP/s, and no --shares")
+	}
+	first := map[string]float64{} // rate of the smallest group, by the name of a prediction
+	fmt.Fprintf(w, "| %s, %s | | prefill 512, t/s | | prefill 2048, t/s | | decode, t/s | | computes, waits for a token, ms | received in prefill 512 (at least) | received for a token (at least) |\n", o.Preset+o.Model, o.Link)
+	fmt.Fprintln(w, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+	for _, n := range tableRanks {
+		group := slices.Repeat(o.hosts, n)
+		for _, share := range []parallel.Share{parallel.ShareExperts, parallel.ShareAll} {
+			if n == 1 && share == parallel.ShareAll {
+				continue // the same
+			}
+			one := *o
+			one.Share = share
+			plan, err := one.plan(group)
+			o.tracer = one.tracer
+			if err != nil {
+				return err
+			}
+			if !plan.Fits {
+				fmt.Fprintf(w, "| %d | %s | does not fit | | | | | | | | |\n", n, share)
+				continue
+			}
+			all, err := one.predict(plan, group)
+			if err != nil {
+				return err
+			}
+			if _, err := io.WriteString(w, tableRow(n, share.String(), all, first)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tableRow is a row of a table; first has the rates of its first row, which are added if
+// this is it.
+func tableRow(ranks int, share string, all []Prediction, first map[string]float64) string {
+	var b strings.Builder
+	if ranks == 1 {
+		share = ""
+	}
+	fmt.Fprintf(&b, "| %d | %s |", ranks, share)
+	for _, p := range all {
+		key := fmt.Sprint(p.What, p.N)
+		if first[key] == 0 {
+			first[key] = p.Rate
+		}
+		fmt.Fprintf(&b, " %s | %.2f |", tableNumber(p.Rate), p.Rate/first[key])
+	}
+	decode := all[len(all)-1]
+	fmt.Fprintf(&b, " %.2f, %.2f |", 1e3*decode.Compute, 1e3*decode.Waiting)
+	for _, p := range []Prediction{all[0], decode} {
+		fmt.Fprintf(&b, " %s (%s) |", units.Bytes(p.Received), units.Bytes(p.Least))
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+// tableNumber is a rate in a table.
+func tableNumber(rate float64) string { return fmt.Sprintf("%.1f", rate) }

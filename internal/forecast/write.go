@@ -1,0 +1,66 @@
+package forecast
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"ringmaster/internal/units"
+)
+
+// Write prints an outcome for people. reach is that of the options.
+func (p Outcome) Write(w io.Writer, reach float64) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s of weights, at most %d tokens of context\n", p.Model, units.Bytes(p.Weights), p.Limit)
+	if p.Fits {
+		fmt.Fprintf(&b, "it fits: context of %d tokens, one such sequence takes %s; KV caches of all together at most %s on each rank; --share %s\n",
+			p.Context, units.Bytes(p.Sequence), units.Bytes(p.Caches), p.Share)
+		t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprint(t, "rank\tmemory\toffers\tneeds\tleft\texperts\tread for a token\t  limit\t\n")
+		for i, r := range p.Ranks {
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%d-%d\t%s\t  %s\t\n", i, units.Bytes(r.Memory), units.Bytes(r.Offer), units.Bytes(r.Resident), units.Bytes(r.Free),
+				r.Experts.Start, r.Experts.End-1, units.Bytes(p.Bounds.Bytes[i]), r.Limit)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		if p.Bounds.Decode > 0 {
+			fmt.Fprintf(&b, "decode of one sequence: at most %.1f tokens/s, by the memory of rank %d and the %s that each rank receives; latency, arithmetic and KV cache are not counted\n",
+				p.Bounds.Decode, p.Bounds.Slow, units.Bytes(p.Bounds.Wire))
+		} else {
+			b.WriteString("decode: no bound without the rates of all memories (--host 64GiB,40GB/s; ringmaster doctor measures them)\n")
+		}
+		writePredictions(&b, p.Predicted, reach)
+	} else {
+		fmt.Fprintf(&b, "it does not fit: %s\n", p.Why)
+	}
+	if p.Note != "" {
+		fmt.Fprintf(&b, "%s\n", p.Note)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writePredictions prints predictions for people.
+func writePredictions(b *strings.Builder, all []Prediction, reach float64) {
+	if len(all) == 0 {
+		b.WriteString("no prediction without the rate of each memory and the speed of each host (--host 64GiB,40GB/s,1TFLOP/s)\n")
+		return
+	}
+	fmt.Fprintf(b, "predicted by the cost model, from rates that nobody has measured and of which ops are taken to reach %.2g; ringmaster bench measures:\n", reach)
+	for _, p := range all {
+		name := fmt.Sprintf("prefill of %d tokens", p.N)
+		if p.What == "decode" {
+			name = fmt.Sprintf("decode after %d tokens", p.N)
+		}
+		if p.Micro {
+			name += ", in micro-batches"
+		}
+		fmt.Fprintf(b, "  %s: %.1f tokens/s; rank 0 computes %.2f ms and waits %.2f ms, and receives %s (at least %s)\n",
+			name, p.Rate, 1e3*p.Compute, 1e3*p.Waiting, units.Bytes(p.Received), units.Bytes(p.Least))
+	}
+	if wait := all[0].Wait; wait > 0 {
+		fmt.Fprintf(b, "  each exchange waits %.0f us until the CPU sees that the GPU is done (--host ...,wait=TIME); not measured here\n", 1e6*wait)
+	}
+}
