@@ -90,14 +90,14 @@ func (f *Forward) Join(g *distributed.Group, p parallel.Placement, wire parallel
 	if err != nil {
 		return fmt.Errorf("moe: %w", err)
 	}
-	f.x = &exchange{Combiner: c, gather: parallel.NewRowGather(f.b, f.meter.For(parallel.ForExperts)), rank: g.Rank(), ranges: p.Experts(), shared: shared, counts: make([]int, size)}
-	f.x.gather.Join(g)
-	f.owned = f.x.ranges[g.Rank()]
+	f.exchange = &exchange{Combiner: c, gather: parallel.NewRowGather(f.b, f.meter.For(parallel.ForExperts)), rank: g.Rank(), ranges: p.Experts(), shared: shared, counts: make([]int, size)}
+	f.exchange.gather.Join(g)
+	f.owned = f.exchange.ranges[g.Rank()]
 	if shared != nil {
 		f.shared = shared[g.Rank()]
 	}
 	if f.reduce == parallel.Exact {
-		if err := firstError(alloc(f.b, &f.x.order, s.MaxTokens*s.Used), alloc(f.b, &f.x.place, n)); err != nil {
+		if err := firstError(alloc(f.b, &f.exchange.order, s.MaxTokens*s.Used), alloc(f.b, &f.exchange.place, n)); err != nil {
 			f.leave()
 			return fmt.Errorf("moe: memory of the exchange: %w", err)
 		}
@@ -107,54 +107,54 @@ func (f *Forward) Join(g *distributed.Group, p parallel.Placement, wire parallel
 }
 
 // second is the exchange of a second micro-batch, whose rows lie behind the first rows.
-func (x *exchange) second(rows int, s Shape, how parallel.Reduce) *exchange {
-	c := *x
+func (e *exchange) second(rows int, s Shape, how parallel.Reduce) *exchange {
+	c := *e
 	s.MaxTokens = rows
-	n := partsOf(s, how, x.shared != nil)
-	c.Combiner, c.gather, c.counts = x.Combiner.Second(n*s.Embd), x.gather.Second(), make([]int, len(x.counts))
-	c.order, c.place = parallel.Behind(x.order, rows*s.Used), parallel.Behind(x.place, n)
+	n := partsOf(s, how, e.shared != nil)
+	c.Combiner, c.gather, c.counts = e.Combiner.Second(n*s.Embd), e.gather.Second(), make([]int, len(e.counts))
+	c.order, c.place = parallel.Behind(e.order, rows*s.Used), parallel.Behind(e.place, n)
 	return &c
 }
 
 // leave frees the memory of Join.
 func (f *Forward) leave() {
 	f.meter.Join(nil)
-	if f.x == nil {
+	if f.exchange == nil {
 		return
 	}
-	f.x.Free()
-	kernels.Release(f.b, f.x.order)
-	kernels.Release(f.b, f.x.place)
-	f.x, f.owned, f.shared = nil, parallel.Range{End: f.shape.Experts}, parallel.Range{End: f.shape.Segments}
+	f.exchange.Free()
+	kernels.Release(f.b, f.exchange.order)
+	kernels.Release(f.b, f.exchange.place)
+	f.exchange, f.owned, f.shared = nil, parallel.Range{End: f.shape.Experts}, parallel.Range{End: f.shape.Segments}
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // gatherRows is the part of Begin before the experts if the rows of the step are divided:
 // it brings x to all ranks while this one routes its own rows, then what they chose.
-func (f *Forward) gatherRows(ctx context.Context, l *Layer, x []float32, tokens []int32) error {
-	s, own, g := f.shape, f.cut[f.x.rank], f.x.gather
-	field, packer := parallel.FieldOf(x, s.Embd), f.packer(l)
+func (f *Forward) gatherRows(ctx context.Context, l *Layer, input []float32, tokens []int32) error {
+	s, own, g := f.shape, f.cut[f.exchange.rank], f.exchange.gather
+	field, packer := parallel.FieldOf(input, s.Embd), f.packer(l)
 	// outs is free until the experts run.
 	packed, each := bytesOf(f.outs), kernels.PackedBytes(s.Embd)
 	if packer != nil {
 		if err := f.b.Flush(); err != nil {
 			return err
 		}
-		packer.PackRows(packed[own.Start*each:], x[own.Start*s.Embd:], own.Len(), s.Embd)
+		packer.PackRows(packed[own.Start*each:], input[own.Start*s.Embd:], own.Len(), s.Embd)
 		field = parallel.FieldOf(f.outs, each/4)
 	}
 	if err := g.Start(ctx, f.cut, field); err != nil {
 		return err
 	}
-	f.route(l, x, tokens, own)
+	f.route(l, input, tokens, own)
 	f.b.Submit()
 	if err := g.FinishAnd(ctx, parallel.FieldOf(f.ids, s.Used), parallel.FieldOf(f.weights, s.Used)); err != nil {
 		return err
 	}
 	if packer != nil { // this rank's own rows stay as they are: the router reads them
-		packer.UnpackRows(x, packed, own.Start, s.Embd)
-		packer.UnpackRows(x[own.End*s.Embd:], packed[own.End*each:], f.pending-own.End, s.Embd)
+		packer.UnpackRows(input, packed, own.Start, s.Embd)
+		packer.UnpackRows(input[own.End*s.Embd:], packed[own.End*each:], f.pending-own.End, s.Embd)
 	}
 	return nil
 }
@@ -192,16 +192,16 @@ func (f *Forward) start(ctx context.Context, l *Layer) error {
 		return f.startExact(ctx, l)
 	}
 	s := f.shape
-	f.b.SumSlots(f.x.Parts(), f.outs, f.pending, s.Used, s.Embd, false)
-	if f.x.shared != nil && f.shared.Len() > 0 {
+	f.b.SumSlots(f.exchange.Parts(), f.outs, f.pending, s.Used, s.Embd, false)
+	if f.exchange.shared != nil && f.shared.Len() > 0 {
 		f.encodeSharedOutput(l, nil, f.pending)
-		f.b.Add(f.x.Parts(), f.x.Parts(), f.sum, f.pending*s.Embd)
+		f.b.Add(f.exchange.Parts(), f.exchange.Parts(), f.sum, f.pending*s.Embd)
 	}
 	var err error
 	if f.cut == nil {
-		err = f.x.StartAll(ctx, f.pending*s.Embd)
+		err = f.exchange.StartAll(ctx, f.pending*s.Embd)
 	} else {
-		err = f.x.Start(ctx, f.pending*s.Embd, parallel.Counts(f.cut, s.Embd))
+		err = f.exchange.Start(ctx, f.pending*s.Embd, parallel.Counts(f.cut, s.Embd))
 	}
 	if err != nil {
 		return err
@@ -213,20 +213,20 @@ func (f *Forward) start(ctx context.Context, l *Layer) error {
 // startExact starts an all-gather of the outputs of the local slots and segments. Every
 // rank has routed every token, so it knows which slots the others send.
 func (f *Forward) startExact(ctx context.Context, l *Layer) error {
-	b, x, d, rows := f.b, f.x, f.shape.Embd, f.pending
+	b, e, d, rows := f.b, f.exchange, f.shape.Embd, f.pending
 	if err := b.Flush(); err != nil { // ids
 		return err
 	}
-	first, own := x.sort(f.ids[:rows*f.shape.Used], rows, f.shape)
+	first, own := e.sort(f.ids[:rows*f.shape.Used], rows, f.shape)
 	if own > 0 {
-		b.Gather(x.Parts()[first*d:], f.outs, x.order[:own], d)
+		b.Gather(e.Parts()[first*d:], f.outs, e.order[:own], d)
 	}
 	n := rows * f.shape.Used
-	if x.shared != nil {
-		f.encodeSharedOutput(l, x.Parts()[(first+own)*d:], rows)
+	if e.shared != nil {
+		f.encodeSharedOutput(l, e.Parts()[(first+own)*d:], rows)
 		n += rows * f.shape.Segments
 	}
-	if err := x.Start(ctx, n*d, x.counts); err != nil {
+	if err := e.Start(ctx, n*d, e.counts); err != nil {
 		return err
 	}
 	f.digest()
@@ -235,31 +235,31 @@ func (f *Forward) startExact(ctx context.Context, l *Layer) error {
 
 // sort fills order, place and counts from the experts of all slots. It returns
 // the first part of this rank and how many slots it has.
-func (x *exchange) sort(ids []int32, rows int, s Shape) (first, own int) {
+func (e *exchange) sort(ids []int32, rows int, s Shape) (first, own int) {
 	at := 0
-	for r, owned := range x.ranges {
+	for r, owned := range e.ranges {
 		begin := at
-		for slot, e := range ids {
-			if int(e) >= owned.Start && int(e) < owned.End {
-				if r == x.rank {
-					x.order[at-begin] = int32(slot)
+		for slot, expert := range ids {
+			if int(expert) >= owned.Start && int(expert) < owned.End {
+				if r == e.rank {
+					e.order[at-begin] = int32(slot)
 				}
-				x.place[slot] = int32(at)
+				e.place[slot] = int32(at)
 				at++
 			}
 		}
-		if r == x.rank {
+		if r == e.rank {
 			first, own = begin, at-begin
 		}
-		if x.shared != nil {
+		if e.shared != nil {
 			for row := range rows {
-				for k := x.shared[r].Start; k < x.shared[r].End; k++ {
-					x.place[len(ids)+row*s.Segments+k] = int32(at)
+				for k := e.shared[r].Start; k < e.shared[r].End; k++ {
+					e.place[len(ids)+row*s.Segments+k] = int32(at)
 					at++
 				}
 			}
 		}
-		x.counts[r] = s.Embd * (at - begin)
+		e.counts[r] = s.Embd * (at - begin)
 	}
 	return first, own
 }
@@ -267,22 +267,22 @@ func (x *exchange) sort(ids []int32, rows int, s Shape) (first, own int) {
 // finish waits for the exchange and encodes the ops that turn its result into out
 // [own][D]; with Exact the output of a shared expert that is divided goes to sum.
 func (f *Forward) finish(ctx context.Context, out []float32) error {
-	b, x, s, rows, own := f.b, f.x, f.shape, f.pending, f.own()
+	b, e, s, rows, own := f.b, f.exchange, f.shape, f.pending, f.own()
 	if f.reduce != parallel.Exact {
-		return x.Finish(ctx, out, s.Embd)
+		return e.Finish(ctx, out, s.Embd)
 	}
-	if err := x.Finish(ctx, x.Parts(), s.Embd); err != nil {
+	if err := e.Finish(ctx, e.Parts(), s.Embd); err != nil {
 		return err
 	}
 	slots, segments := rows*s.Used, rows*s.Segments
-	if x.shared == nil {
+	if e.shared == nil {
 		segments = 0
 	}
-	parts := x.Parts()[:(slots+segments)*s.Embd]
-	b.Gather(f.outs, parts, x.place[own.Start*s.Used:own.End*s.Used], s.Embd)
+	parts := e.Parts()[:(slots+segments)*s.Embd]
+	b.Gather(f.outs, parts, e.place[own.Start*s.Used:own.End*s.Used], s.Embd)
 	b.SumSlots(out, f.outs, own.Len(), s.Used, s.Embd, true)
 	if segments > 0 {
-		b.Gather(f.segments, parts, x.place[slots+own.Start*s.Segments:slots+own.End*s.Segments], s.Embd)
+		b.Gather(f.segments, parts, e.place[slots+own.Start*s.Segments:slots+own.End*s.Segments], s.Embd)
 		b.SumSlots(f.sum, f.segments, own.Len(), s.Segments, s.Embd, true)
 	}
 	return nil

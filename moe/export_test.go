@@ -22,9 +22,9 @@ func (f *Forward) Poison() {
 		fill(x, nan)
 	}
 	lists := [][]int32{f.ids, f.offsets, f.slots}
-	if f.x != nil {
-		fill(f.x.Parts(), nan)
-		lists = append(lists, f.x.order, f.x.place)
+	if f.exchange != nil {
+		fill(f.exchange.Parts(), nan)
+		lists = append(lists, f.exchange.order, f.exchange.place)
 	}
 	for _, x := range lists {
 		fill(x, -1<<30)

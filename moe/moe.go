@@ -50,13 +50,13 @@ type Shape struct {
 // Forward runs the routed experts of one rank. It owns scratch memory on its
 // backend. One goroutine uses it.
 type Forward struct {
-	b      kernels.Backend
-	shape  Shape
-	owned  parallel.Range // routed experts
-	shared parallel.Range // segments of the shared expert
-	reduce parallel.Reduce
-	meter  *parallel.Meter
-	x      *exchange // nil: no other ranks
+	b        kernels.Backend
+	shape    Shape
+	owned    parallel.Range // routed experts
+	shared   parallel.Range // segments of the shared expert
+	reduce   parallel.Reduce
+	meter    *parallel.Meter
+	exchange *exchange // nil without other ranks
 
 	logits  []float32 // [MaxTokens][Experts]
 	ids     []int32   // [MaxTokens][Used]
@@ -147,8 +147,8 @@ func (f *Forward) Second(rows int) *Forward {
 	c.mid, c.outs = f.mid[slots*s.FF:], f.outs[slots*s.Embd:]
 	c.gate, c.up = parallel.Behind(f.gate, rows*s.SharedFF), parallel.Behind(f.up, rows*s.SharedFF)
 	c.sum, c.segments = parallel.Behind(f.sum, rows*s.Embd), parallel.Behind(f.segments, rows*s.Segments*s.Embd)
-	if f.x != nil {
-		c.x = f.x.second(rows, s, f.reduce)
+	if f.exchange != nil {
+		c.exchange = f.exchange.second(rows, s, f.reduce)
 	}
 	return &c
 }
@@ -159,7 +159,7 @@ func (f *Forward) StartStep(layers int) {
 	f.digests = append(f.digests[:0], make([]uint32, layers)...)
 }
 
-// Begin routes x [rows][D] in the layer of the given number, encodes the local
+// Begin routes input [rows][D] in the layer of the given number, encodes the local
 // experts and, in a group, flushes and starts the exchange of their outputs.
 // tokens [rows] are the token ids, for a layer that is routed by token id. A shared
 // expert that every rank computes in full is encoded after that and overlaps with the
@@ -170,9 +170,9 @@ func (f *Forward) StartStep(layers int) {
 // The others' are gathered into x first, and Finish leaves a rank its own rows. It is
 // nil if every rank has all rows and gets all. The outputs of a row have the same bits
 // either way; of the gathered rows of x that is so only where they travel as float32.
-func (f *Forward) Begin(ctx context.Context, layer int, l *Layer, x []float32, tokens []int32, rows int, cut []parallel.Range) error {
+func (f *Forward) Begin(ctx context.Context, layer int, l *Layer, input []float32, tokens []int32, rows int, cut []parallel.Range) error {
 	f.pending, f.layer, f.cut = rows, layer, cut
-	if err := f.begin(ctx, l, x, tokens); err != nil {
+	if err := f.begin(ctx, l, input, tokens); err != nil {
 		f.pending = 0
 		return fmt.Errorf("layer %d: %w", layer, err)
 	}
@@ -180,25 +180,25 @@ func (f *Forward) Begin(ctx context.Context, layer int, l *Layer, x []float32, t
 	return nil
 }
 
-func (f *Forward) begin(ctx context.Context, l *Layer, x []float32, tokens []int32) error {
+func (f *Forward) begin(ctx context.Context, l *Layer, input []float32, tokens []int32) error {
 	rows := f.pending
 	if f.cut == nil {
-		f.route(l, x, tokens, f.own())
-	} else if err := f.gatherRows(ctx, l, x, tokens); err != nil {
+		f.route(l, input, tokens, f.own())
+	} else if err := f.gatherRows(ctx, l, input, tokens); err != nil {
 		return err
 	}
-	f.encode(l, x, rows)
+	f.encode(l, input, rows)
 	if f.sharedDivided() {
-		f.encodeShared(l, x, rows)
+		f.encodeShared(l, input, rows)
 	}
-	if f.x != nil {
+	if f.exchange != nil {
 		if err := f.start(ctx, l); err != nil {
 			return err
 		}
 	}
 	if f.shape.SharedFF > 0 && !f.sharedDivided() {
 		own := f.own()
-		f.encodeShared(l, x[own.Start*f.shape.Embd:], own.Len())
+		f.encodeShared(l, input[own.Start*f.shape.Embd:], own.Len())
 		f.encodeSharedOutput(l, f.segments, own.Len())
 		if f.reduce == parallel.Exact {
 			f.b.SumSlots(f.sum, f.segments, own.Len(), f.shape.Segments, f.shape.Embd, true)
@@ -212,19 +212,19 @@ func (f *Forward) own() parallel.Range {
 	if f.cut == nil {
 		return parallel.Range{End: f.pending}
 	}
-	return f.cut[f.x.rank]
+	return f.cut[f.exchange.rank]
 }
 
 // sharedDivided reports whether ranks compute parts of the shared expert.
-func (f *Forward) sharedDivided() bool { return f.x != nil && f.x.shared != nil }
+func (f *Forward) sharedDivided() bool { return f.exchange != nil && f.exchange.shared != nil }
 
 // encodeShared encodes this rank's segments of the shared expert up to its hidden
 // activations, gate [rows][own].
-func (f *Forward) encodeShared(l *Layer, x []float32, rows int) {
+func (f *Forward) encodeShared(l *Layer, input []float32, rows int) {
 	if f.shared.Len() == 0 {
 		return
 	}
-	f.sharedFFN(l).Hidden(f.b, f.shared, f.gate, f.up, x, rows)
+	f.sharedFFN(l).Hidden(f.b, f.shared, f.gate, f.up, input, rows)
 }
 
 // encodeSharedOutput encodes the output of this rank's segments of the shared expert:
@@ -246,9 +246,9 @@ func (f *Forward) sharedFFN(l *Layer) FFN {
 }
 
 // route encodes the choice of experts of some rows, into ids and weights.
-func (f *Forward) route(l *Layer, x []float32, tokens []int32, rows parallel.Range) {
+func (f *Forward) route(l *Layer, input []float32, tokens []int32, rows parallel.Range) {
 	b, s := f.b, f.shape
-	b.MatMul(x[rows.Start*s.Embd:], rows.Len(), kernels.Product{W: l.Router, Out: f.logits})
+	b.MatMul(input[rows.Start*s.Embd:], rows.Len(), kernels.Product{W: l.Router, Out: f.logits})
 	b.Route(kernels.RouteArgs{
 		Logits: f.logits, Bias: l.Bias, Table: l.Table, Tokens: tokens[rows.Start:rows.End],
 		IDs: f.ids[rows.Start*s.Used:], Weights: f.weights[rows.Start*s.Used:],
@@ -258,7 +258,7 @@ func (f *Forward) route(l *Layer, x []float32, tokens []int32, rows parallel.Ran
 }
 
 // encode encodes the ops that leave the outputs of the local experts in outs.
-func (f *Forward) encode(l *Layer, x []float32, rows int) {
+func (f *Forward) encode(l *Layer, input []float32, rows int) {
 	b, s := f.b, f.shape
 	// Three defences keep remote experts out of the local sum, each sufficient alone: their
 	// router weights are zeroed, their slots are not in the groups, and gate and up, which
@@ -278,7 +278,7 @@ func (f *Forward) encode(l *Layer, x []float32, rows int) {
 	if f.off.zero {
 		args.Start, args.End = 0, s.Experts
 	}
-	b.ExpertGateUp(f.mid, x, l.Gate, l.Up, l.Clamp, args)
+	b.ExpertGateUp(f.mid, input, l.Gate, l.Up, l.Clamp, args)
 	b.ExpertDown(f.outs, f.mid, l.Down, args)
 }
 
@@ -287,7 +287,7 @@ func (f *Forward) encode(l *Layer, x []float32, rows int) {
 // the exchange; its error names the layer and is the group's.
 func (f *Forward) Finish(ctx context.Context, out []float32) error {
 	rows, s := f.own().Len(), f.shape
-	if f.x == nil {
+	if f.exchange == nil {
 		f.b.SumSlots(out, f.outs, rows, s.Used, s.Embd, f.reduce == parallel.Exact)
 	} else if err := f.finish(ctx, out); err != nil {
 		f.pending = 0
@@ -305,7 +305,7 @@ func (f *Forward) Finish(ctx context.Context, out []float32) error {
 // StartStep: ranks that chose alike have equal digests. It is nil without a group
 // and valid until the next StartStep.
 func (f *Forward) Digest() []uint32 {
-	if f.x == nil {
+	if f.exchange == nil {
 		return nil
 	}
 	return f.digests

@@ -419,7 +419,7 @@ func TestUnreachablePeer(t *testing.T) {
 		require.ErrorContains(t, err, "or two cables are crossed")
 	}
 	// Other causes: no attempt can help, and the error says what does.
-	for errno, cure := range map[int]string{14: "restart this host, for trying again takes more", 16: "only a new queue pair may help",
+	for errno, cure := range map[int]string{14: "restart this host, because trying again uses more", 16: "only a new queue pair may help",
 		22: "zero or wrong GID", 96: "unplug the cable and plug it in again"} {
 		w := meshOf(2, 1, "")
 		w.script += fmt.Sprintf("fault device=r0to1_0 on=rtr count=all do=errno:%d\n", errno)
