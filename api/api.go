@@ -91,10 +91,6 @@ type Config struct {
 	// APIKeys are the accepted keys if Keys is nil. None: no key is required. An empty
 	// key is never accepted, so a list of empty keys refuses every request.
 	APIKeys []string
-	// ShareCache lets requests with different keys reuse each other's prompts in the
-	// prefix cache. A client can then tell from the timing that another key sent the same
-	// prompt.
-	ShareCache bool
 	// CORSOrigins lists the origins that pages may call from; "*" allows any. Empty: no
 	// CORS header is ever sent.
 	CORSOrigins []string

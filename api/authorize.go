@@ -122,9 +122,10 @@ func trusts(ring *keys.Ring, r *http.Request, now time.Time) bool {
 	return h != nil && !h.Expired(now)
 }
 
-// scope returns the engine.Request.CacheScope of a request: its API key's hash.
+// scope returns the engine.Request.CacheScope of a request: its API key's hash, or "" for
+// keys that share the prefix cache.
 func (s *server) scope(c *gin.Context) string {
-	if h := holder(c); h != nil && !s.ShareCache {
+	if h := holder(c); h != nil && !h.Shared {
 		return string(h.Hash[:])
 	}
 	return ""
@@ -139,9 +140,10 @@ func (s *server) tenant(c *gin.Context) string {
 	return ""
 }
 
-// Tenant returns the engine.Request.Tenant of requests with an API key if several keys
-// exist: the key's hash.
-func Tenant(key string) string {
-	h := keys.Hash(key)
-	return string(h[:])
+// weight is the engine.Request.Weight of a request.
+func weight(c *gin.Context) int {
+	if h := holder(c); h != nil {
+		return h.Weight
+	}
+	return 0
 }

@@ -68,7 +68,7 @@ func (s *server) budgets() []Budget {
 			Refused: func() float64 { return float64(s.Engine.Stats().NoMemory) },
 		},
 		{
-			Name: "prefix cache on disk (bytes)", Set: "`--cache-disk`", Refusal: "the least valuable is removed",
+			Name: "prefix cache on disk (bytes)", Set: "`--cache-dir`", Refusal: "the least valuable is removed",
 			Limit: func() float64 { return float64(s.Engine.Stats().Disk.Budget) }, Used: func() float64 { return float64(s.Engine.Stats().Disk.Bytes) },
 		},
 	}, s.Budgets...)

@@ -3,12 +3,15 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/api/apitest"
+	"ringmaster/api/keys"
 	"ringmaster/engine"
 	"ringmaster/engine/enginetest"
 )
@@ -121,7 +124,7 @@ func TestTooManyChoices(t *testing.T) {
 func TestCacheOfAKey(t *testing.T) {
 	for _, share := range []bool{false, true} {
 		c := realConfig(t, "x")
-		c.APIKeys, c.ShareCache = []string{"one", "two"}, share
+		c.Keys = twoKeys(t, share)
 		h := New(c)
 		cached := func(path, body, key string) int {
 			w := call(h, "POST", path, body, "Authorization", "Bearer "+key)
@@ -150,14 +153,14 @@ func TestTenant(t *testing.T) {
 		{nil, func(string) string { return "" }},
 		{[]string{"one"}, func(string) string { return "" }},
 		{[]string{"one", "one"}, func(string) string { return "" }},
-		{[]string{"one", "two"}, Tenant},
+		{[]string{"one", "two"}, hashed},
 	} {
 		var got []string
 		c := testConfig(&fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
 			got = append(got, r.Tenant)
 			return answerActs(3, "x"), nil
 		}})
-		c.APIKeys, c.ShareCache = tt.keys, true // the cache and the tenants are separate matters
+		c.APIKeys = tt.keys
 		h := New(c)
 		var want []string
 		for _, key := range append(tt.keys, "one")[:max(1, len(tt.keys))] {
@@ -169,5 +172,37 @@ func TestTenant(t *testing.T) {
 		require.Equal(t, want, got)
 		require.NotContains(t, got, "one", "the engine never sees a key")
 	}
-	require.NotEqual(t, Tenant("one"), Tenant("two"))
+	require.NotEqual(t, hashed("one"), hashed("two"))
+
+	// The weight of a key comes with each request; sharing the prefix cache changes no tenant.
+	var got []engine.Request
+	c := testConfig(&fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
+		got = append(got, r)
+		return answerActs(3, "x"), nil
+	}})
+	c.Keys = twoKeys(t, true)
+	h := New(c)
+	for _, key := range []string{"one", "two"} {
+		require.Equal(t, 200, call(h, "POST", "/v1/completions", `{"prompt":"a"}`, "Authorization", "Bearer "+key).Code)
+	}
+	require.Equal(t, []any{hashed("one"), 0, hashed("two"), 7}, []any{got[0].Tenant, got[0].Weight, got[1].Tenant, got[1].Weight})
+	require.Equal(t, keys.MostWeight, engine.MaxWeight)
+}
+
+// hashed is the tenant of the requests with a key, if there are several keys.
+func hashed(key string) string {
+	h := keys.Hash(key)
+	return string(h[:])
+}
+
+// twoKeys are the keys "one" and "two" in a file, the second of weight 7, which share the
+// prefix cache or do not.
+func twoKeys(t *testing.T, share bool) *keys.Ring {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "keys")
+	one, two := keys.Key{Name: "one", Hash: keys.Hash("one"), Shared: share}, keys.Key{Name: "two", Hash: keys.Hash("two"), Weight: 7, Shared: share}
+	require.NoError(t, os.WriteFile(path, []byte(one.Line()+two.Line()), 0o600))
+	ring, err := keys.Open(keys.Options{File: path})
+	require.NoError(t, err)
+	return ring
 }

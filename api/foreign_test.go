@@ -75,7 +75,7 @@ func TestForeignAnswers(t *testing.T) {
 				c := testConfig(e)
 				ids := 0
 				c.NewID = func() string { ids++; return fmt.Sprint("id", ids) }
-				c.APIKeys, c.ShareCache = []string{"one", "two"}, share
+				c.Keys = twoKeys(t, share)
 				h := New(c)
 				prompt := func(body, key string) string {
 					w := call(h, http.MethodPost, tt.path, body, "Authorization", "Bearer "+key)

@@ -59,7 +59,7 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 		group, marked := dialect.Hints(f.Fields)
 		for i := range call.Job.Requests {
 			r := &call.Job.Requests[i]
-			r.CacheScope, r.Tenant = s.scope(c), s.tenant(c)
+			r.CacheScope, r.Tenant, r.Weight = s.scope(c), s.tenant(c), weight(c)
 			r.CacheGroup, r.CacheMarked = group, marked
 		}
 		ctx := c.Request.Context()

@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -61,9 +60,6 @@ type Options struct {
 	// SessionTimeout is how long an unused sequence stays in the prefix cache. Default
 	// one hour; negative: forever.
 	SessionTimeout time.Duration
-	// Weights are the shares of tenants (Request.Tenant) in the tokens of the steps, 1 to
-	// MaxWeight. A tenant that is not listed has 1.
-	Weights map[string]int
 	// Disk keeps snapshots of sequences beyond the prefix cache, and across restarts;
 	// nil: none. The caller closes it after the engine. The model must be a
 	// model.Portable.
@@ -100,12 +96,6 @@ func (o Options) withDefaults(info model.Info) (Options, error) {
 			return o, fmt.Errorf("%w: Options.%s is %d, it must be positive", ErrInvalid, f.name, *f.value)
 		}
 	}
-	for _, w := range o.Weights {
-		if w < 1 || w > MaxWeight {
-			return o, fmt.Errorf("%w: a weight in Options.Weights is %d, it must be from 1 to %d", ErrInvalid, w, MaxWeight)
-		}
-	}
-	o.Weights = maps.Clone(o.Weights)
 	if o.StuckAfter <= 0 {
 		o.StuckAfter = time.Minute
 	}
@@ -359,6 +349,7 @@ func (e *Engine) setBudgetLocked() {
 func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
 	r := &run.req
 	e.sched.now = e.opts.Clock()
+	e.sched.setWeight(r.Tenant, r.Weight)
 	id := e.sched.add(r.Tenant, r.Prompt, r.PromptLogprobs, r.CacheScope, hints{r.CacheGroup, r.CacheMarked}, run.atMost(), run.logprobMemory())
 	run.id = id
 	e.runs[id] = run

@@ -90,6 +90,9 @@ func randomRequest(random *rand.Rand, old [][]int32) Request {
 	}
 	r.PromptLogprobs = random.IntN(6) == 0
 	r.Tenant = []string{"", "a", "b", "c"}[random.IntN(4)]
+	if r.Tenant == "b" {
+		r.Weight = random.IntN(4)
+	}
 	return r
 }
 
@@ -132,7 +135,6 @@ func TestRandomHistories(t *testing.T) {
 			m, gate := gated(shape)
 			e := start(t, m, Options{
 				MaxActive: 1 + random.IntN(5), QueueLength: 50, PrefillChunk: 1 + random.IntN(12), Sessions: random.IntN(5) - 1,
-				Weights: map[string]int{"b": 1 + random.IntN(3)},
 			})
 			type asked struct {
 				Request

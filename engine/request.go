@@ -92,6 +92,9 @@ type Request struct {
 	// tokens of the steps fairly. Requests without one are one tenant that may fill the
 	// whole queue. It is never logged.
 	Tenant string
+	// Weight is the share of the tenant in the tokens of the steps, 1 to MaxWeight; 0 is
+	// 1. That of the tenant's last request counts.
+	Weight int
 
 	PromptLogprobs bool // the same for the prompt's tokens, in Event.Prompt; no prefix-cache hit
 }

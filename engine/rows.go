@@ -93,7 +93,7 @@ type NonFiniteError struct {
 // Error names request, sequence, position and values, and what to do.
 func (e *NonFiniteError) Error() string {
 	return fmt.Sprintf("%v: request %d, sequence %d, position %d: %d of %d logits, the first is logit %d, %v "+
-		"(%d tokens of the prompt were cached). If it happens again, the weights may be damaged: check all of them (--check-weights)",
+		"(%d tokens of the prompt were cached). If it happens again, the weights may be damaged: check all of them (--verify-model)",
 		ErrNonFinite, e.Request, e.Seq, e.Pos, e.Count, e.Of, e.Token, e.Value, e.Cached)
 }
 

@@ -114,7 +114,7 @@ func newScheduler(info model.Info, opts Options) *scheduler {
 		active: opts.MaxActive, queue: opts.QueueLength, tokenBudget: info.MaxTokens,
 		prefillChunk: opts.PrefillChunk, cacheSize: opts.Sessions, rewind: info.Rewind,
 		keepFor: opts.SessionTimeout,
-	}, tenants: tenants{weights: opts.Weights}}
+	}}
 }
 
 // tooManyQueued reports whether requests with so many prompt tokens together may not wait

@@ -110,10 +110,7 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		}
 		return fmt.Sprintf("the next entry expires in %v", d)
 	case "weight":
-		if s.weights == nil {
-			s.weights = map[string]int{}
-		}
-		s.weights[words[1]] = number(2)
+		s.setWeight(words[1], number(2))
 		return "ok"
 	case "add":
 		words, all, tenant, answer, h := words[1:], false, "", 1, hints{}

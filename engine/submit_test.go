@@ -118,8 +118,10 @@ func TestQueueOfTenants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := New(m, enginetest.Vocabulary{}, Options{Weights: map[string]int{"secret": 0}}); !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "secret") {
-		t.Fatalf("a weight of 0: %v", err)
+	for _, weight := range []int{-1, MaxWeight + 1} {
+		if _, err := e.SubmitAll(ctx, []Request{{Prompt: encode("x"), Tenant: "secret", Weight: weight}}); !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "secret") {
+			t.Fatalf("a weight of %d: %v", weight, err)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ const MaxWeight = 1000
 
 // tenants is the part of the scheduler's state that concerns tenants.
 type tenants struct {
-	weights map[string]int    // 1 for unlisted tenants
+	weights map[string]int    // of tenants with a request; 1 for unlisted ones
 	start   uint64            // virtual time at which a tenant starts
 	virtual map[string]uint64 // of each tenant with a request
 
@@ -63,6 +63,18 @@ func (s *tenants) join(tenant string) {
 	if _, ok := s.virtual[tenant]; !ok {
 		s.virtual[tenant] = s.start
 	}
+}
+
+// setWeight sets the weight of a tenant, 0 or 1 for the standard one.
+func (s *tenants) setWeight(tenant string, weight int) {
+	if weight <= 1 {
+		delete(s.weights, tenant)
+		return
+	}
+	if s.weights == nil {
+		s.weights = map[string]int{}
+	}
+	s.weights[tenant] = weight
 }
 
 func (s *tenants) weight(tenant string) int {
@@ -102,6 +114,7 @@ func (s *scheduler) settle() {
 		switch {
 		case !present[tenant]:
 			delete(s.virtual, tenant)
+			delete(s.weights, tenant)
 		case !short[tenant]:
 			s.virtual[tenant] = max(v, s.start)
 		}

@@ -20,6 +20,7 @@ type crowd struct {
 type crowdTenant struct {
 	name             string
 	requests         int
+	weight           int
 	prompt, answer   int // most tokens of each
 	served, since    int // tokens in all, and since it could use more than it got
 	longest, waiting int // most steps without a token while it had a request, and the current number
@@ -56,6 +57,7 @@ func (c *crowd) step(t *testing.T) {
 				prompt[j] = int32(c.random.IntN(3)) // some share a prefix
 			}
 			answer := c.random.IntN(w.answer + 1)
+			s.setWeight(w.name, w.weight)
 			c.answer[s.add(w.name, prompt, false, w.name, hints{}, answer+1, 0)] = answer
 		}
 	}
@@ -114,13 +116,12 @@ func TestTenantsShareTheTokens(t *testing.T) {
 	for seed := range uint64(8) {
 		c := &crowd{
 			s: &scheduler{
-				limits:  limits{active: 8, queue: 16, tokenBudget: 40, prefillChunk: 32, cacheSize: 3, rewind: 1},
-				tenants: tenants{weights: map[string]int{"two": 2}},
+				limits: limits{active: 8, queue: 16, tokenBudget: 40, prefillChunk: 32, cacheSize: 3, rewind: 1},
 			},
 			random: rand.New(rand.NewPCG(seed, 3)), answer: map[requestID]int{},
 			tenants: []crowdTenant{
 				{name: "many", requests: 30, prompt: 300, answer: 30},
-				{name: "two", requests: 2, prompt: 900, answer: 3},
+				{name: "two", requests: 2, weight: 2, prompt: 900, answer: 3},
 				{name: "long", requests: 1, prompt: 5000, answer: 0},
 			},
 		}
@@ -138,6 +139,7 @@ func TestTenantsShareTheTokens(t *testing.T) {
 		require.Greater(t, compared, 50*c.s.tokenBudget, "the tenants are compared over many steps")
 		require.Positive(t, c.find("many").refused)
 		require.Len(t, c.s.virtual, 3)
+		require.Equal(t, map[string]int{"two": 2}, c.s.weights)
 	}
 }
 

@@ -28,6 +28,9 @@ func (r *Request) validate(vocab, context int) error {
 		}
 		return nil
 	}
+	if r.Weight < 0 || r.Weight > MaxWeight {
+		return bad("weight", r.Weight, fmt.Sprintf("from 0 to %d", MaxWeight))
+	}
 	if len(r.Prompt) == 0 {
 		return bad("prompt", "empty", "at least one token")
 	}

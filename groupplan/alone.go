@@ -65,13 +65,13 @@ func (o Options) refuseAlone(r Room, plan decoder.Plan, need int64, bound bool) 
 		return fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; --memory allows %s. Raise it, or use a smaller --ctx, --max-batch or --max-body",
 			path, units.Bytes(need), plan.Context, units.Bytes(r.Limit))
 	case bound && r.Limit > r.Memory.Available:
-		return fmt.Errorf("--memory allows %s, but %s is free; lower it, or use --overcommit to start anyway",
+		return fmt.Errorf("--memory allows %s, but %s is free; lower it, or use --memory unlimited",
 			units.Bytes(r.Limit), units.Bytes(r.Memory.Available))
 	case bound && need > r.Memory.Available:
-		return fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; %s of memory is free. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
+		return fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; %s of memory is free. Use a smaller --ctx or --max-batch, or --memory unlimited to start anyway",
 			path, units.Bytes(need), plan.Context, units.Bytes(r.Memory.Available))
 	case bound && plan.Weights()+need > r.Memory.Total:
-		return fmt.Errorf("%s has %s of weights and needs %s in addition; this host has %s, so every token would read from disk. Share the experts among more hosts, or use --overcommit to run anyway",
+		return fmt.Errorf("%s has %s of weights and needs %s in addition; this host has %s, so every token would read from disk. Share the experts among more hosts, or use --memory unlimited to run anyway",
 			path, units.Bytes(plan.Weights()), units.Bytes(need), units.Bytes(r.Memory.Total))
 	}
 	return nil

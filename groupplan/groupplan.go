@@ -29,36 +29,57 @@ type Options struct {
 	Reduce     parallel.Reduce
 	Wire       parallel.Wire
 	Share      Share
-	Shares     Shares
 	Micro      Micro
-	Overcommit bool  // a plan may need more memory than the ranks offer
+	Overcommit bool  // a plan may need more memory than is free
 	Heap       int64 // of Go on rank 0, but for what depends on the plan
 	Measure    bool  // a group is measured even if nothing is to be chosen
 }
 
-// Share is what of the model is divided among the ranks.
+// Share is what of the model is divided among the ranks, and how.
 type Share struct {
-	Of   parallel.Share // what, unless Auto
-	Auto bool           // what is expected to be faster
+	Of     parallel.Share // what, unless Auto
+	Auto   bool           // what is expected to be faster
+	Shares Shares
 }
 
-// ParseShare reads experts, all or auto.
+// ParseShare reads experts, all or auto, and the shares after a colon, as in all:2,1,1.
 func ParseShare(s string) (Share, error) {
-	if s == shareAuto {
-		return Share{Auto: true}, nil
+	what, shares, given := strings.Cut(s, ":")
+	out := Share{Auto: what == shareAuto}
+	var err error
+	if !out.Auto {
+		if out.Of, err = parallel.ParseShare(what); err != nil {
+			return Share{}, err
+		}
 	}
-	of, err := parallel.ParseShare(s)
-	return Share{Of: of}, err
+	if given {
+		if out.Shares, err = parseShares(shares); err != nil {
+			return Share{}, err
+		}
+	}
+	return out, nil
 }
 
 const shareAuto = "auto"
 
 // String is what ParseShare reads.
 func (s Share) String() string {
+	what := s.Of.String()
 	if s.Auto {
-		return shareAuto
+		what = shareAuto
 	}
-	return s.Of.String()
+	if shares := s.Shares.String(); shares != "" {
+		return what + ":" + shares
+	}
+	return what
+}
+
+// Check refuses shares that are not those of a world of so many ranks.
+func (s Share) Check(ranks int) error {
+	if n := len(s.Shares.Numbers); n > 0 && n != ranks {
+		return fmt.Errorf("--share %v has %d numbers for %d ranks", s, n, ranks)
+	}
+	return nil
 }
 
 // Shares is how much of the model each rank gets. The zero value divides evenly.
@@ -69,12 +90,9 @@ type Shares struct {
 
 const sharesMemory = "memory"
 
-// ParseShares reads positive numbers separated by commas, memory, or nothing.
-func ParseShares(s string) (Shares, error) {
-	switch s {
-	case "":
-		return Shares{}, nil
-	case sharesMemory:
+// parseShares reads positive numbers separated by commas, or memory.
+func parseShares(s string) (Shares, error) {
+	if s == sharesMemory {
 		return Shares{Memory: true}, nil
 	}
 	var out Shares
@@ -88,7 +106,7 @@ func ParseShares(s string) (Shares, error) {
 	return out, nil
 }
 
-// String is what ParseShares reads.
+// String is what parseShares reads.
 func (s Shares) String() string {
 	if s.Memory {
 		return sharesMemory
@@ -98,14 +116,6 @@ func (s Shares) String() string {
 		texts[i] = strconv.FormatFloat(v, 'g', -1, 64)
 	}
 	return strings.Join(texts, ",")
-}
-
-// Check refuses numbers that are not those of a world of so many ranks.
-func (s Shares) Check(ranks int) error {
-	if len(s.Numbers) > 0 && len(s.Numbers) != ranks {
-		return fmt.Errorf("--shares %v has %d numbers for %d ranks", s, len(s.Numbers), ranks)
-	}
-	return nil
 }
 
 // weights returns the shares of ranks of the world that are members of an epoch, given the
@@ -121,7 +131,7 @@ func (s Shares) weights(ranks []int, memory []int64) ([]float64, error) {
 		case r < len(s.Numbers):
 			out[i] = s.Numbers[r]
 		default:
-			return nil, fmt.Errorf("--shares %v has no number for rank %d", s, r)
+			return nil, fmt.Errorf("--share has the shares %v, and no number for rank %d", s, r)
 		}
 	}
 	return out, nil

@@ -20,40 +20,40 @@ func TestPlan(t *testing.T) {
 	f, err := builtin.Open()
 	require.NoError(t, err)
 	defer f.Close()
-	plan := func(shares string, memory ...int64) ([]parallel.Range, string, error) {
-		given, err := ParseShares(shares)
+	plan := func(share string, memory ...int64) ([]parallel.Range, string, error) {
+		given, err := ParseShare(share)
 		require.NoError(t, err)
 		members := make([]cluster.Hello, len(memory))
 		for i, m := range memory {
 			members[i] = cluster.Hello{Rank: i, Size: len(memory), Memory: m, Data: fmt.Sprintf("10.0.0.%d:7000", i)}
 		}
-		p, err := Options{Model: f, Sequences: 4, MaxTokens: 64, Shares: given}.Plan(members, 0)
+		p, err := Options{Model: f, Sequences: 4, MaxTokens: 64, Share: given}.Plan(members, 0)
 		return p.Settings.Placement.Experts(), p.Text, err
 	}
 	const mib = 1 << 20
-	ranges, text, err := plan("", 0, 0, 0)
+	ranges, text, err := plan("experts", 0, 0, 0)
 	require.NoError(t, err)
 	require.Equal(t, []parallel.Range{{Start: 0, End: 86}, {Start: 86, End: 171}, {Start: 171, End: 256}}, ranges)
 	for _, want := range []string{"[86, 171)", "10.0.0.2:7000", "expected in memory"} {
 		require.Contains(t, text, want)
 	}
-	ranges, _, err = plan("2,1,1", 0, 0, 0)
+	ranges, _, err = plan("experts:2,1,1", 0, 0, 0)
 	require.NoError(t, err)
 	require.Equal(t, []parallel.Range{{Start: 0, End: 128}, {Start: 128, End: 192}, {Start: 192, End: 256}}, ranges)
-	ranges, _, err = plan("memory", 500*mib, 100*mib)
+	ranges, _, err = plan("experts:memory", 500*mib, 100*mib)
 	require.NoError(t, err)
 	require.Greater(t, ranges[0].Len(), 4*ranges[1].Len())
 	for _, c := range []struct {
-		shares string
+		share  string
 		memory []int64
 		want   string
 	}{
-		{"memory", []int64{0, 100 * mib}, "the memory of rank 0 is unknown"},
-		{"memory", []int64{100 * mib, 6 * mib}, "rank 1 offers 6.0 MiB"},
-		{"", []int64{100 * mib, mib}, "rank 1 offers 1.0 MiB"},
-		{"", []int64{12 * mib, 100 * mib}, "rank 0 needs"},
+		{"experts:memory", []int64{0, 100 * mib}, "the memory of rank 0 is unknown"},
+		{"experts:memory", []int64{100 * mib, 6 * mib}, "rank 1 offers 6.0 MiB"},
+		{"experts", []int64{100 * mib, mib}, "rank 1 offers 1.0 MiB"},
+		{"experts", []int64{12 * mib, 100 * mib}, "rank 0 needs"},
 	} {
-		_, text, err := plan(c.shares, c.memory...)
+		_, text, err := plan(c.share, c.memory...)
 		require.ErrorContains(t, err, c.want, text)
 	}
 }

@@ -61,7 +61,7 @@ turn() {
     [ -z "${STATES:-}" ] || [ "$4" -eq 0 ] || flags="$flags --state $STATES/$(basename "$2" .gguf).$4.$1"
     # shellcheck disable=SC2086
     case $1 in
-    ours) "$ours" bench --model "$2" $flags --json --log-level error >>"$work/ours.jsonl" ;;
+    ours) "$ours" bench --model "$2" $flags --json --log error >>"$work/ours.jsonl" ;;
     theirs) node "$root/scripts/bench-llamacpp.mjs" --model "$2" $flags >>"$work/theirs.jsonl" ;;
     esac
 }

@@ -94,7 +94,7 @@ if [ -n "${CPU:-}" ]; then
     done
 fi
 
-common="--model $model --threads $threads --log-level error"
+common="--model $model --threads $threads --log error"
 repeat="--repeat ${REPEAT:-3} --stream=false --json"
 prefill="--prefill ${PREFILL:-512} --decode 0"
 decode="--prefill 0 --decode ${DECODE:-64}"
@@ -150,7 +150,7 @@ for _ in $(seq "${ROUNDS:-2}"); do
         exact) group exact --reduce exact ;;
         exact-all) group exactall --reduce exact --share all ;;
         f32) group f32 --wire f32 ;;
-        shares) group lone --shares "$lone" ;;
+        shares) group lone --share "experts:$lone" ;;
         *) echo "$0: unknown variant $variant" >&2; exit 2 ;;
         esac
     done

@@ -38,7 +38,10 @@ const (
 	// use up days.
 	leastTokens = 1000
 	mostPer     = 1 << 40 // requests or tokens in a period
-	prefix      = "rm-"   // lets scanners for leaked secrets recognise keys
+	// MostWeight is the greatest weight of a key, as of a tenant of the engine.
+	MostWeight = 1000
+	shared     = "shared" // the one value of cache=
+	prefix     = "rm-"    // lets scanners for leaked secrets recognise keys
 )
 
 // Key is a line of the file.
@@ -48,6 +51,8 @@ type Key struct {
 	Requests Limit
 	Tokens   Limit     // of prompts and answers
 	Expires  time.Time // zero: never
+	Weight   int       // share in the tokens of the steps, to those of other keys; 0 is 1
+	Shared   bool      // it shares the prefix cache with the other keys that do
 }
 
 // Limit is how much of something a key may use. A key may use a whole period's amount at
@@ -78,6 +83,12 @@ func (k *Key) Line() string {
 	}
 	if !k.Expires.IsZero() {
 		line += " expires=" + k.Expires.UTC().Format(time.RFC3339)
+	}
+	if k.Weight > 1 {
+		line += " weight=" + strconv.Itoa(k.Weight)
+	}
+	if k.Shared {
+		line += " cache=" + shared
 	}
 	return line + "\n"
 }
@@ -229,8 +240,16 @@ func parseLine(fields []string) (k Key, err error) {
 			k.Tokens, err = Tokens(value)
 		case "expires":
 			k.Expires, err = ParseExpiry(value)
+		case "weight":
+			if k.Weight, err = strconv.Atoi(value); err != nil || k.Weight < 1 || k.Weight > MostWeight {
+				err = fmt.Errorf("%.40q; expected a whole number from 1 to %d", value, MostWeight)
+			}
+		case "cache":
+			if k.Shared = value == shared; !k.Shared {
+				err = fmt.Errorf("%.40q; expected %s", value, shared)
+			}
 		default:
-			return k, errors.New("unknown field; only requests=, tokens= and expires= are allowed")
+			return k, errors.New("unknown field; only requests=, tokens=, expires=, weight= and cache= are allowed")
 		}
 		if err != nil {
 			return k, fmt.Errorf("%s is %w", field, err)

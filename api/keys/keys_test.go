@@ -20,8 +20,8 @@ import (
 const zeros = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
 
 func TestParse(t *testing.T) {
-	k := Key{Name: "alice@box", Hash: Hash("secret"), Requests: Limit{60, time.Minute}, Tokens: Limit{1_000_000, 24 * time.Hour}, Expires: time.Date(2027, 2, 1, 0, 0, 0, 0, time.UTC)}
-	require.Equal(t, "alice@box sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b requests=60/minute tokens=1000000/day expires=2027-02-01T00:00:00Z\n", k.Line())
+	k := Key{Name: "alice@box", Hash: Hash("secret"), Requests: Limit{60, time.Minute}, Tokens: Limit{1_000_000, 24 * time.Hour}, Expires: time.Date(2027, 2, 1, 0, 0, 0, 0, time.UTC), Weight: 3, Shared: true}
+	require.Equal(t, "alice@box sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b requests=60/minute tokens=1000000/day expires=2027-02-01T00:00:00Z weight=3 cache=shared\n", k.Line())
 	got, err := Parse([]byte("# keys\n\n" + k.Line() + "  bob\t" + zeros + " expires=2027-01-31\n"))
 	require.NoError(t, err)
 	require.Equal(t, []Key{k, {Name: "bob", Expires: k.Expires}}, got, "a date is over when it ends")
@@ -41,6 +41,9 @@ func TestParse(t *testing.T) {
 		"a " + zeros + " tokens=9e99/day\n":          "expected NUMBER/PERIOD",
 		"a " + zeros + " expires=soon\n":             "expected a date",
 		"a " + zeros + " expires= expires=\n":        "expected a date",
+		"a " + zeros + " weight=0\n":                 "weight is \"0\"; expected a whole number from 1 to 1000",
+		"a " + zeros + " weight=1001\n":              "from 1 to 1000",
+		"a " + zeros + " cache=private\n":            "cache is \"private\"; expected shared",
 		"a " + zeros + "\na " + zeros + "\n":         "line 2: the name is already on line 1",
 		"a " + zeros + "\nb " + zeros + "\n":         "line 2: the key is already on line 1",
 		strings.Repeat("x", 65) + " " + zeros + "\n": "1 to 64 letters",

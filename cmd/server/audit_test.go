@@ -25,13 +25,14 @@ func TestFilesThatOthersMayRead(t *testing.T) {
 		require.NoError(t, err)
 		a.Close()
 	}
-	o := diskOptions{dir: filepath.Join(t.TempDir(), "cache"), size: "1MiB"}
+	dir := filepath.Join(t.TempDir(), "cache")
+	o := diskOptions{given: dir + "=1MiB"}
 	cache := func() {
 		s, err := o.open()
 		require.NoError(t, err)
 		o.close(s)
 	}
-	for path, open := range map[string]func(){path: audit, o.dir: cache} {
+	for path, open := range map[string]func(){path: audit, dir: cache} {
 		open()
 		info, err := os.Stat(path)
 		require.NoError(t, err)

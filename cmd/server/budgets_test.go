@@ -22,7 +22,7 @@ import (
 func TestBudgetsOfTheDocument(t *testing.T) {
 	m, o := &modelOptions{batch: 64, backend: "cpu", simd: bestLevel(t), threads: 1}, &serveOptions{format: "auto", maxBody: 1 << 20}
 	o.engine = engine.Options{MaxActive: 2, QueueLength: 3, Sessions: 4}
-	o.disk = diskOptions{dir: filepath.Join(t.TempDir(), "cache"), size: "1MiB"}
+	o.disk = diskOptions{given: filepath.Join(t.TempDir(), "cache") + "=1MiB"}
 	var err error
 	o.engine.Disk, err = o.disk.open()
 	require.NoError(t, err)

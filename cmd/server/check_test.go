@@ -12,7 +12,7 @@ import (
 	"ringmaster/model/synthetic"
 )
 
-// TestCheckWeights: --check-weights finds a damaged scale in a large matrix and names
+// TestCheckWeights: --verify-model finds a damaged scale in a large matrix and names
 // file, tensor, type and place; a sound file passes.
 func TestCheckWeights(t *testing.T) {
 	c, err := synthetic.Preset("tiny")
@@ -26,7 +26,7 @@ func TestCheckWeights(t *testing.T) {
 		_, err := command(t, append([]string{"logits", "--model", path, "--tokens", ids, "--out", ids + ".f32"}, more...)...)
 		return err
 	}
-	require.NoError(t, run("--check-weights"))
+	require.NoError(t, run("--verify-model"))
 
 	f, err := gguf.Open(path)
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestCheckWeights(t *testing.T) {
 	require.Contains(t, []gguf.Type{gguf.Q8_0, gguf.Q4_0, gguf.Q4_K}, typ, "types whose blocks begin with the scale")
 	copy(data[at:], []byte{0x00, 0x7c})
 	require.NoError(t, os.WriteFile(path, data, 0o644))
-	err = run("--check-weights")
+	err = run("--verify-model")
 	require.ErrorIs(t, err, gguf.ErrNonFinite)
 	require.ErrorContains(t, err, path+`: tensor "blk.1.ffn_down_exps.weight" (`+typ.String()+`): row 3 of matrix 0, elements 0 to`)
 	require.NoError(t, run(), "without the flag the matrix is not read at load")

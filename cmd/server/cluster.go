@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,19 +28,16 @@ type clusterOptions struct {
 	dataPort    string
 	keyFile     string
 	encrypt     string
-	shares      groupplan.Shares
 	share       groupplan.Share
 	micro       groupplan.Micro
 	wire        parallel.Wire
-	memory      string
 	verify      bool
 	connect     time.Duration
 	peer        time.Duration
 	work        time.Duration
-	onLoss      string
+	onLoss      lossPolicy
 	formed      func(cluster.Formation) // told of each epoch that takes the place of another; may be nil
 	serves      bool                    // the command is serve
-	minRanks    int
 	rejoin      time.Duration
 	transport   string
 	devices     string // file of the device matrix
@@ -83,17 +81,14 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	flags.Parsed(f, &o.dataPort, "data-port", "", portsForm, checkPorts, "`port` on which this rank listens for the data connections of the others, as a firewall must allow it beside the coordinator's; a range such as 7701-7708 takes the first that is free, for several groups on a host, and with RDMA two are needed; empty leaves the choice to the system")
 	flags.File(f, &o.keyFile, "cluster-key-file", "`file` with the secret that all ranks share; without it a rank listens only on loopback or on an explicit address")
 	o.registerEncrypt(f)
-	flags.Typed(f, &o.shares, "shares", "", sharesForm, groupplan.ParseShares, "division of the model among the ranks: `2,1,1` by rank, or memory for in proportion to what each rank offers; empty is even (rank 0 decides)")
-	flags.WordOf(f, &o.share, "share", "experts", []string{"experts", "all", "auto"}, groupplan.ParseShare, "what is divided: the experts, or all: also attention, the shared expert and the output head, for one more exchange a layer; or auto: what is expected to be faster, measured for two seconds when a group forms (rank 0 decides)")
+	flags.Typed(f, &o.share, "share", "experts", shareForm, groupplan.ParseShare, "what is divided: the experts, or all: also attention, the shared expert and the output head, for one more exchange a layer; or auto: what is expected to be faster, measured for two seconds when a group forms. Shares come after a colon: all:2,1,1 by rank, or all:memory in proportion to the free memory; else they are equal (rank 0 decides)")
 	flags.Typed(f, &o.micro, "micro-batches", "never", microForm, groupplan.ParseMicro, "steps of at least so many tokens are run as two micro-batches, of which one computes while the ranks exchange what the other needs: a `number`; never; or auto, what is expected to be faster where the group is measured, as if exchanges cost a processor nothing (rank 0 decides)")
 	flags.WordOf(f, &o.wire, "wire", "f16", []string{"f16", "f32"}, parallel.ParseWire, "data type of partial sums on the wire: f16, or f32 for comparison (rank 0 decides)")
-	flags.Parsed(f, &o.memory, "offer-memory", "", sizeForm, checkSize, "memory that this rank offers for the model, like `24GiB`; empty is the free memory")
-	flags.Bool(f, &o.verify, "verify-model", false, "hash the whole model file and compare it across the ranks (reads the whole file)")
+	flags.Bool(f, &o.verify, "verify-model", false, "before loading, check that no weight is NaN or infinite, and compare a hash of the whole model file across the ranks (reads the whole file); the small tensors that every token needs are always checked")
 	flags.Duration(f, &o.connect, "connect-timeout", time.Minute, flags.AnyDuration(), "how long to wait for the other ranks at startup; so long too a follower that lost its leader keeps the model loaded and looks for it")
 	flags.Duration(f, &o.peer, "peer-timeout", 4*time.Second, flags.AnyDuration(), "time without a heartbeat after which a rank is considered lost")
 	flags.Duration(f, &o.work, "work-timeout", 5*time.Minute, flags.AnyDuration(), "longest time for one step; a rank that still responds after it is considered stuck, and /readyz reports it after a fifth of this time")
-	flags.OneOf(f, &o.onLoss, "on-loss", "", []string{"continue", "wait", "fail"}, "what rank 0 does when a rank is lost: continue with the others at once, if the model fits them; wait until it is back; or fail (default continue; wait with --transport mpi and for commands other than serve)")
-	flags.Int(f, &o.minRanks, "min-ranks", 1, flags.Within(1, mostRanks), "fewest ranks with which --on-loss continue goes on, the leader included")
+	flags.Typed(f, &o.onLoss, "on-loss", "", onLossForm, parseOnLoss, "what rank 0 does when a rank is lost: continue with the others at once, if the model fits them; continue:N, the same with at least N ranks, rank 0 included; wait until it is back; or fail (default continue; wait with --transport mpi and for commands other than serve)")
 	flags.Duration(f, &o.rejoin, "rejoin-after", 10*time.Minute, flags.AnyDuration(), "how long a rank stays out that was lost three times in ten minutes")
 	flags.OneOf(f, &o.transport, "transport", "auto", []string{"auto", "tcp", "rdma", "mpi"}, "transport of the exchanges between ranks: tcp, rdma, mpi (for a job started by mpirun or srun), or auto: rdma if there is a device matrix and all ranks can use it, else tcp")
 	flags.File(f, &o.devices, "rdma-devices", "JSON `file` with the RDMA devices that connect each pair of ranks, in the format of JACCL and MLX")
@@ -113,8 +108,8 @@ func (o *clusterOptions) check() error {
 		return fmt.Errorf("--rank is %d; expected 0 to %d with --world-size %d", o.rank, o.size-1, o.size)
 	case o.coordinator == "":
 		return fmt.Errorf("--distributed needs --coordinator HOST:PORT, the address of rank 0")
-	case o.minRanks > o.size:
-		return fmt.Errorf("--min-ranks is %d; expected 1 to %d with --world-size %d", o.minRanks, o.size, o.size)
+	case o.onLoss.least > o.size:
+		return fmt.Errorf("--on-loss %v: expected 1 to %d ranks with --world-size %d", o.onLoss, o.size, o.size)
 	}
 	// An interface may come up later; an address without one never works.
 	if host, _, err := net.SplitHostPort(o.coordinator); err == nil && !strings.Contains(host, "%") {
@@ -128,7 +123,7 @@ func (o *clusterOptions) check() error {
 	if _, err := o.policy(); err != nil {
 		return err
 	}
-	if err := o.shares.Check(o.size); err != nil {
+	if err := o.share.Check(o.size); err != nil {
 		return err
 	}
 	if _, err := o.key(); err != nil { // now, and not when the model is open
@@ -138,23 +133,46 @@ func (o *clusterOptions) check() error {
 	return err
 }
 
+// lossPolicy is what --on-loss says.
+type lossPolicy struct {
+	given  bool // else it depends on the command and the transport
+	policy cluster.OnLoss
+	least  int // ranks of an epoch; 0 is 1
+}
+
+// parseOnLoss reads continue, continue:N, wait or fail.
+func parseOnLoss(s string) (lossPolicy, error) {
+	name, number, counted := strings.Cut(s, ":")
+	p, err := cluster.ParseOnLoss(name)
+	if err != nil || !counted {
+		return lossPolicy{given: true, policy: p}, err
+	}
+	n, err := strconv.Atoi(number)
+	if err != nil || p != cluster.Continue || n < 1 || n > mostRanks {
+		return lossPolicy{}, errForm
+	}
+	return lossPolicy{true, p, n}, nil
+}
+
+// String is what parseOnLoss reads.
+func (l lossPolicy) String() string {
+	if l.least > 0 {
+		return fmt.Sprintf("%v:%d", l.policy, l.least)
+	}
+	return l.policy.String()
+}
+
 // policy is what --on-loss stands for. MPI has no groups of the survivors of a job.
 func (o *clusterOptions) policy() (cluster.OnLoss, error) {
-	name := o.onLoss
 	switch {
-	case name == "" && (o.transport == "mpi" || !o.serves): // others measure or print what all ranks do
-		name = cluster.Await.String()
-	case name == "":
-		name = cluster.Continue.String()
+	case !o.onLoss.given && (o.transport == "mpi" || !o.serves): // others measure or print what all ranks do
+		return cluster.Await, nil
+	case !o.onLoss.given:
+		return cluster.Continue, nil
+	case o.onLoss.policy == cluster.Continue && o.transport == "mpi":
+		return 0, fmt.Errorf("--on-loss continue: MPI cannot continue without a process of its job; use --transport tcp or rdma, or --on-loss wait")
 	}
-	p, err := cluster.ParseOnLoss(name)
-	if err != nil {
-		return p, fmt.Errorf("--on-loss: %w", err)
-	}
-	if p == cluster.Continue && o.transport == "mpi" {
-		return p, fmt.Errorf("--on-loss continue: MPI cannot go on without a process of its job; use --transport tcp or rdma, or --on-loss wait")
-	}
-	return p, nil
+	return o.onLoss.policy, nil
 }
 
 // ports are those of --data-port, which is valid.
@@ -185,7 +203,7 @@ func (o *clusterOptions) config(hello cluster.Hello) (cluster.Config, error) {
 	return cluster.Config{
 		Hello: hello, Coordinator: o.coordinator, Key: key, Encrypt: o.encrypts(),
 		ConnectTimeout: o.connect, PeerTimeout: o.peer, WorkTimeout: o.work,
-		OnLoss: policy, MinRanks: o.minRanks, RejoinAfter: o.rejoin,
+		OnLoss: policy, MinRanks: max(1, o.onLoss.least), RejoinAfter: o.rejoin,
 		Formed: o.formed,
 	}, err
 }

@@ -24,7 +24,7 @@ func command(t *testing.T, args ...string) (string, error) {
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(io.Discard)
-	root.SetArgs(append(args, "--log-level", "error"))
+	root.SetArgs(append(args, "--log", "error"))
 	err := root.ExecuteContext(t.Context())
 	return out.String(), err
 }
@@ -92,7 +92,7 @@ func TestPlanRefuses(t *testing.T) {
 		t.Skip("NOT CHECKED: this host has enough memory")
 	}
 	_, err = command(t, "logits", "--model", path, "--tokens", ids, "--out", filepath.Join(t.TempDir(), "o"))
-	require.ErrorContains(t, err, "--overcommit")
+	require.ErrorContains(t, err, "--memory unlimited")
 	_, err = command(t, "logits", "--model", path, "--tokens", ids, "--out", filepath.Join(t.TempDir(), "o"), "--ctx", "1048576", "--max-batch", "1000000")
 	require.ErrorContains(t, err, "Use a smaller --ctx or --max-batch")
 }
@@ -109,7 +109,7 @@ func TestServeAndShutDown(t *testing.T) {
 	root := newRoot()
 	root.SetOut(io.Discard)
 	root.SetErr(io.Discard)
-	root.SetArgs([]string{"--listen", addr, "--threads", "1", "--log-level", "error", "--api-key", "secret"})
+	root.SetArgs([]string{"--listen", addr, "--threads", "1", "--log", "error", "--api-key", "secret"})
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()
 

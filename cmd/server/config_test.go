@@ -58,7 +58,7 @@ func TestConfigShowsOrigins(t *testing.T) {
 		require.Equal(t, want, serve[name])
 	}
 	require.NotContains(t, serve, settings.Flag)
-	require.Equal(t, "error", serve["log-level"].Value)
+	require.Equal(t, []any{"error"}, serve["log"].Value)
 	require.Equal(t, 12., effective(t, "bench")["ctx"].Value)
 	require.NotContains(t, effective(t, "chat"), "ctx")
 	require.Equal(t, "default", effective(t, "--config", settings.None)["ctx"].Source)
@@ -101,7 +101,7 @@ func TestFileSetsFlags(t *testing.T) {
 		"ctx = -1":                 "expected a whole number from 0",
 		"[serve]\nmax-active = 0":  "expected a whole number from 1",
 		"[serve]\ntls-key = 'x'":   "needs --tls-cert",
-		"log-format = 'loud'":      "expected text or json",
+		"log = 'loud'":             "expected debug, info, warn, error or json",
 		"[bench]\nrepeat = 'many'": ":2: repeat is a string; expected a whole number",
 		"[serve]\nqeue = 3":        `:2: there is no setting "qeue" in [serve]; did you mean "queue"?`,
 		"[serve]\napi-key = ''":    ":2: api-key is empty; leave it out",
@@ -165,7 +165,7 @@ func TestFileIsLogged(t *testing.T) {
 	}
 	require.Empty(t, run("rails", "here"))
 	require.NoError(t, os.WriteFile(path, []byte("[chat]\napi-key = \"hunter2\"\n[rails.here]\njson = true\n"), 0o644))
-	for _, args := range [][]string{{"rails", "here"}, {"rails", "here", "--log-format", "json"}} {
+	for _, args := range [][]string{{"rails", "here"}, {"rails", "here", "--log", "json"}} {
 		log := run(args...)
 		require.Contains(t, log, path)
 		require.Contains(t, log, "settings from a file")

@@ -10,11 +10,22 @@ import (
 // for the model, the ranks, strangers on their ports, the reserve.
 const filesBesides = 32
 
-// checkConnections refuses limits for which the process has not enough files.
-func (o *serveOptions) checkConnections() error {
-	if files := accept.FileLimit(); o.conns > 0 && o.conns > files-filesBesides {
-		return fmt.Errorf("--max-connections is %d, and this process may open %d files, of which it needs %d for other things; raise ulimit -n to %d",
-			o.conns, files, filesBesides, o.conns+filesBesides)
+// connections are the two numbers of --max-connections, 0 for the default. It refuses a
+// limit for which the process has too few files.
+func (o *serveOptions) connections() (total, ofAddress int, err error) {
+	switch len(o.conns) {
+	case 0:
+		return 0, 0, nil
+	case 1:
+		total = o.conns[0]
+	case 2:
+		total, ofAddress = o.conns[0], o.conns[1]
+	default:
+		return 0, 0, fmt.Errorf("--max-connections has %d numbers; expected that of all connections, and that of one address", len(o.conns))
 	}
-	return nil
+	if files := accept.FileLimit(); total > 0 && total > files-filesBesides {
+		return 0, 0, fmt.Errorf("--max-connections is %d, and this process may open %d files, of which it needs %d for other things; raise ulimit -n to %d",
+			total, files, filesBesides, total+filesBesides)
+	}
+	return total, ofAddress, nil
 }

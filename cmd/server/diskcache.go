@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -23,8 +24,8 @@ import (
 
 // diskOptions are the flags of the prefix cache on disk.
 type diskOptions struct {
-	dir  string
-	size string
+	given string // DIR or DIR=SIZE
+	dir   string // the directory, once it is open
 
 	replays *run.Replays // answers with calls, kept in the directory; nil until keep
 }
@@ -34,19 +35,33 @@ type diskOptions struct {
 const flushGrace = 5 * time.Second
 
 func (o *diskOptions) register(f *pflag.FlagSet) {
-	flags.Out(f, &o.dir, "cache-dir", "", "prefix cache on disk: keep finished sequences in this `directory`, so that conversations go on after a restart; only this server may use it")
-	flags.Parsed(f, &o.size, "cache-disk", "16GiB", sizeForm, checkSize, "most bytes of the prefix cache on disk")
+	flags.Out(f, &o.given, "cache-dir", "", "prefix cache on disk: keep finished sequences in this `directory`, so that conversations continue after a restart; only this server may use it. DIR=SIZE, such as /var/cache/rm=64GiB, bounds its bytes; default 16GiB")
+}
+
+// defaultCacheBytes bounds the prefix cache on disk.
+const defaultCacheBytes = 16 << 30
+
+// parseCacheDir reads DIR or DIR=SIZE. A name with = whose last part is no size is refused:
+// a slip in the size must not name another directory.
+func parseCacheDir(s string) (dir string, size int64, err error) {
+	at := strings.LastIndex(s, "=")
+	if at < 0 || strings.ContainsRune(s[at:], filepath.Separator) {
+		return s, defaultCacheBytes, nil
+	}
+	size, err = units.ParseBytes(s[at+1:])
+	return s[:at], size, errors.Join(err, formed(at > 0 && s[at+1:] != ""))
 }
 
 // open opens the directory, before the model is loaded; nil without the flag.
 func (o *diskOptions) open() (*diskcache.Store, error) {
-	if o.dir == "" {
+	if o.given == "" {
 		return nil, nil
 	}
-	budget, err := units.ParseBytes(o.size)
+	dir, budget, err := parseCacheDir(o.given)
 	if err != nil {
-		return nil, usage.Errorf("--cache-disk: %w", err)
+		return nil, usage.Errorf("--cache-dir %s: %w", o.given, err)
 	}
+	o.dir = dir
 	s, err := diskcache.Open(o.dir, diskcache.Options{Budget: budget})
 	if diskcache.DiskFailed(err) {
 		slog.Warn("the disk failed; serving without the prefix cache on disk until the next start", "dir", o.dir, "error", err)
@@ -113,7 +128,7 @@ func (o *diskOptions) close(s *diskcache.Store) {
 
 // memory is what the cache takes of Go's heap.
 func (o *diskOptions) memory() int64 {
-	if o.dir == "" {
+	if o.given == "" {
 		return 0
 	}
 	return int64(diskcache.MemoryBytes) + run.DefaultReplays // while the file is written anew

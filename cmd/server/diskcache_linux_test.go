@@ -33,7 +33,7 @@ func TestServesWithoutAFullDisk(t *testing.T) {
 			old := slog.Default()
 			slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 			defer slog.SetDefault(old)
-			o := &diskOptions{dir: filepath.Join(disk, "cache"), size: "1GiB"}
+			o := &diskOptions{given: filepath.Join(disk, "cache") + "=1GiB"}
 			store, err := o.open()
 			require.NoError(t, err)
 			require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())

@@ -22,7 +22,7 @@ func newDrain() *cobra.Command {
 		Short: "Let a rank leave a group that runs, between two steps, without ending an answer",
 		Long: `Asks the leader to go on without a rank. The leader first makes sure that the others
 can: that they have room for the model and for the answers under way, and are enough for
---min-ranks. Then the next epoch forms between two steps, and the process of the rank
+--on-loss. Then the next epoch forms between two steps, and the process of the rank
 ends with exit code 0. No answer ends; each pauses while the epoch forms. SIGTERM at the
 rank does the same, without asking whether the others have room.
 

@@ -33,19 +33,22 @@ const mostBody = 1 << 40
 
 // How flags are written that are parsed, for errors.
 const (
-	addressForm  = "HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080"
-	portsForm    = "a port or a range of ports such as 7701 or 7701-7708"
-	sizeForm     = "a size such as 20GiB"
-	urlForm      = "an address such as http://127.0.0.1:8080"
-	sharesForm   = "positive numbers such as 2,1,1, one for each rank, or memory"
-	microForm    = "auto, never or a number of tokens from 2 on"
-	overrideForm = "KEY=TYPE:VALUE with TYPE int, float, bool or str"
-	fieldForm    = "a field and its value, such as temperature=0.7"
-	requestsForm = "a limit such as 60/minute: per second, minute, hour or day"
-	tokensForm   = "a limit of 1000 or more such as 1000000/day: per second, minute, hour or day"
-	expiryForm   = "a date such as 2027-01-31, which ends in UTC, or a time such as 2027-01-31T12:00:00Z"
-	expertsForm  = "a type of weights, such as q4_k, q8_0 or iq2_xxs"
-	decodeForm   = "SEQUENCES=TOKENS, such as 8=60"
+	addressForm   = "HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080"
+	portsForm     = "a port or a range of ports such as 7701 or 7701-7708"
+	sizeForm      = "a size such as 20GiB"
+	memoryForm    = sizeForm + ", or unlimited"
+	shareForm     = "experts, all or auto, also with shares such as all:2,1,1 or experts:memory"
+	planShareForm = "experts or all, also with shares such as all:2,1,1 or experts:memory"
+	onLossForm    = "continue, continue:N with the fewest ranks, wait or fail"
+	urlForm       = "an address such as http://127.0.0.1:8080"
+	microForm     = "auto, never or a number of tokens from 2 on"
+	overrideForm  = "KEY=TYPE:VALUE with TYPE int, float, bool or str"
+	fieldForm     = "a field and its value, such as temperature=0.7"
+	requestsForm  = "a limit such as 60/minute: per second, minute, hour or day"
+	tokensForm    = "a limit of 1000 or more such as 1000000/day: per second, minute, hour or day"
+	expiryForm    = "a date such as 2027-01-31, which ends in UTC, or a time such as 2027-01-31T12:00:00Z"
+	expertsForm   = "a type of weights, such as q4_k, q8_0 or iq2_xxs"
+	decodeForm    = "SEQUENCES=TOKENS, such as 8=60"
 )
 
 var errForm = errors.New("not of the form")

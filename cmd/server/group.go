@@ -14,7 +14,6 @@ import (
 	"ringmaster/groupplan"
 	"ringmaster/internal/host"
 	"ringmaster/internal/program"
-	"ringmaster/internal/units"
 	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
 	"ringmaster/model/calibrate"
@@ -111,12 +110,9 @@ func (o *modelOptions) follow(ctx context.Context) error {
 // clusterConfig returns the configuration of this rank in the cluster, with the
 // hello in which it describes itself.
 func (o *modelOptions) clusterConfig(ctx context.Context, l *loaded) (cluster.Config, error) {
-	offered, err := units.ParseBytes(o.cluster.memory)
-	if err != nil {
-		return cluster.Config{}, fmt.Errorf("--offer-memory: %w", err)
-	}
-	if mem, known := systemMemory(); offered == 0 && known {
-		offered = mem.Available
+	var free int64 // 0: unknown
+	if mem, known := systemMemory(); known {
+		free = mem.Available
 	}
 	hash, err := program.Hash()
 	if err != nil {
@@ -125,7 +121,7 @@ func (o *modelOptions) clusterConfig(ctx context.Context, l *loaded) (cluster.Co
 	hello := cluster.Hello{
 		Rank: o.cluster.rank, Size: o.cluster.size, Build: program.Version(), Program: hash, Platform: program.Platform(), Commit: program.CleanCommit(), ByteOrder: byteOrder(),
 		Model: o.path, Fingerprint: gguf.Fingerprint(l.file), Weights: gguf.WeightSample(l.file),
-		Kernels: l.kernels, Math: l.math, Threads: l.threads, Memory: offered, OwnMemory: o.memory,
+		Kernels: l.kernels, Math: l.math, Threads: l.threads, Memory: free, OwnMemory: o.memory.bytes,
 	}
 	if hello.Model == "" {
 		hello.Model = builtin.Name

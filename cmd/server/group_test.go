@@ -40,7 +40,7 @@ func rank(t *testing.T, ctx context.Context, coordinator string, number, size in
 	root.SetOut(io.Discard)
 	root.SetErr(io.Discard)
 	root.SetArgs(append(args, "--distributed", "--coordinator", coordinator, "--rank", fmt.Sprint(number),
-		"--world-size", fmt.Sprint(size), "--threads", "1", "--log-level", "error"))
+		"--world-size", fmt.Sprint(size), "--threads", "1", "--log", "error"))
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()
 	return done
@@ -69,7 +69,7 @@ func TestRowsOnRanks(t *testing.T) {
 	at := freeAddress(t)
 	end := rank(t, t.Context(), at, 1, 2, "serve")
 	require.NoError(t, await(t, rank(t, t.Context(), at, 0, 2, "logits", "--tokens", ids, "--out", two, "--reduce", "exact",
-		"--batch", "80", "--shares", "2,3", "--share", "all", "--micro-batches", "75")))
+		"--batch", "80", "--share", "all:2,3", "--micro-batches", "75")))
 	got, err := os.ReadFile(two)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
@@ -97,7 +97,7 @@ func TestLogitsOnRanks(t *testing.T) {
 	}
 	out := filepath.Join(dir, "three")
 	require.NoError(t, await(t, rank(t, t.Context(), at, 0, 3, "logits", "--tokens", ids, "--out", out, "--reduce", "exact",
-		"--batch", "17", "--shares", "3,1,2", "--cluster-key-file", key, "--cluster-encrypt", "--verify-model=false")))
+		"--batch", "17", "--share", "experts:3,1,2", "--cluster-key-file", key, "--cluster-encrypt", "--verify-model=false")))
 	got, err := os.ReadFile(out)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
@@ -189,8 +189,8 @@ func TestGroupFails(t *testing.T) {
 	}
 	// Too little memory.
 	at = freeAddress(t)
-	follower = rank(t, t.Context(), at, 1, 2, "serve", "--offer-memory", "1MiB")
-	require.ErrorContains(t, await(t, rank(t, t.Context(), at, 0, 2, "bench")), "rank 1 offers 1.0 MiB")
+	follower = rank(t, t.Context(), at, 1, 2, "serve", "--memory", "1MiB")
+	require.ErrorContains(t, await(t, rank(t, t.Context(), at, 0, 2, "bench")), "its --memory allows 1.0 MiB")
 	require.NoError(t, await(t, follower))
 }
 
@@ -202,10 +202,8 @@ func TestGroupFlags(t *testing.T) {
 		{"--world-size 2", "needs --coordinator"},
 		{"--world-size 2 --coordinator here", "--coordinator"},
 		{"--world-size 2 --coordinator :9000", "address"},
-		{"--world-size 2 --coordinator h:1 --shares 1", "1 numbers for 2 ranks"},
-		{"--world-size 2 --coordinator h:1 --shares 1,-2", "expected positive numbers"},
-		{"--world-size 2 --coordinator h:1 --wire f64", "expected f16 or f32"},
-		{"--world-size 2 --coordinator h:1 --offer-memory much", "expected a size"},
+		{"--world-size 2 --coordinator h:1 --share experts:1", "1 numbers for 2 ranks"},
+		{"--world-size 2 --coordinator h:1 --share all:1,-2", "expected experts, all or auto"},
 		{"--world-size 2 --coordinator h:1 --peer-timeout 0s", "--peer-timeout is"},
 		{"--world-size 2 --coordinator 127.0.0.1:1 --cluster-key-file /nonexistent", "/nonexistent"},
 		{"--world-size 2 --coordinator h:1 --cluster-encrypt", "--cluster-encrypt needs --cluster-key-file"},

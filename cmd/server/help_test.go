@@ -128,7 +128,7 @@ func TestUsageErrors(t *testing.T) {
 // is exit code 2, from the command line and from the environment.
 func TestWrongValues(t *testing.T) {
 	for _, args := range []string{
-		"serve --listen 127.0.0.1:0 --max-active 0", "serve --listen 127.0.0.1:0 --api-key \x01", "serve --listen 127.0.0.1:0 --key-weights 1,2",
+		"serve --listen 127.0.0.1:0 --max-active 0", "serve --listen 127.0.0.1:0 --api-key \x01",
 		"serve --listen 127.0.0.1:0 --max-connections -1", "serve --listen 127.0.0.1:0 --chat-format none", "serve --listen 127.0.0.1:0 --tls-key x",
 		"serve --world-size 9 --distributed", "serve --listen 127.0.0.1:0 --model nothing.gguf", "serve --listen=", "serve extra",
 		"bench --model nothing.gguf", "bench --reduce mean", "tokenize --model nothing.gguf", "bench --backend none", "bench --simd none",

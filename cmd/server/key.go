@@ -30,6 +30,8 @@ func newKey() *cobra.Command {
 // keyOptions are the flags of key new.
 type keyOptions struct {
 	file, requests, tokens, expires string
+	weight                          int
+	shared                          bool
 }
 
 func newKeyNew() *cobra.Command {
@@ -70,12 +72,14 @@ remove its line or write another file in its place.`,
 	flags.Parsed(f, &o.requests, "requests", "", requestsForm, checkRequests, "`limit` of requests, such as 60/minute: per second, minute, hour or day; none without")
 	flags.Parsed(f, &o.tokens, "tokens", "", tokensForm, checkTokens, "`limit` of tokens of prompts and answers, such as 1000000/day; none without")
 	flags.Parsed(f, &o.expires, "expires", "", expiryForm, checkExpiry, "last `day` of the key, such as 2027-01-31 (UTC), or a time; never without")
+	flags.Int(f, &o.weight, "weight", 1, flags.Within(1, keys.MostWeight), "share of the key in the tokens of the steps, to those of other keys")
+	flags.Bool(f, &o.shared, "share-cache", false, "let the key share the prefix cache with the other keys that do, which tells them what others have asked")
 	return cmd
 }
 
 // key reads the flags.
 func (o *keyOptions) key(name string) (k keys.Key, err error) {
-	k.Name = name
+	k.Name, k.Weight, k.Shared = name, o.weight, o.shared
 	if err := keys.CheckName(name); err != nil {
 		return k, err
 	}

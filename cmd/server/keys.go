@@ -5,7 +5,6 @@ import (
 	"strings"
 	"unicode"
 
-	"ringmaster/api"
 	"ringmaster/api/keys"
 	"ringmaster/internal/trust"
 	"ringmaster/internal/usage"
@@ -35,20 +34,4 @@ func (o *serveOptions) ring() (*keys.Ring, error) {
 		trust.WarnIfOthersMay(o.keyFile, 0o002, "file of API keys")
 	}
 	return r, nil
-}
-
-// keyWeights is engine.Options.Weights. A key that is given twice has the weight of
-// its last flag. The error does not contain a key.
-func (o *serveOptions) keyWeights() (map[string]int, error) {
-	if len(o.weights) == 0 {
-		return nil, nil
-	}
-	if len(o.weights) != len(o.keys) {
-		return nil, fmt.Errorf("--key-weights has %d weights for %d keys (--api-key); give one for each key", len(o.weights), len(o.keys))
-	}
-	weights := map[string]int{}
-	for i, w := range o.weights {
-		weights[api.Tenant(o.keys[i])] = w
-	}
-	return weights, nil
 }

@@ -31,23 +31,21 @@ import (
 
 // modelOptions are the flags of every command that opens a model.
 type modelOptions struct {
-	path       string
-	overrides  []string // of the file's metadata, KEY=TYPE:VALUE
-	ctx        int
-	threads    int
-	batch      int
-	reduce     parallel.Reduce
-	backend    string
-	keepWired  time.Duration // of the GPU's memory, after the last step; 0: for ever
-	simd       cpu.Level
-	overcommit bool
-	check      bool
-	memory     int64 // bytes that the process may use beside the mapped weights, 0 for what is free
-	heap       int64 // for Go's heap, stacks and runtime, but for what depends on the plan; set by serve
-	profile    bool  // set by bench: ops can be measured
-	expect     bool  // set by bench: a group is measured whatever --share
-	tokenizes  bool  // set by serve: the vocabulary is used too
-	cluster    clusterOptions
+	path      string
+	overrides []string // of the file's metadata, KEY=TYPE:VALUE
+	ctx       int
+	threads   int
+	batch     int
+	reduce    parallel.Reduce
+	backend   string
+	keepWired time.Duration // of the GPU's memory, after the last step; 0: for ever
+	simd      cpu.Level
+	memory    memoryLimit // bytes that the process may use beside the mapped weights, 0 for what is free
+	heap      int64       // for Go's heap, stacks and runtime, but for what depends on the plan; set by serve
+	profile   bool        // set by bench: ops can be measured
+	expect    bool        // set by bench: a group is measured whatever --share
+	tokenizes bool        // set by serve: the vocabulary is used too
+	cluster   clusterOptions
 
 	leading atomic.Pointer[cluster.Leader] // of the group that is forming or running
 	served  atomic.Pointer[examined]       // by serve on rank 0, once it serves
@@ -67,10 +65,8 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 	flags.File(f, &o.path, "model,m", "GGUF `file` (the first part of a split file); default is the built-in model")
 	flags.ParsedList(f, &o.overrides, "override-kv", false, overrideForm, checkOverride, "value of the model's metadata in place of the file's, `KEY=TYPE:VALUE` with TYPE int, float, bool or str, the same on all ranks; may be repeated")
 	flags.Int(f, &o.ctx, "ctx,c", 0, flags.From(0), "context length in tokens; 0 is the most that the model allows and memory holds")
-	flags.Int(f, &o.batch, "max-batch", decoder.DefaultMaxTokens, flags.From(1), "most tokens in one step")
-	flags.Bool(f, &o.overcommit, "overcommit", false, "start even if more memory is needed than is free")
-	flags.Bool(f, &o.check, "check-weights", false, "before loading, check that no weight is NaN or infinite (reads the whole file); the small tensors that every token needs are always checked")
-	flags.Typed(f, &o.memory, "memory", "", sizeForm, units.ParseBytes, "most memory that the process uses beside the mapped weights, like `20GiB`; empty is what is free. What buffers leave is the budget of the KV caches")
+	flags.Int(f, &o.batch, "max-batch", decoder.DefaultMaxTokens, flags.From(1), "most tokens in one step, when serving half of them of prompts: with fewer, other requests wait less for a step")
+	flags.Typed(f, &o.memory, "memory", "", memoryForm, parseMemory, "most memory that the process uses beside the mapped weights, like `20GiB`; empty is what is free; unlimited starts even if more is needed than is free. What buffers leave is the budget of the KV caches")
 	flags.Under(f, headingModel)
 	flags.Int(f, &o.threads, "threads,t", 0, flags.Within(0, mostThreads), "threads of the CPU kernels; 0 is one per core, at most what a CPU quota (cgroup) allows")
 	flags.OneOf(f, &o.backend, "backend", "auto", backendWords, "compute backend: cpu, metal (the GPU of a Mac), or auto: metal if this build supports it and the host has a suitable GPU, else cpu")
@@ -140,7 +136,7 @@ func checkWeights(ctx context.Context, f *gguf.File) error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("--check-weights: %w", err)
+		return fmt.Errorf("--verify-model: %w", err)
 	}
 	slog.Info("all weights are finite numbers", "size", units.Bytes(size), "duration", time.Since(start).Round(time.Millisecond))
 	return nil
@@ -189,7 +185,7 @@ func (o *modelOptions) load(ctx context.Context, w io.Writer, sequences int) (*l
 	return l, nil
 }
 
-// open opens the file and the backend, and with --check-weights
+// open opens the file and the backend, and with --verify-model
 // checks the file.
 func (o *modelOptions) open(ctx context.Context) (*loaded, error) {
 	l := &loaded{}
@@ -203,7 +199,7 @@ func (o *modelOptions) open(ctx context.Context) (*loaded, error) {
 			return nil, usage.Wrap(err)
 		}
 	}
-	if o.check {
+	if o.cluster.verify {
 		if err = checkWeights(ctx, l.file); err != nil {
 			l.close()
 			return nil, err
@@ -227,9 +223,9 @@ func (o *modelOptions) open(ctx context.Context) (*loaded, error) {
 // planOptions are the options of a plan that the flags determine.
 func (o *modelOptions) planOptions(f *gguf.File, sequences int) groupplan.Options {
 	p := groupplan.Options{Model: f, Sequences: sequences, Context: o.ctx, MaxTokens: o.batch, Reduce: o.reduce,
-		Overcommit: o.overcommit, Heap: max(o.heap, groupplan.LeastHeap), Measure: o.expect}
+		Overcommit: o.memory.unlimited, Heap: max(o.heap, groupplan.LeastHeap), Measure: o.expect}
 	if o.cluster.on {
-		p.Wire, p.Share, p.Shares, p.Micro = o.cluster.wire, o.cluster.share, o.cluster.shares, o.cluster.micro
+		p.Wire, p.Share, p.Micro = o.cluster.wire, o.cluster.share, o.cluster.micro
 	}
 	return p
 }
@@ -237,7 +233,7 @@ func (o *modelOptions) planOptions(f *gguf.File, sequences int) groupplan.Option
 // alone loads the whole model on this host.
 func (o *modelOptions) alone(l *loaded, sequences int) error {
 	memory, known := systemMemory()
-	plan, text, err := o.planOptions(l.file, sequences).Alone(groupplan.Room{Memory: memory, Known: known, Limit: o.memory, Threads: l.threads})
+	plan, text, err := o.planOptions(l.file, sequences).Alone(groupplan.Room{Memory: memory, Known: known, Limit: o.memory.bytes, Threads: l.threads})
 	if _, printed := io.WriteString(l.log, text); err == nil {
 		err = printed
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"ringmaster/api/dialect"
 	"ringmaster/groupplan"
+	"ringmaster/internal/units"
 )
 
 // What Go's heap, stacks and the runtime take, in bytes; measured on the built-in
@@ -26,4 +27,19 @@ func grammars(memory int64) int64 {
 func (o *serveOptions) heap(memory int64) int64 {
 	return groupplan.LeastHeap + grammars(memory) + heapPerBody*o.bodies() +
 		heapPerPlace*int64(o.engine.MaxActive+o.engine.QueueLength) + o.disk.memory()
+}
+
+// memoryLimit is what --memory says.
+type memoryLimit struct {
+	bytes     int64 // 0: what is free
+	unlimited bool  // what is free is no limit either
+}
+
+// parseMemory reads a size, or unlimited.
+func parseMemory(s string) (memoryLimit, error) {
+	if s == "unlimited" {
+		return memoryLimit{unlimited: true}, nil
+	}
+	n, err := units.ParseBytes(s)
+	return memoryLimit{bytes: n}, err
 }

@@ -35,6 +35,6 @@ func TestTheHeapHasTheGrammars(t *testing.T) {
 	require.Equal(t, none+dialect.DefaultGrammars, o.heap(0))
 	require.Equal(t, none+dialect.DefaultGrammars, o.heap(64<<30))
 	require.Equal(t, none+(120<<20)/16, o.heap(120<<20))
-	o.disk.dir = "x"
+	o.disk.given = "x"
 	require.Equal(t, none+dialect.DefaultGrammars+int64(diskcache.MemoryBytes)+run.DefaultReplays, o.heap(0))
 }

@@ -91,7 +91,7 @@ func TestFilesThatDoNotRun(t *testing.T) {
 				if command == "share" {
 					model = []string{path}
 				}
-				all := append([]string{command, "--log-level", "error"}, append(model, strings.Fields(names.Replace(args))...)...)
+				all := append([]string{command, "--log", "error"}, append(model, strings.Fields(names.Replace(args))...)...)
 				if command == "doctor" {
 					all = append(all, "--json")
 				}
@@ -172,7 +172,7 @@ func TestEmptyPaths(t *testing.T) {
 // TestUnknownVariables: a variable that looks like a flag and is none is a warning with
 // the nearest name and without the value; what others set is not.
 func TestUnknownVariables(t *testing.T) {
-	require.Empty(t, tree().Unknown([]string{"RINGMASTER_MODEL=x", "RINGMASTER_API_KEY=k", "RINGMASTER_CONFIG=none", "RINGMASTER_LOG_LEVEL=info",
+	require.Empty(t, tree().Unknown([]string{"RINGMASTER_MODEL=x", "RINGMASTER_API_KEY=k", "RINGMASTER_CONFIG=none", "RINGMASTER_LOG=info",
 		"RINGMASTER_URL=u", "RINGMASTER_VERBS_LIBRARY=l", "RINGMASTER_FULL=1", "RINGMASTER_MKMODEL_SEED=9", "HOME=/", "RINGMASTERS=1",
 		"RINGMASTER_SERVICE_HOST=10.0.0.1", "RINGMASTER_SERVICE_PORT=80", "RINGMASTER_SERVICE_PORT_HTTP=80", "RINGMASTER_PORT=tcp://10.0.0.1:80",
 		"RINGMASTER_GROUP_0_PORT_8080_TCP=tcp://10.0.0.1:8080", "RINGMASTER_PORT_8080_TCP_ADDR=10.0.0.1"}))

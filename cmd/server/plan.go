@@ -42,7 +42,7 @@ given rates and latencies in place of measured ones. ringmaster bench measures.
 Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given.`,
 		Example: `  ringmaster plan --preset v4-flash --host 128GiB,546GB/s,mac,x2 --link rdma
   ringmaster plan --preset v4-flash --host 512GiB,819GB/s,28TFLOP/s,mac --link roce-25g --table
-  ringmaster plan --model F.gguf --host 64GiB --host 32GiB --shares memory --json`,
+  ringmaster plan --model F.gguf --host 64GiB --host 32GiB --share experts:memory --json`,
 		Args: cobra.NoArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
 			alone := cmd.Flags().Changed("preset") && !cmd.Flags().Changed("model")
@@ -63,9 +63,8 @@ Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given
 	flags.Int(f, &o.Context, "ctx,c", 0, flags.From(0), "context in tokens; 0 is the most that fits")
 	flags.Int(f, &o.MaxTokens, "max-batch", 512, flags.From(1), "most tokens in one step")
 	flags.Int(f, &o.Sequences, "sequences", 16, flags.From(1), "sequences that are held at once: --max-active and --sessions of a server")
-	flags.WordOf(f, &o.Share, "share", "experts", []string{"experts", "all"}, parallel.ParseShare, "what is divided: experts, or all")
+	flags.Typed(f, &o.Share, "share", "experts", planShareForm, parsePlanShare, "what is divided among the hosts: experts, or all; with shares after a colon, all:2,1,1 or all:memory, else in equal parts")
 	flags.WordOf(f, &o.Micro, "micro-batches", "never", []string{"never", "auto"}, groupplan.ParseMicro, "run long steps as two micro-batches in predictions: never, or auto, where it is expected to be faster")
-	flags.Typed(f, &o.Shares, "shares", "", sharesForm, groupplan.ParseShares, "division among the hosts: `2,1,1`, or memory; empty is even")
 	flags.WordOf(f, &o.Reduce, "reduce", "sum", reduceWords, parallel.ParseReduce, "how expert outputs are added: sum or exact")
 	flags.Float(f, &o.Reach, "reach", forecast.Reached, flags.Within(0.01, 1.0), "`part` of the hosts' rates that ops are taken to reach in predictions")
 	flags.Bool(f, &asTable, "table", false, "print predictions for 1, 2, 4 and 8 hosts like the one given, as Markdown")
@@ -101,4 +100,10 @@ func runPlan(w io.Writer, o forecast.Options, asTable, asJSON bool) (err error) 
 		return &verdict{4, "plan: it does not fit: " + p.Why}
 	}
 	return err
+}
+
+// parsePlanShare is groupplan.ParseShare where nothing can be measured.
+func parsePlanShare(s string) (groupplan.Share, error) {
+	share, err := groupplan.ParseShare(s)
+	return share, errors.Join(err, formed(!share.Auto))
 }

@@ -87,7 +87,7 @@ func TestPlanDecides(t *testing.T) {
 
 	_, err = planJSON(t, "--preset", "v4-flash", "--host", "256GiB", "--host", "32GiB")
 	require.Equal(t, 4, exitCode(err), "an even division")
-	p, err = planJSON(t, "--preset", "v4-flash", "--host", "256GiB", "--host", "32GiB", "--shares", "memory")
+	p, err = planJSON(t, "--preset", "v4-flash", "--host", "256GiB", "--host", "32GiB", "--share", "experts:memory")
 	require.NoError(t, err)
 	require.Greater(t, p.Ranks[0].Experts.Len(), 10*p.Ranks[1].Experts.Len())
 	require.Zero(t, p.Bounds.Decode, "no rates are known")
@@ -151,28 +151,28 @@ func TestPlanPresetBesideEnvironment(t *testing.T) {
 // TestPlanInput: what cannot be planned has exit code 2 and one line with the cure.
 func TestPlanInput(t *testing.T) {
 	for args, want := range map[string]string{
-		"--preset v3":                              "0 hosts; give one to eight",
-		"--preset v3 --host 1GiB,x8 --host 1GiB":   "9 hosts",
-		"--host 1GiB":                              "give --model FILE, or --preset",
-		"--host 1GiB --preset v3 --model x":        "give --model FILE, or --preset",
-		"--host 1GiB --preset v9":                  `--preset is "v9"; expected glm-5`,
-		"--host 1GiB --model nothing.gguf":         "nothing.gguf",
-		"--host 1GiB --model x --experts q8_0":     "a file has its own",
-		"--host 1GiB --preset v3 --experts q99":    `--experts is "q99"`,
-		"--host many --preset v3":                  `"many"; expected MEMORY`,
-		"--host 1GiB,fast --preset v3":             `"fast"; expected MEMORY`,
-		"--host 1GiB,-1GB/s --preset v3":           `"-1GB/s"; expected`,
-		"--host 1GiB,offer=2GiB --preset v3":       `"offer=2GiB"`,
-		"--host 1GiB,threads=0 --preset v3":        `"threads=0"`,
-		"--host 1GiB,x9 --preset v3":               `"x9"`,
-		"--host 1GiB --preset v3 --link tape":      `--link is "tape"`,
-		"--host 1GiB --preset v3 --share some":     "--share",
-		"--host 1GiB --preset v3 --shares 1,2":     "2 numbers for 1 ranks",
-		"--host 1GiB --preset v3 --reduce mean":    "mean",
-		"--host 1GiB --preset v3 --sequences 0":    `--sequences is "0"`,
-		"--host 900GiB --preset v3 --ctx 99999999": "allows at most",
-		"--host 1GiB --preset v3 more":             `unknown command "more"`,
-		"--host 1GiB --preset v3 --transport tcp":  "unknown flag: --transport",
+		"--preset v3":                                 "0 hosts; give one to eight",
+		"--preset v3 --host 1GiB,x8 --host 1GiB":      "9 hosts",
+		"--host 1GiB":                                 "give --model FILE, or --preset",
+		"--host 1GiB --preset v3 --model x":           "give --model FILE, or --preset",
+		"--host 1GiB --preset v9":                     `--preset is "v9"; expected glm-5`,
+		"--host 1GiB --model nothing.gguf":            "nothing.gguf",
+		"--host 1GiB --model x --experts q8_0":        "a file has its own",
+		"--host 1GiB --preset v3 --experts q99":       `--experts is "q99"`,
+		"--host many --preset v3":                     `"many"; expected MEMORY`,
+		"--host 1GiB,fast --preset v3":                `"fast"; expected MEMORY`,
+		"--host 1GiB,-1GB/s --preset v3":              `"-1GB/s"; expected`,
+		"--host 1GiB,offer=2GiB --preset v3":          `"offer=2GiB"`,
+		"--host 1GiB,threads=0 --preset v3":           `"threads=0"`,
+		"--host 1GiB,x9 --preset v3":                  `"x9"`,
+		"--host 1GiB --preset v3 --link tape":         `--link is "tape"`,
+		"--host 1GiB --preset v3 --share some":        "--share",
+		"--host 1GiB --preset v3 --share experts:1,2": "2 numbers for 1 ranks",
+		"--host 1GiB --preset v3 --reduce mean":       "mean",
+		"--host 1GiB --preset v3 --sequences 0":       `--sequences is "0"`,
+		"--host 900GiB --preset v3 --ctx 99999999":    "allows at most",
+		"--host 1GiB --preset v3 more":                `unknown command "more"`,
+		"--host 1GiB --preset v3 --transport tcp":     "unknown flag: --transport",
 	} {
 		_, err := planJSON(t, strings.Fields(args)...)
 		require.ErrorContains(t, err, want)
@@ -295,7 +295,7 @@ func TestPlanTable(t *testing.T) {
 	for args, want := range map[string]string{
 		"--host 128GiB,800GB/s":                                 "--table needs one --host",
 		"--host 128GiB,800GB/s,20TFLOP/s,x2":                    "--table needs one --host",
-		"--host 128GiB,800GB/s,20TFLOP/s --shares memory":       "no --shares",
+		"--host 128GiB,800GB/s,20TFLOP/s --share all:memory":    "no shares in --share",
 		"--host 512GiB,800GB/s,20TFLOP/s --reach 2":             `--reach is "2"`,
 		"--host 512GiB,800GB/s,20TFLOP/s --reach NaN":           `--reach is "NaN"`,
 		"--host 128GiB,800GB/s,20TFLOP/s --link 3GB/s,20":       `--link is "3GB/s,20"`,

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/api"
 	"ringmaster/internal/cli"
 	"ringmaster/internal/settings"
 )
@@ -55,19 +54,21 @@ func TestBadOptions(t *testing.T) {
 		{"logits --tokens /nonexistent --out x", "/nonexistent"},
 		{"serve --reduce never", "expected sum or exact"},
 		{"serve --max-active 0", "--max-active is"},
-		{"serve --prefill-chunk -2", "--prefill-chunk is"},
 		{"serve --queue -1", "--queue is"},
 		{"serve --sessions -1", "--sessions is"},
 		{"serve --max-connections 100000000", "raise ulimit -n to 100000032"},
-		{"serve --max-connections-per-address -1", "--max-connections-per-address is"},
+		{"serve --max-connections 5,-1", "--max-connections is"},
+		{"serve --max-connections 1,2,3", "has 3 numbers"},
+		{"serve --cache-dir x=much", "--cache-dir x=much"},
+		{"serve --cache-dir =1GiB", "--cache-dir =1GiB"},
 		{"bench --simd sse9", "--simd is"},
 		{"bench --ctx -1", "--ctx is"},
 		{"bench --max-batch 0", "--max-batch is"},
 		{"bench --repeat 0", "--repeat is"},
 		{"tokenize --model /nonexistent.gguf", "/nonexistent.gguf"},
 		{"serve extra", "extra"},
-		{"serve --log-level loud", "--log-level"},
-		{"serve --log-format xml", "--log-format"},
+		{"serve --log loud", "--log is"},
+		{"serve --log debug,warn", "--log has the levels debug and warn"},
 		{"serve --listen nowhere:port", "--listen is"},
 		{"serve --api-keys /nonexistent/keys", "--api-keys: stat /nonexistent/keys"},
 		{"serve --audit-log /nonexistent/log", "--audit-log: open /nonexistent/log"},
@@ -92,7 +93,7 @@ func TestEmptyGuards(t *testing.T) {
 	for _, args := range [][]string{
 		{"serve", "--api-key", ""}, {"--api-key", " "}, {"--api-key", "k", "--api-key="}, {"--api-key", " k"}, {"--api-key", "secr\net"},
 		{"serve", "--allow-host", ""}, {"--allow-host", "a,"}, {"--cors-origin", ""},
-		{"serve", "--cluster-key-file", ""}, {"--cluster-key-file= "}, {"bench", "--cluster-key-file", ""}, {"--offer-memory", ""},
+		{"serve", "--cluster-key-file", ""}, {"--cluster-key-file= "}, {"bench", "--cluster-key-file", ""}, {"--memory", ""},
 		{"--listen="}, {"--listen", " "}, {"--tls-cert", "", "--tls-key", ""}, {"--tls-key="}, {"--api-keys", ""}, {"--audit-log", ""},
 	} {
 		root := newRoot()
@@ -104,7 +105,7 @@ func TestEmptyGuards(t *testing.T) {
 		require.NotContains(t, err.Error(), "secr", "an error must not show a key")
 	}
 	for _, name := range []string{"RINGMASTER_API_KEY", "RINGMASTER_ALLOW_HOST", "RINGMASTER_CORS_ORIGIN",
-		"RINGMASTER_API_KEYS", "RINGMASTER_AUDIT_LOG", "RINGMASTER_TLS_CERT", "RINGMASTER_TLS_KEY", "RINGMASTER_CLUSTER_KEY_FILE", "RINGMASTER_LISTEN", "RINGMASTER_OFFER_MEMORY"} {
+		"RINGMASTER_API_KEYS", "RINGMASTER_AUDIT_LOG", "RINGMASTER_TLS_CERT", "RINGMASTER_TLS_KEY", "RINGMASTER_CLUSTER_KEY_FILE", "RINGMASTER_LISTEN", "RINGMASTER_MEMORY"} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, "")
 			root := newRoot()
@@ -122,35 +123,6 @@ func TestOneFlagOneKey(t *testing.T) {
 	require.NoError(t, f.Parse([]string{"--api-key", "abc,def", "--api-key", ","}))
 	require.Equal(t, []string{"abc,def", ","}, s.keys)
 	require.NoError(t, s.checkKeys())
-}
-
-// TestKeyWeights checks that weights belong to the keys in the order of the flags.
-func TestKeyWeights(t *testing.T) {
-	parse := func(args ...string) (map[string]int, error) {
-		s := &serveOptions{}
-		f := pflag.NewFlagSet("test", pflag.ContinueOnError)
-		s.register(f)
-		if err := f.Parse(args); err != nil {
-			return nil, err
-		}
-		return s.keyWeights()
-	}
-	got, err := parse("--api-key", "secret1", "--key-weights", "3,1", "--api-key", "secret2")
-	require.NoError(t, err)
-	require.Equal(t, map[string]int{api.Tenant("secret1"): 3, api.Tenant("secret2"): 1}, got)
-	got, err = parse("--api-key", "secret1")
-	require.NoError(t, err)
-	require.Empty(t, got)
-	for want, args := range map[string][]string{
-		"2 weights for 1 keys":    {"--api-key", "secret1", "--key-weights", "3,1"},
-		"1 weights for 0 keys":    {"--key-weights", "1"},
-		"from 1 to 1000":          {"--api-key", "secret1", "--api-key", "secret2", "--key-weights", "1,0"},
-		"expected a whole number": {"--api-key", "secret1", "--key-weights", "1001"},
-	} {
-		_, err := parse(args...)
-		require.ErrorContains(t, err, want)
-		require.NotContains(t, err.Error(), "secret")
-	}
 }
 
 // TestAllowedHosts checks that --allow-host is obeyed on every address, and that
@@ -186,9 +158,9 @@ func TestAllowedHosts(t *testing.T) {
 func TestLogFormats(t *testing.T) {
 	before := slog.Default()
 	t.Cleanup(func() { slog.SetDefault(before) })
-	for format, want := range map[string]string{"text": `level=WARN msg="a line" rank=2`, "json": `"level":"WARN","msg":"a line","rank":2}`} {
+	for format, want := range map[string]string{"warn": `level=WARN msg="a line" rank=2`, "json,warn": `"level":"WARN","msg":"a line","rank":2}`} {
 		var out bytes.Buffer
-		require.NoError(t, cli.SetLogger(&out, "warn", format))
+		require.NoError(t, cli.SetLogger(&out, strings.Split(format, ",")))
 		slog.Info("not this one")
 		slog.Warn("a line", "rank", 2)
 		require.Contains(t, out.String(), want)

@@ -48,28 +48,22 @@ type serveOptions struct {
 	keys    []string
 	keyFile string
 	audit   string // file of the audit log
-	weights []int  // of keys
 	cors    []string
 	hosts   []string
 	maxBody int64
 	tls     tlsOptions
-	share   bool
-	conns   int // connections in total
-	each    int // connections of one address
+	conns   []int // most connections in total, and of one address
 	engine  engine.Options
 	disk    diskOptions
 }
 
 func (o *serveOptions) register(f *pflag.FlagSet) {
-	flags.Bool(f, &o.share, "share-cache", false, "let requests with different API keys share the prefix cache, which tells them what others have asked")
 	flags.Int(f, &o.engine.Sessions, "sessions", 8, flags.From(0), "finished sequences kept in the prefix cache; 0 disables it")
 	flags.Duration(f, &o.engine.SessionTimeout, "session-timeout", time.Hour, flags.FromDuration(0), "how long a finished sequence is kept in the prefix cache without being used; 0 is without end")
 	o.disk.register(f)
 	flags.Under(f, headingModel)
-	flags.Ints(f, &o.weights, "key-weights", nil, flags.Within(1, engine.MaxWeight), "share of each API key in the tokens of the steps, in the order of the --api-key flags; default 1 for each")
 	flags.Int(f, &o.engine.MaxActive, "max-active", 8, flags.From(1), "most sequences in one step; with several API keys, a key that has none running may run one more, in the place of one of --sessions")
 	flags.Int(f, &o.engine.QueueLength, "queue", 64, flags.From(0), "most requests waiting in the queue, further ones get status 429; 0 disables the queue. With several API keys, a key may have as many as there are free places")
-	flags.Int(f, &o.engine.PrefillChunk, "prefill-chunk", 256, flags.From(1), "most prompt tokens in one step (chunked prefill)")
 	flags.Under(f, headingPerformance)
 	flags.Parsed(f, &o.listen, "listen,l", "127.0.0.1:8080", addressForm, checkAddress, "`address` to listen on; other hosts cannot reach a loopback address")
 	flags.Texts(f, &o.names, "model-name", false, "`name` of the model in the API; default is the name in the file; may be repeated")
@@ -83,8 +77,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	flags.Texts(f, &o.hosts, "allow-host", true, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
 	o.tls.register(f)
 	flags.Int64(f, &o.maxBody, "max-body", 32<<20, flags.Within[int64](1, mostBody), "largest request body in bytes; all bodies that are being received and parsed have at most twice as many, further ones get status 429")
-	flags.Int(f, &o.conns, "max-connections", 0, flags.From(0), "most connections of clients; 0 is 512, or half of ulimit -n if that is less")
-	flags.Int(f, &o.each, "max-connections-per-address", 0, flags.From(0), "most connections of one address (IPv6: of a /64 network); 0 is half of --max-connections; behind a proxy, which is one address, raise it")
+	flags.Ints(f, &o.conns, "max-connections", nil, flags.From(0), "most connections of clients, and after a comma of one address (IPv6: of a /64 network), such as 1000,800; 0 or none is 512, or half of ulimit -n if that is less, and half of all for an address. Behind a proxy, which is one address, raise both")
 }
 
 func newServe(m *modelOptions) *cobra.Command {
@@ -108,8 +101,9 @@ and loads then: /readyz says how far it is. With --distributed it is one rank of
 }
 
 // limitsOf is what the flags of the scheduler mean to the engine, to which 0 is the default
-// and -1 none; on the command line 0 is none.
-func limitsOf(e engine.Options) engine.Options {
+// and -1 none; on the command line 0 is none. A step has at most batch tokens.
+func limitsOf(e engine.Options, batch int) engine.Options {
+	e.PrefillChunk = max(1, batch/2) // the rest is for sequences that decode
 	for _, n := range []*int{&e.QueueLength, &e.Sessions} {
 		if *n == 0 {
 			*n = -1
@@ -128,7 +122,7 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 	if m.cluster.on && m.cluster.rank > 0 {
 		return m.follow(ctx)
 	}
-	options := limitsOf(o.engine)
+	options := limitsOf(o.engine, m.batch)
 	options.StuckAfter = m.cluster.work / 5
 	for _, name := range o.names {
 		if len(name) > dialect.MaxModelName {
@@ -138,10 +132,8 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 	if err := o.checkKeys(); err != nil {
 		return usage.Wrap(err)
 	}
-	if options.Weights, err = o.keyWeights(); err != nil {
-		return usage.Wrap(err)
-	}
-	if err := o.checkConnections(); err != nil {
+	total, ofAddress, err := o.connections()
+	if err != nil {
 		return usage.Wrap(err)
 	}
 	ring, err := o.ring()
@@ -180,7 +172,7 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 		slog.Warn("anybody who can connect may use the API: it is served to other hosts without a key; set --api-keys or --api-key", "listen", listener.Addr().String())
 	}
 	handler.set(api.Starting(m.starting, status, ring, o.allowedHosts(listener.Addr())))
-	server := api.NewServer(&handler, api.ServerOptions{MaxConnections: o.conns, MaxPerAddress: o.each, Certificate: certificate})
+	server := api.NewServer(&handler, api.ServerOptions{MaxConnections: total, MaxPerAddress: ofAddress, Certificate: certificate})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	running := false // a step or a request may still use the model
@@ -193,7 +185,7 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 		}
 		return <-done
 	}
-	m.heap = o.heap(m.memory)
+	m.heap = o.heap(m.memory.bytes)
 	m.tokenizes = true
 	l, err := m.load(ctx, log, o.engine.MaxActive+o.engine.Sessions)
 	if err != nil {
@@ -292,8 +284,8 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 		Model: api.Model{ID: o.modelName(m, info.Name), Aliases: o.names[min(1, len(o.names)):], Created: time.Now(),
 			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l), Format: format,
 			File: dialect.Describe(l.file, l.cpu == nil)},
-		CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, StrictModelNames: o.strict, BodyBudget: o.bodies(), ShareCache: o.share,
-		Replays: o.disk.replays, MaxGrammars: grammars(m.memory),
+		CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, StrictModelNames: o.strict, BodyBudget: o.bodies(),
+		Replays: o.disk.replays, MaxGrammars: grammars(m.memory.bytes),
 		// As much of that work is admitted as of the engine's.
 		MaxTexts:   o.engine.MaxActive + o.engine.QueueLength,
 		Collectors: slices.Concat(server.Collectors(), timings.Collectors(), []prometheus.Collector{buildInfo(l.kernels)}),

@@ -32,7 +32,7 @@ func TestShareCommand(t *testing.T) {
 		root.SetOut(out)
 		root.SetErr(io.Discard)
 		root.SetArgs(append([]string{"share", "--coordinator", at, "--rank", fmt.Sprint(number), "--world-size", "3",
-			"--cluster-key-file", key, "--log-level", "error"}, args...))
+			"--cluster-key-file", key, "--log", "error"}, args...))
 		done := make(chan error, 1)
 		go func() { done <- root.ExecuteContext(t.Context()) }()
 		return done, out

@@ -103,7 +103,6 @@ sequences that get slower as they get longer.`,
 	flags.Duration(f, &o.detect, "detect", time.Second, flags.FromDuration(0), "until the proxy knows that a group is lost; 0: at once")
 	flags.Int(f, &o.engine.MaxActive, "max-active", 8, flags.From(1), "as of serve")
 	flags.Int(f, &o.engine.QueueLength, "queue", 64, flags.From(0), "as of serve; 0: none")
-	flags.Int(f, &o.engine.PrefillChunk, "prefill-chunk", 256, flags.From(1), "as of serve")
 	flags.Int(f, &o.engine.Sessions, "sessions", 8, flags.From(0), "as of serve; 0: none")
 	flags.Duration(f, &o.engine.SessionTimeout, "session-timeout", time.Hour, flags.FromDuration(0), "as of serve; 0: without end")
 	flags.Int(f, &o.ctx, "ctx,c", 16384, flags.From(2), "as of serve")
@@ -153,7 +152,7 @@ func (o *simulateOptions) configs() (all []simulate.Config, err error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := limitsOf(o.engine)
+	opts := limitsOf(o.engine, o.batch)
 	var memory model.Sized
 	if o.cache > 0 {
 		memory = tokenBudget(o.cache)

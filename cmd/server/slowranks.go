@@ -70,7 +70,7 @@ func (s *slowRanks) look(now []replica.Report, members []int, p parallel.Placeme
 			continue
 		}
 		if s.found[r]++; s.found[r] == slowInARow {
-			s.log.Warn("a rank is much slower than planned, and all others wait for it: look at its temperature, clock frequency, memory and other programs (ringmaster doctor on its host), or give it less work (--shares)",
+			s.log.Warn("a rank is much slower than planned, and all others wait for it: look at its temperature, clock frequency, memory and other programs (ringmaster doctor on its host), or give it less work (--share)",
 				"rank", r, "step", perStep[i].Round(time.Microsecond), "planned", planned.Round(time.Microsecond), "ratio", fmt.Sprintf("%.1f", float64(perStep[i])/float64(planned)))
 		}
 	}

@@ -98,7 +98,7 @@ func TestEveryFlagRefuses(t *testing.T) {
 			}
 		})
 	}
-	require.Greater(t, tried, 1500, "the walk has lost flags")
+	require.Greater(t, tried, 1300, "the walk has lost flags")
 }
 
 // requireRefused: the error is that of bad input, in one line that has the texts.

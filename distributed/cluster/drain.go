@@ -87,7 +87,7 @@ func (m *stateMachine) keeps(rank int) string {
 		_, err := m.status()
 		return fmt.Sprintf("no epoch is running that rank %d could leave in order: %v; try again when /readyz returns 200", rank, err)
 	case !m.enough(m.without(rank)):
-		return fmt.Sprintf("only %s would be left, and --min-ranks is %d", rankNames(m.without(rank)), m.minRanks)
+		return fmt.Sprintf("only %s would be left, and --on-loss continue:%d allows no fewer", rankNames(m.without(rank)), m.minRanks)
 	}
 	return ""
 }

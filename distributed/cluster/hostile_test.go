@@ -26,7 +26,7 @@ func TestAbsurdHellos(t *testing.T) {
 		"threads below zero":    {func(h *Hello) { h.Threads = -1 }, "rank 1 has -1 threads; expected 0 to 65536"},
 		"threads":               {func(h *Hello) { h.Threads = math.MaxInt }, "rank 1 has 9223372036854775807 threads"},
 		"memory below zero":     {func(h *Hello) { h.Memory = math.MinInt64 }, "rank 1 has -9223372036854775808 bytes of memory"},
-		"memory":                {func(h *Hello) { h.Memory = math.MaxInt64 }, "bytes of memory (--offer-memory)"},
+		"memory":                {func(h *Hello) { h.Memory = math.MaxInt64 }, "bytes of memory"},
 		"own memory below zero": {func(h *Hello) { h.OwnMemory = -1 }, "bytes of its own memory (--memory)"},
 		"own memory":            {func(h *Hello) { h.OwnMemory = math.MaxInt64 }, "bytes of its own memory (--memory)"},
 		"address":               {func(h *Hello) { h.Data = strings.Repeat("<", 4000) }, "an address of 4000 bytes"},

@@ -13,7 +13,7 @@ const (
 	mostText    = 4096     // bytes of a text; the longest is the path of a model
 	mostAddr    = 512      // bytes of an address of the data plane: 255 of them fit a frame, however they are escaped
 	mostThreads = 1 << 16  // of a rank
-	mostMemory  = 1 << 60  // bytes that a rank offers, as --offer-memory allows, or reads in a second
+	mostMemory  = 1 << 60  // bytes that a rank offers, or reads in a second
 	mostHello   = 64 << 10 // bytes of the frames on a connection on which no rank has joined
 )
 
@@ -59,7 +59,7 @@ func absurd(h Hello) string {
 		have, max int64
 	}{
 		{"threads", int64(h.Threads), mostThreads},
-		{"bytes of memory (--offer-memory)", h.Memory, mostMemory},
+		{"bytes of memory", h.Memory, mostMemory},
 		{"bytes of its own memory (--memory)", h.OwnMemory, mostMemory},
 		{"bytes read per second", h.ReadRate, mostMemory},
 	} {

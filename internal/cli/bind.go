@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"ringmaster/internal/settings"
 	"ringmaster/internal/trust"
@@ -19,9 +20,8 @@ func (p Program) Prepare(cmd *cobra.Command) (settings.Origins, error) {
 	if err != nil {
 		return nil, usage.Wrap(err)
 	}
-	level, format := cmd.Flags().Lookup(logLevel), cmd.Flags().Lookup(logFormat)
-	if level != nil && format != nil { // else the command stands alone, without the root's flags
-		if err := SetLogger(cmd.ErrOrStderr(), level.Value.String(), format.Value.String()); err != nil {
+	if f := cmd.Flags().Lookup(logFlag); f != nil { // else the command stands alone, without the root's flags
+		if err := SetLogger(cmd.ErrOrStderr(), f.Value.(pflag.SliceValue).GetSlice()); err != nil {
 			return nil, usage.Wrap(err)
 		}
 	}

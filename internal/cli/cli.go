@@ -20,34 +20,44 @@ type Program struct {
 	Root func() *cobra.Command
 }
 
-// Names of the flags of every command that say how it logs.
-const (
-	logLevel  = "log-level"
-	logFormat = "log-format"
-)
+// logFlag is the flag of every command that says how it logs.
+const logFlag = "log"
+
+// logWords are its words.
+var logWords = []string{"debug", "info", "warn", "error", "json"}
 
 // Register declares the flags of every command: how it logs, and the file of settings.
 func Register(f *pflag.FlagSet) {
-	level, format, file := "", "", ""
-	flags.Parsed(f, &level, logLevel, "info", "debug, info, warn or error", func(s string) error { return new(slog.Level).UnmarshalText([]byte(s)) }, "minimum level of log messages: debug, info, warn or error")
-	flags.OneOf(f, &format, logFormat, "text", []string{"text", "json"}, "form of log messages: text, or json, one object a line")
+	words, file := []string{}, ""
+	flags.SomeOf(f, &words, logFlag, []string{"info"}, logWords, "log messages: the least level, debug, info, warn or error, and json for one object a line, such as debug,json")
 	flags.File(f, &file, settings.Flag, "`file` of settings; default is the first of ~/.config/ringmaster/ringmaster.toml and "+settings.SystemPath+" that exists; "+settings.None+" reads none")
 }
 
-// SetLogger sets the default logger by the values of the flags.
-func SetLogger(w io.Writer, level, format string) error {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return fmt.Errorf("--log-level is %q; expected debug, info, warn or error", level)
+// SetLogger makes the default logger write to w as the words of --log say.
+func SetLogger(w io.Writer, words []string) error {
+	options := &slog.HandlerOptions{}
+	level, json := "", false
+	for _, word := range words {
+		switch {
+		case word == "json":
+			json = true
+		case level != "" && level != word:
+			return fmt.Errorf("--%s has the levels %s and %s; expected one", logFlag, level, word)
+		default:
+			level = word
+		}
 	}
-	options := &slog.HandlerOptions{Level: l}
-	switch format {
-	case "text":
-		slog.SetDefault(slog.New(slog.NewTextHandler(w, options)))
-	case "json":
+	if level != "" {
+		var l slog.Level
+		if err := l.UnmarshalText([]byte(level)); err != nil {
+			return fmt.Errorf("--%s: %w", logFlag, err)
+		}
+		options.Level = l
+	}
+	if json {
 		slog.SetDefault(slog.New(slog.NewJSONHandler(w, options)))
-	default:
-		return fmt.Errorf("--log-format is %q; expected text or json", format)
+		return nil
 	}
+	slog.SetDefault(slog.New(slog.NewTextHandler(w, options)))
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // is used, or say which model is meant. An empty value, which an unset variable of a
 // script gives, must not lift the restriction: without a name the API would be served on
 // all addresses.
-var guardFlags = []string{"model", "api-key", "allow-host", "cors-origin", "cluster-encrypt", "listen", "offer-memory", "memory"}
+var guardFlags = []string{"model", "api-key", "allow-host", "cors-origin", "cluster-encrypt", "listen", "memory"}
 
 // guarded reports whether an empty value of a flag is refused: it is one of guardFlags, or
 // the path of a file. Without a file the group would have no key, and another model than

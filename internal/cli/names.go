@@ -15,7 +15,7 @@ import (
 // arguments errors of usage, with the nearest name in place of one that there is not.
 func AllUsage(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		if removed := removedOnLine(c, err); removed != nil {
+		if removed := removedOnLine(err); removed != nil {
 			return usage.Wrap(removed)
 		}
 		return usage.Errorf("%w%s; see %s --help", flags.Explain(err), nearestFlag(c, err), c.CommandPath())

@@ -13,14 +13,26 @@ import (
 // Removed are flags that serve no longer has, each with what takes its place. A flag
 // that is given and ignored would be worse than an error.
 var Removed = map[string]string{
-	"body-budget":     "all bodies together may have twice the bytes of --max-body",
-	"drain-timeout":   "a follower that gets SIGTERM waits for 30 seconds",
-	"mpi-library":     "name the library in the environment variable MLX_MPI_LIBNAME",
-	"orphan-timeout":  "a follower that lost its leader looks for it for --connect-timeout",
-	"otlp-endpoint":   "set the environment variable OTEL_EXPORTER_OTLP_ENDPOINT",
-	"otlp-sample":     "set the environment variables OTEL_TRACES_SAMPLER=parentbased_traceidratio and OTEL_TRACES_SAMPLER_ARG=0.05",
-	"recover-timeout": "requests wait for 2 minutes for the next epoch after a loss",
-	"stuck-after":     "/readyz reports the server as stuck after a fifth of --work-timeout",
+	"body-budget":                 "all bodies together may have twice the bytes of --max-body",
+	"cache-disk":                  "give the size with --cache-dir, such as --cache-dir /var/cache/ringmaster=16GiB",
+	"check-weights":               "--verify-model checks the weights too",
+	"drain-timeout":               "a follower that gets SIGTERM waits for 30 seconds",
+	"key-weights":                 "the file of --api-keys has the weight of each key, weight=3; see 'ringmaster key new'",
+	"log-format":                  "use --log json, or with a level --log debug,json",
+	"log-level":                   "use --log, such as --log debug",
+	"max-connections-per-address": "give it after a comma of --max-connections, such as --max-connections 1000,800",
+	"min-ranks":                   "give it with --on-loss, such as --on-loss continue:2",
+	"mpi-library":                 "name the library in the environment variable MLX_MPI_LIBNAME",
+	"offer-memory":                "give the rank a smaller share with --share on rank 0, such as --share experts:2,1,1",
+	"orphan-timeout":              "a follower that lost its leader looks for it for --connect-timeout",
+	"otlp-endpoint":               "set the environment variable OTEL_EXPORTER_OTLP_ENDPOINT",
+	"otlp-sample":                 "set the environment variables OTEL_TRACES_SAMPLER=parentbased_traceidratio and OTEL_TRACES_SAMPLER_ARG=0.05",
+	"overcommit":                  "use --memory unlimited",
+	"prefill-chunk":               "a step has prompt tokens for half of --max-batch",
+	"recover-timeout":             "requests wait for 2 minutes for the next epoch after a loss",
+	"share-cache":                 "the file of --api-keys says which keys share the prefix cache, cache=shared; see 'ringmaster key new'",
+	"shares":                      "give them after a colon of --share, such as --share all:2,1,1 or --share experts:memory",
+	"stuck-after":                 "/readyz reports the server as stuck after a fifth of --work-timeout",
 }
 
 // RemovedFlag is the error for a removed flag, nil for any other name.
@@ -32,20 +44,20 @@ func RemovedFlag(name string) error {
 }
 
 // removedOnLine is RemovedFlag for what parsing the command line found wrong.
-func removedOnLine(c *cobra.Command, err error) error {
-	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok && RunsModel(c) {
+func removedOnLine(err error) error {
+	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return RemovedFlag(missing.GetSpecifiedName())
 	}
 	return nil
 }
 
-// refuseRemoved returns an error if the environment of a command that runs a model sets a
-// removed flag.
+// refuseRemoved returns an error if the environment sets a removed flag that the command does
+// not have.
 func refuseRemoved(c *cobra.Command, lookup func(string) (string, bool)) error {
-	if !RunsModel(c) {
-		return nil
-	}
 	for _, name := range slices.Sorted(maps.Keys(Removed)) {
+		if c.Flags().Lookup(name) != nil {
+			continue
+		}
 		if _, ok := lookup(Variable(name)); ok {
 			return fmt.Errorf("environment variable %s: %w", Variable(name), RemovedFlag(name))
 		}

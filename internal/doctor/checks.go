@@ -83,7 +83,7 @@ func orNone(s []string) string {
 
 func checkMemory(h *Facts) (out []Finding) {
 	if h.Memory == 0 {
-		return []Finding{finding(Warning, "give --memory and --offer-memory by hand", "the memory of this host is unknown")}
+		return []Finding{finding(Warning, "give --memory by hand", "the memory of this host is unknown")}
 	}
 	text := fmt.Sprintf("%s, %s free", units.Bytes(h.Memory), units.Bytes(h.Free))
 	if h.GPUMemory > 0 {

@@ -130,7 +130,7 @@ func TestGroupFindings(t *testing.T) {
 		{"processor", Warning, "cpu avx512 on a; cpu avx2 on b", "--simd avx2", func(h *Facts) { h.Backend, h.Levels = "cpu avx2", []string{"avx2", "portable"} }},
 		{"processor", Error, "cpu avx512 on a; Apple M5 on b", "--backend cpu", func(h *Facts) { h.Backend = "Apple M5" }},
 		{"model", Error, "files differ: f on a; g on b", "SHA-256", func(h *Facts) { h.Model.Fingerprint = "g" }},
-		{"memory", Note, "from 30.00 GiB to 60.00 GiB", "--shares memory", func(h *Facts) { h.Free = 30 << 30 }},
+		{"memory", Note, "from 30.00 GiB to 60.00 GiB", "--share experts:memory", func(h *Facts) { h.Free = 30 << 30 }},
 		{"clock", Warning, "b is 1m0s ahead of a", "synchronize", func(h *Facts) { h.Ahead = time.Minute }},
 		{"clock", Warning, "a is 1m0s ahead of b", "synchronize", func(h *Facts) { h.Ahead = -time.Minute }},
 		{"network", Warning, "10.0.0.0/24: 9000 on b, 1500 on a", "same MTU", func(h *Facts) { h.Interfaces = []Interface{{"e", 9000, []string{"10.0.0.2/24"}}} }},

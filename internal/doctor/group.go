@@ -134,7 +134,7 @@ func checkShares(hosts []Facts) []Finding {
 	}
 	out := []Finding{finding(OK, "", "%d hosts offer %s together", len(hosts), units.Bytes(sum))}
 	if float64(most) > 1.25*float64(least) {
-		out = append(out, finding(Note, "--shares memory divides in proportion to what each offers", "the hosts offer from %s to %s: an even division fits the smallest", units.Bytes(least), units.Bytes(most)))
+		out = append(out, finding(Note, "--share experts:memory divides in proportion to what each offers", "the hosts offer from %s to %s: an even division fits the smallest", units.Bytes(least), units.Bytes(most)))
 	}
 	return out
 }

@@ -27,8 +27,7 @@ type Options struct {
 	Context       int // in tokens; 0: the most that fits
 	MaxTokens     int // in one step
 	Sequences     int // held at once
-	Share         parallel.Share
-	Shares        groupplan.Shares
+	Share         groupplan.Share
 	Reduce        parallel.Reduce
 	Micro         groupplan.Micro
 	Reach         float64 // part of the hosts' rates that ops are taken to reach
@@ -121,11 +120,11 @@ type RankNeed struct {
 // plan is the plan of the leader of a group of hosts. A model that does not fit is no
 // error.
 func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
-	if err := o.Shares.Check(len(hosts)); err != nil {
+	if err := o.Share.Check(len(hosts)); err != nil {
 		return nil, usage.Wrap(err)
 	}
 	options := groupplan.Options{Model: o.file, Sequences: o.Sequences, Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce,
-		Share: groupplan.Share{Of: o.Share}, Shares: o.Shares, Heap: o.Heap}
+		Share: o.Share, Heap: o.Heap}
 	open := decoder.OpenOptions{Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce}
 	if o.Context == 0 {
 		open.Context = groupplan.LeastContext
@@ -137,7 +136,7 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 	if o.Context > p.ContextLimit {
 		return nil, usage.Errorf("--ctx is %d; the model allows at most %d", o.Context, p.ContextLimit)
 	}
-	out := &Plan{Model: p.Name, Weights: p.Weights(), Limit: p.ContextLimit, Share: o.Share.String()}
+	out := &Plan{Model: p.Name, Weights: p.Weights(), Limit: p.ContextLimit, Share: o.Share.Of.String()}
 	group, err := options.Plan(members(hosts), 0)
 	if err != nil {
 		out.Why = strings.ReplaceAll(err.Error(), o.file.Path(), p.Name)
@@ -150,7 +149,7 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 		out.Ranks = append(out.Ranks, RankNeed{hosts[r], one.Part.Experts, one.Resident(), hosts[r].Offer - one.Resident()})
 	}
 	open.Context = min(settings.Context, groupplan.LeastContext)
-	out.sums, out.open = out.plan.Sums(o.Share), open
+	out.sums, out.open = out.plan.Sums(o.Share.Of), open
 	reads, err := o.reads(out, len(hosts))
 	if err != nil {
 		return nil, err
@@ -162,7 +161,7 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 
 // further says what one more host like the last would bring, or how many it takes.
 func (o *Forecaster) further(p *Plan) (*Plan, string, error) {
-	if len(o.Shares.Numbers) > 0 {
+	if len(o.Share.Shares.Numbers) > 0 {
 		return nil, "", nil // they are by rank
 	}
 	for n := len(o.hosts) + 1; n <= mostHosts; n++ {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"ringmaster/groupplan"
 	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
 	"ringmaster/parallel"
@@ -16,8 +17,8 @@ var tableRanks = []int{1, 2, 4, 8}
 
 // Table prints predictions of groups of hosts of one kind as rows of Markdown.
 func (o *Forecaster) Table(w io.Writer) error {
-	if len(o.hosts) != 1 || !predictable(o.hosts) || o.Shares.String() != "" {
-		return usage.Errorf("--table needs one --host, with the rate of its memory and its speed, such as 512GiB,800GB/s,28TFLOP/s, and no --shares")
+	if len(o.hosts) != 1 || !predictable(o.hosts) || o.Share.Shares.String() != "" {
+		return usage.Errorf("--table needs one --host, with the rate of its memory and its speed, such as 512GiB,800GB/s,28TFLOP/s, and no shares in --share")
 	}
 	first := map[string]float64{} // rate of the smallest group, by the name of a prediction
 	fmt.Fprintf(w, "| %s, %s | | prefill 512, t/s | | prefill 2048, t/s | | decode, t/s | | computes, waits for a token, ms | received in prefill 512 (at least) | received for a token (at least) |\n", o.Preset+o.Model, o.Link)
@@ -29,7 +30,7 @@ func (o *Forecaster) Table(w io.Writer) error {
 				continue // the same
 			}
 			one := *o
-			one.Share = share
+			one.Share = groupplan.Share{Of: share}
 			plan, err := one.plan(group)
 			o.tracer = one.tracer
 			if err != nil {

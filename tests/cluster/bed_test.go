@@ -173,7 +173,7 @@ var waits = append([]string{"--on-loss", "wait"}, quick...)
 func newBed(t *testing.T, o harness.Options) *bed {
 	t.Helper()
 	o.Program = program(t)
-	o.Flags = append([]string{"--ctx", "8192", "--reduce", "exact", "--prefill-chunk", "32", "--peer-timeout", "20s"}, o.Flags...)
+	o.Flags = append([]string{"--ctx", "8192", "--reduce", "exact", "--max-batch", "64", "--peer-timeout", "20s"}, o.Flags...)
 	c, err := harness.NewCluster(o)
 	require.NoError(t, err)
 	b := &bed{Cluster: c, t: t, ctx: within(t, 30*hangLimit)}

@@ -41,7 +41,7 @@ func TestLogits(t *testing.T) {
 		require.NotEmpty(t, bytes)
 		return bytes
 	}
-	// Only serve has the flag --prefill-chunk.
+	// The steps are as long as --max-batch allows by default.
 	bare := func(size int, flags ...string) *bed {
 		b := newBed(t, harness.Options{Size: size, Model: m})
 		b.Flags = append([]string{"--ctx", "8192", "--reduce", "exact", "--peer-timeout", "20s"}, flags...)
@@ -52,7 +52,7 @@ func TestLogits(t *testing.T) {
 		size  int
 		flags []string
 	}
-	groups := []group{{3, []string{"--shares", "5,2,1"}}}
+	groups := []group{{3, []string{"--share", "experts:5,2,1"}}}
 	if testenv.Rest(t, testenv.Full, "the logits of two equal ranks") {
 		groups = append(groups, group{2, nil})
 	}

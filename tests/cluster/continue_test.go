@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -253,13 +254,13 @@ func TestTwoLosses(t *testing.T) {
 	b.requireAnswer(brief)
 }
 
-// TestTooFewRanks: below --min-ranks requests end with the rank's name.
+// TestTooFewRanks: with fewer ranks than --on-loss says, requests end with the rank's name.
 func TestTooFewRanks(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a cluster that continues, with too few ranks")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--min-ranks", "3"}, continueFlags...)})
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append(slices.Clone(continueFlags), "--on-loss", "continue:3")})
 	require.NoError(t, b.Start(0, 1, 2))
 	b.ready()
-	b.drain(2, 1, "refused: only ranks 0 and 1 would be left, and --min-ranks is 3")
+	b.drain(2, 1, "refused: only ranks 0 and 1 would be left, and --on-loss continue:3 allows no fewer")
 	b.survive(faults[0], phases[2], 2)
 }

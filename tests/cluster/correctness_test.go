@@ -41,13 +41,13 @@ func compare(t *testing.T, flags ...string) (out string, code int) {
 func TestCorrectness(t *testing.T) {
 	t.Parallel()
 	binary := program(t)
-	runs := [][]string{{"--ranks", "3", "--shares", "2,1,1", "--prompts", "1,130", "--tokens", "12", "--", "--share", "all"}}
+	runs := [][]string{{"--ranks", "3", "--share", "all:2,1,1", "--prompts", "1,130", "--tokens", "12"}}
 	if testenv.Rest(t, testenv.Full, "two ranks that share experts, and a longer prompt") {
-		runs = [][]string{{"--ranks", "3", "--shares", "2,1,1", "--prompts", "1,130,700", "--tokens", "20", "--", "--share", "all"},
+		runs = [][]string{{"--ranks", "3", "--share", "all:2,1,1", "--prompts", "1,130,700", "--tokens", "20"},
 			{"--ranks", "2", "--prompts", "1,130,700", "--tokens", "40"}}
 	}
 	if testenv.Rest(t, testenv.Exhaustive, "five ranks, long prompts and a deep model") {
-		runs = [][]string{{"--ranks", "2"}, {"--ranks", "3", "--shares", "2,1,1"}, {"--ranks", "5", "--", "--share", "all"},
+		runs = [][]string{{"--ranks", "2"}, {"--ranks", "3", "--share", "experts:2,1,1"}, {"--ranks", "5", "--share", "all"},
 			{"--ranks", "2", "--model", model(t, slowModel), "--", "--ctx", "8192"}}
 	}
 	for _, flags := range runs {

@@ -64,9 +64,9 @@ func conversationOverRestarts(t *testing.T, model string, size int) {
 		flags []string
 		end   syscall.Signal
 	}{
-		{size, []string{"--prefill-chunk", "64"}, syscall.SIGTERM},
-		{size, []string{"--prefill-chunk", "7", "--sessions", "0"}, syscall.SIGKILL},
-		{4 - size, []string{"--max-batch", "128", "--ctx", "4096"}, syscall.SIGTERM},
+		{size, []string{"--max-batch", "128"}, syscall.SIGTERM},
+		{size, []string{"--max-batch", "14", "--sessions", "0"}, syscall.SIGKILL},
+		{4 - size, []string{"--max-batch", "256", "--ctx", "4096"}, syscall.SIGTERM},
 		{size, nil, syscall.SIGTERM},
 	}
 	if !testenv.At(testenv.Full) {
@@ -76,7 +76,7 @@ func conversationOverRestarts(t *testing.T, model string, size int) {
 	require.NoError(t, plain.StartAll(plain.ctx))
 	for i, life := range lives {
 		b := newBed(t, harness.Options{Size: life.size, Model: model, Flags: life.flags,
-			RankFlags: map[int][]string{0: {"--cache-dir", cache, "--cache-disk", "200MiB"}}})
+			RankFlags: map[int][]string{0: {"--cache-dir", cache + "=200MiB"}}})
 		require.NoError(t, b.StartAll(b.ctx))
 		r := harness.Request{Prompt: prompt, MaxTokens: 12, Top: 3}
 		want, err := plain.Client.Complete(plain.ctx, r)

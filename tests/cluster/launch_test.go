@@ -354,7 +354,7 @@ func TestLaunchLocal(t *testing.T) {
 	host, port, err := net.SplitHostPort(b.Coordinator)
 	require.NoError(t, err)
 	p := launch(t, nil, "--binary", b.Program, "--model", b.Model, "--local", "2", "--port", port, "--coordinator", host, "--listen", b.HTTP,
-		"--", "--ctx", "8192", "--reduce", "exact", "--prefill-chunk", "32", "--threads", "1", "--peer-timeout", "20s")
+		"--", "--ctx", "8192", "--reduce", "exact", "--max-batch", "64", "--threads", "1", "--peer-timeout", "20s")
 	b.checkLaunched(p, b.Coordinator, func() { // kill rank 1
 		for _, pid := range processes(t, b.Program, "--rank 1 --world-size 2 --coordinator "+b.Coordinator) {
 			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
@@ -452,7 +452,7 @@ func TestLaunchHosts(t *testing.T) {
 	key := keyFile(t, "0123456789abcdef0123456789abcdef")
 	env := []string{"SSH=" + absolute(t, "testdata/fake/ssh.sh"), "RINGS=" + n.Prefix()}
 	p := launch(t, env, "--binary", b.Program, "--model", b.Model, "--key-file", key, "--user", "somebody", "0", "1",
-		"--", "--ctx", "8192", "--reduce", "exact", "--prefill-chunk", "32", "--threads", "1", "--peer-timeout", "20s")
+		"--", "--ctx", "8192", "--reduce", "exact", "--max-batch", "64", "--threads", "1", "--peer-timeout", "20s")
 	b.checkLaunched(p, key, nil) // other tests have processes with the same addresses
 	require.Contains(t, p.Log.String(), "coordinator 10.77.0.1 on 0: eth0 every host is on its network")
 	for r := range 2 {

@@ -55,7 +55,7 @@ func start(t *testing.T, program string, args ...string) *server {
 	t.Helper()
 	addr, err := testenv.FreeAddr("127.0.0.1")
 	require.NoError(t, err)
-	p, err := harness.StartProcess(nil, append([]string{program, "serve", "--listen", addr, "--threads", "2", "--log-level", "warn"}, args...)...)
+	p, err := harness.StartProcess(nil, append([]string{program, "serve", "--listen", addr, "--threads", "2", "--log", "warn"}, args...)...)
 	require.NoError(t, err)
 	t.Cleanup(p.End)
 	s := &server{Process: p, client: newClient(addr)}

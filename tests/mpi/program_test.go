@@ -77,7 +77,7 @@ func TestLogits(t *testing.T) {
 		args := []string{exe, "logits", "--tokens", ids, "--out", out, "--reduce", reduce, "--threads", "1", "--batch"}
 		cmd := exec.CommandContext(ctx, args[0], append(args[1:], "23")...)
 		if n > 1 {
-			cmd = mpirun(ctx, n, append(args, "66", "--distributed", "--transport", "mpi", "--share", "all", "--shares", strings.Repeat("2,", n-1)+"1")...)
+			cmd = mpirun(ctx, n, append(args, "66", "--distributed", "--transport", "mpi", "--share", "all:"+strings.Repeat("2,", n-1)+"1")...)
 		}
 		log, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", log)
@@ -102,7 +102,7 @@ func TestLogits(t *testing.T) {
 		followers = append(followers, f)
 	}
 	out := filepath.Join(dir, "tcp")
-	args := append([]string{"logits", "--tokens", ids, "--out", out, "--reduce", "sum", "--batch", "23", "--share", "all", "--shares", "2,2,1"}, group...)
+	args := append([]string{"logits", "--tokens", ids, "--out", out, "--reduce", "sum", "--batch", "23", "--share", "all:2,2,1"}, group...)
 	log, err := exec.CommandContext(ctx, exe, append(args, "0")...).CombinedOutput()
 	require.NoError(t, err, "%s", log)
 	for _, f := range followers {

@@ -123,7 +123,7 @@ cable 0:a 1:a
 cable 0:b 2:a
 cable 1:b 2:b
 `, `[[null,"a","b"],["a",null,"b"],["a","b",null]]`)
-	got, log, err := three.logits(3, "--transport", "rdma", "--shares", "3,1,2", "--share", "all")
+	got, log, err := three.logits(3, "--transport", "rdma", "--share", "all:3,1,2")
 	require.NoError(t, err, log)
 	require.Equal(t, want, got)
 	require.Contains(t, log, "transport=rdma")

@@ -28,7 +28,7 @@ type options struct {
 	program   string
 	model     string
 	ranks     int
-	shares    string
+	share     string
 	reduce    []string
 	prompts   []int
 	tokens    int
@@ -84,7 +84,7 @@ shown; it is an error only with --strict. The proof is --reduce exact.`,
 	f.StringVar(&o.program, "binary", "bin/ringmaster", "`file` of the program")
 	f.StringVarP(&o.model, "model", "m", "", "GGUF `file`; default is the built-in model")
 	f.IntVar(&o.ranks, "ranks", 2, "ranks of the cluster")
-	f.StringVar(&o.shares, "shares", "", "division of the experts, as for serve")
+	f.StringVar(&o.share, "share", "experts", "what the cluster divides, as for serve")
 	f.StringSliceVar(&o.reduce, "reduce", []string{"exact", "sum"}, "values of --reduce to compare")
 	f.IntSliceVar(&o.prompts, "prompts", []int{1, 130, 700, 3000}, "lengths of the prompts")
 	f.IntVar(&o.tokens, "tokens", 300, "tokens of each answer")
@@ -206,10 +206,7 @@ func (o *options) with(ctx context.Context, size int, reduce string, do func(*ha
 	if size > 1 {
 		// The limit is long, because all ranks share one host, which may delay one of
 		// them.
-		flags = append(flags, "--peer-timeout", "1m")
-		if o.shares != "" {
-			flags = append(flags, "--shares", o.shares)
-		}
+		flags = append(flags, "--peer-timeout", "1m", "--share", o.share)
 	}
 	c, err := harness.NewCluster(harness.Options{Program: o.program, Model: o.model, Size: size, Flags: append(flags, o.flags...)})
 	if err != nil {
