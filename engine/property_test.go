@@ -91,7 +91,7 @@ func randomRequest(random *rand.Rand, old [][]int32) Request {
 	r.PromptLogprobs = random.IntN(6) == 0
 	r.Tenant = []string{"", "a", "b", "c"}[random.IntN(4)]
 	if r.Tenant == "b" {
-		r.Weight = random.IntN(4)
+		r.Weight = len(r.Prompt) % 4
 	}
 	return r
 }

@@ -69,15 +69,15 @@ func TestExamples(t *testing.T) {
 }
 
 // serving are the flags of the server itself, under the command's own heading.
-const serving = `allow-host api-key api-keys audit-log chat-format config cors-origin help listen log-format log-level
-	max-body max-connections max-connections-per-address model-name strict-model-names tls-cert tls-key`
+const serving = `allow-host api-key api-keys audit-log chat-format config cors-origin help listen log
+	max-body max-connections model-name strict-model-names tls-cert tls-key`
 
 // underHeadings are the flags that a person looks for under each heading.
 var underHeadings = map[string]string{
-	headingModel:       `cache-dir cache-disk check-weights ctx max-batch memory model overcommit override-kv session-timeout sessions share-cache`,
-	headingPerformance: `backend keep-wired key-weights max-active prefill-chunk queue simd threads`,
-	headingCluster: `cluster-encrypt cluster-key-file connect-timeout coordinator data-port distributed micro-batches min-ranks
-		offer-memory on-loss peer-timeout rank rdma-devices rdma-in-process reduce rejoin-after share shares transport
+	headingModel:       `cache-dir ctx max-batch memory model override-kv session-timeout sessions`,
+	headingPerformance: `backend keep-wired max-active queue simd threads`,
+	headingCluster: `cluster-encrypt cluster-key-file connect-timeout coordinator data-port distributed micro-batches
+		on-loss peer-timeout rank rdma-devices rdma-in-process reduce rejoin-after share transport
 		verify-model wire work-timeout world-size`,
 }
 
