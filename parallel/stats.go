@@ -22,6 +22,15 @@ type LayerStats struct {
 	Overflows      uint64 // exchanges repeated in float32
 }
 
+// Since is the counts of s without those of a time before.
+func (s LayerStats) Since(before LayerStats) LayerStats {
+	return LayerStats{
+		Compute: s.Compute - before.Compute, Waiting: s.Waiting - before.Waiting, Wire: s.Wire - before.Wire,
+		Sent: s.Sent - before.Sent, Received: s.Received - before.Received,
+		Exchanges: s.Exchanges - before.Exchanges, Overflows: s.Overflows - before.Overflows,
+	}
+}
+
 // Add adds the counts of other.
 func (s *LayerStats) Add(other LayerStats) {
 	s.Compute += other.Compute

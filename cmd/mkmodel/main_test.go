@@ -130,7 +130,7 @@ func TestHoles(t *testing.T) {
 func TestFaultsNameTheFlag(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	for want, args := range map[string][]string{
-		"--out is required":         {"--preset", "tiny"},
+		"--out is required":       {"--preset", "tiny"},
 		"want one of bench":       {"--preset", "huge", "--out", path},
 		"--gate":                  {"--gate", "q9", "--out", path},
 		"--layer-down":            {"--layer-down", "1=q9", "--out", path},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -11,16 +10,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/bench"
 	"ringmaster/internal/host"
 	"ringmaster/internal/testenv"
-	"ringmaster/kernels/profile"
 )
 
 // benchLines parses the output of bench --json.
-func benchLines(t *testing.T, out string) []measurement {
-	var all []measurement
+func benchLines(t *testing.T, out string) []bench.Measurement {
+	var all []bench.Measurement
 	for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
-		var m measurement
+		var m bench.Measurement
 		require.NoError(t, d.Decode(&m))
 		all = append(all, m)
 	}
@@ -88,10 +87,10 @@ func TestBenchSnapshot(t *testing.T) {
 func TestBenchState(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	args := []string{"bench", "--prefill", "0", "--decode", "40", "--repeat", "2", "--stream=false", "--json", "--state", state}
-	run := func(more ...string) (measurement, error) {
+	run := func(more ...string) (bench.Measurement, error) {
 		out, err := command(t, append(args, more...)...)
 		if err != nil {
-			return measurement{}, err
+			return bench.Measurement{}, err
 		}
 		return benchLines(t, out)[0], nil
 	}
@@ -123,25 +122,6 @@ func TestBenchState(t *testing.T) {
 	require.ErrorContains(t, err, "--state")
 }
 
-// TestBenchRates checks the text output of a decode.
-func TestBenchRates(t *testing.T) {
-	m := measurement{What: "decode", N: 8, Sequences: 2, Depth: decodeDepth, Threads: 2, Seconds: []float64{4, 1, 2},
-		BytesPerToken: 1_530_000_000, StreamGBs: 20, StreamMedianGBs: 18}
-	require.Equal(t, "         reads 1.42 GiB per token, 12.2 GB/s: 0.61 of the memory bandwidth of 20.0 GB/s with 2 threads (median 18.0)\n", m.rates())
-	m.StreamGBs, m.StreamError, m.BytesPerToken = 0, "too little", 2_000_000
-	require.Equal(t, "         reads 1.9 MiB per token, 0.0 GB/s; memory bandwidth not measured: too little\n", m.rates())
-	require.Empty(t, (&measurement{What: "prefill", N: 1, Seconds: []float64{1}}).rates())
-
-	var out bytes.Buffer
-	b := bench{w: &out}
-	require.NoError(t, b.printSummary(&measurement{LoadS: 0.01, FirstTokenS: 0.25, PeakMiB: 1100, FileMiB: 1000, OwnMiB: 80}))
-	require.Equal(t, "load 0.01 s, first token after 0.25 s; peak memory 1100 MiB; at the end 1000 MiB file-backed and 80 MiB anonymous (ratio 0.08)\n", out.String())
-}
-
-func TestWeightBytes(t *testing.T) {
-	require.EqualValues(t, 12, weightBytes([]profile.Op{{Bytes: 100, Weights: 5}, {Bytes: 7, Weights: 7}, {Bytes: 3}}))
-}
-
 // TestBenchBytes checks that the bytes per token do not depend on how many tokens
 // are measured, and that sequences in one step share all weights but the experts.
 func TestBenchBytes(t *testing.T) {
@@ -161,15 +141,15 @@ func TestBenchBytes(t *testing.T) {
 
 // requireExchanges checks that the exchanges of a rank add up to what its layers and it as a
 // whole count.
-func requireExchanges(t *testing.T, r rankTimes) {
+func requireExchanges(t *testing.T, r bench.RankTimes) {
 	t.Helper()
-	var whole rankTimes
-	var sum []exchangeTime
+	var whole bench.RankTimes
+	var sum []bench.ExchangeTime
 	for _, l := range r.Layers {
 		require.NotEmpty(t, l.By)
-		sum = addExchanges(sum, l.By)
+		sum = bench.AddExchanges(sum, l.By)
 	}
-	require.Equal(t, len(addExchanges(sum, r.Head)), len(r.By))
+	require.Equal(t, len(bench.AddExchanges(sum, r.Head)), len(r.By))
 	for _, x := range sum {
 		require.Positive(t, x.Compute)
 		whole.Exchanges, whole.Sent = whole.Exchanges+x.Count, whole.Sent+x.Sent

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -80,6 +81,9 @@ func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch i
 	l.logExchanges(ctx)
 	return nil
 }
+
+// reportLimit bounds how long logits waits for the statistics of the other ranks.
+const reportLimit = 5 * time.Second
 
 // logExchanges logs what each rank of a group has run and exchanged.
 func (l *loaded) logExchanges(ctx context.Context) {

@@ -1,20 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"ringmaster/engine"
+	"ringmaster/internal/bench"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/simulate"
 	"ringmaster/internal/usage"
@@ -191,7 +188,7 @@ func (o *simulateOptions) times() (simulate.StepTime, error) {
 		return nil, errors.New("--bench gives the rates; leave --prefill and --decode out")
 	case o.bench != "":
 		var err error
-		if prefill, decode, err = readBench(o.bench); err != nil {
+		if prefill, decode, err = bench.ReadRates(o.bench); err != nil {
 			return nil, err
 		}
 	case prefill == 0 || len(o.decode) == 0:
@@ -205,39 +202,4 @@ func (o *simulateOptions) times() (simulate.StepTime, error) {
 		decode = append(decode, rate)
 	}
 	return simulate.Rates(prefill, decode)
-}
-
-// readBench reads the lines of bench --json: the best rate of a prefill, and that of
-// decoding by the number of sequences, the last line of each.
-func readBench(name string) (prefill float64, decode []simulate.Rate, err error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return 0, nil, fmt.Errorf("--bench: %w", err)
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for n := 1; lines.Scan(); n++ {
-		if strings.TrimSpace(lines.Text()) == "" {
-			continue
-		}
-		var m measurement
-		if err := json.Unmarshal(lines.Bytes(), &m); err != nil || len(m.Seconds) == 0 || m.N < 1 || m.Sequences < 1 || median(m.Seconds) <= 0 {
-			return 0, nil, fmt.Errorf("--bench: line %d of %s is no measurement of bench --json", n, name)
-		}
-		rate := float64(m.N*m.Sequences) / median(m.Seconds)
-		if m.What == "prefill" {
-			prefill = max(prefill, rate)
-			continue
-		}
-		decode = slices.DeleteFunc(decode, func(r simulate.Rate) bool { return r.Sequences == m.Sequences })
-		decode = append(decode, simulate.Rate{Sequences: m.Sequences, PerSecond: rate})
-	}
-	if err := lines.Err(); err != nil {
-		return 0, nil, fmt.Errorf("--bench: %s: %w", name, err)
-	}
-	if prefill == 0 || len(decode) == 0 {
-		return 0, nil, fmt.Errorf("--bench: %s must have a prefill and a decode, it has %d rates of decoding and a prefill of %.1f tokens a second", name, len(decode), prefill)
-	}
-	return prefill, decode, nil
 }

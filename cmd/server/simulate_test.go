@@ -10,15 +10,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/bench"
 	"ringmaster/internal/simulate"
 )
 
 // TestSimulate: text and JSON of every combination, the same at every call, and the
 // times of bench's lines are those of the same rates given by flags.
 func TestSimulate(t *testing.T) {
-	bench := filepath.Join(t.TempDir(), "bench.json")
+	file := filepath.Join(t.TempDir(), "bench.json")
 	var lines bytes.Buffer
-	for _, m := range []measurement{
+	for _, m := range []bench.Measurement{
 		{What: "prefill", N: 64, Sequences: 1, Seconds: []float64{0.64}},
 		{What: "prefill", N: 512, Sequences: 1, Seconds: []float64{1.28, 1.2, 1.4}}, // 400 t/s
 		{What: "decode", N: 64, Sequences: 1, Seconds: []float64{3.2}},
@@ -26,13 +27,13 @@ func TestSimulate(t *testing.T) {
 	} {
 		require.NoError(t, json.NewEncoder(&lines).Encode(m))
 	}
-	require.NoError(t, os.WriteFile(bench, lines.Bytes(), 0o600))
+	require.NoError(t, os.WriteFile(file, lines.Bytes(), 0o600))
 
 	work := []string{"simulate", "--groups", "1,3", "--balance", "hash,leastconn", "--duration", "4m", "--warmup", "1m"}
 	rates := append([]string{"--prefill", "400", "--decode", "1=20,8=60"}, work[1:]...)
 	text, err := command(t, append([]string{"simulate"}, rates...)...)
 	require.NoError(t, err)
-	again, err := command(t, append(work, "--bench", bench)...)
+	again, err := command(t, append(work, "--bench", file)...)
 	require.NoError(t, err)
 	require.Equal(t, text, again)
 	require.Equal(t, 4, strings.Count(text, "breaks first: "))

@@ -60,7 +60,7 @@ func (s *slowRanks) look(now []replica.Report, members []int, p parallel.Placeme
 		if r >= len(now) || r >= len(last) || now[r].Epoch != last[r].Epoch || now[r].Epoch == 0 || now[r].Steps < last[r].Steps+leastSteps {
 			return // another epoch, or too little work to tell
 		}
-		perStep[i] = difference(last[r].Total(), now[r].Total()).Compute / time.Duration(now[r].Steps-last[r].Steps)
+		perStep[i] = now[r].Total().Since(last[r].Total()).Compute / time.Duration(now[r].Steps-last[r].Steps)
 	}
 	for i, r := range members {
 		others, planned := expectedStep(i, perStep, p)

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 
 // expect asks the cost model what a repetition of m takes, in a group that has been
 // measured. Several sequences in a step are not traced.
-func (b *bench) expect(ctx context.Context, m *measurement) error {
-	if b.l.group == nil || m.Sequences > 1 {
+func (b *bench) expect(ctx context.Context, m *Measurement) error {
+	if b.t.Group == nil || m.Sequences > 1 {
 		return nil
 	}
 	ask := func(rows, pos, times int) error {
-		e, known, err := b.l.group.planner.Expect(ctx, calibrate.Work{Rows: rows, Pos: pos})
+		e, known, err := b.t.Group.Expect(ctx, calibrate.Work{Rows: rows, Pos: pos})
 		if err != nil || !known {
 			return err
 		}
@@ -29,7 +29,7 @@ func (b *bench) expect(ctx context.Context, m *measurement) error {
 		return ask(1, m.Depth+m.N/2, m.N)
 	}
 	for pos := 0; pos < m.N; {
-		n := min(m.N-pos, b.l.model.Info().MaxTokens)
+		n := min(m.N-pos, b.t.Model.Info().MaxTokens)
 		if err := ask(n, pos, 1); err != nil {
 			return err
 		}
@@ -41,31 +41,31 @@ func (b *bench) expect(ctx context.Context, m *measurement) error {
 // expectOps tells the profile what each op is expected to take from now on, or no longer,
 // in a group that has been measured.
 func (b *bench) expectOps(on bool) {
-	if b.l.group == nil {
+	if b.t.Group == nil {
 		return
 	}
-	m, known := b.l.group.planner.LeaderCosts()
+	m, known := b.t.Group.LeaderCosts()
 	if !on || !known {
-		b.l.record.Show(nil, false)
+		b.t.Record.Show(nil, false)
 		return
 	}
-	b.l.record.Show(func(op cost.Op, run func()) {
+	b.t.Record.Show(func(op cost.Op, run func()) {
 		s, _ := m.Seconds(op)
-		b.l.profile.Profile.Expect(time.Duration(s * float64(time.Second)))
+		b.t.Profile.Profile.Expect(time.Duration(s * float64(time.Second)))
 		run()
 	}, true)
 }
 
-// expectedTimes are what a rank is expected to spend in a repetition, in seconds.
-type expectedTimes struct {
+// ExpectedTimes are what a rank is expected to spend in a repetition, in seconds.
+type ExpectedTimes struct {
 	Compute float64 `json:"compute_s"`
 	Waiting float64 `json:"waiting_s"` // in exchanges, with the time that data moves
 }
 
 // expectRanks adds an estimate to what is expected of each rank, so many times.
-func (m *measurement) expectRanks(e cost.Estimate, times float64) {
+func (m *Measurement) expectRanks(e cost.Estimate, times float64) {
 	if m.ExpectedRanks == nil {
-		m.ExpectedRanks = make([]expectedTimes, len(e.Compute))
+		m.ExpectedRanks = make([]ExpectedTimes, len(e.Compute))
 	}
 	for r := range m.ExpectedRanks {
 		m.ExpectedRanks[r].Compute += times * e.Compute[r]

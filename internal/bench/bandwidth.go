@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"errors"
@@ -21,16 +21,16 @@ type bandwidthMeter struct {
 // and meaningful: other ranks of a group may share the host's memory, and a GPU
 // reads memory without the threads.
 func (b *bench) openBandwidth() bandwidthMeter {
-	if !b.stream || b.l.cpu == nil || b.l.group != nil {
+	if !b.o.Stream || b.t.CPU == nil || b.t.Group != nil {
 		return bandwidthMeter{}
 	}
-	mem, known := systemMemory()
+	mem, known := b.t.Memory()
 	if !known {
 		return bandwidthMeter{err: errors.New("the free memory of this system is unknown")}
 	}
 	b.updatePeak()
 	b.buffered = true
-	source, err := b.l.cpu.NewStream(mem.Available)
+	source, err := b.t.CPU.NewStream(mem.Available)
 	return bandwidthMeter{source: source, err: err}
 }
 
@@ -43,7 +43,7 @@ func (s *bandwidthMeter) read() {
 
 // report fills in the bandwidth of m. The best pass shows what the memory can
 // deliver; the median shows how busy the host was.
-func (s *bandwidthMeter) report(m *measurement) {
+func (s *bandwidthMeter) report(m *Measurement) {
 	if s.err != nil {
 		m.StreamError = s.err.Error()
 	}
@@ -78,7 +78,7 @@ func (b *bench) updatePeak() {
 }
 
 // memory fills in the resident memory of the process: peak and current.
-func (b *bench) memory(m *measurement) {
+func (b *bench) memory(m *Measurement) {
 	b.updatePeak()
 	m.PeakMiB = b.peakMiB
 	m.FileMiB, m.OwnMiB = host.ResidentMiB()

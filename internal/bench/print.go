@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"ringmaster/kernels/profile"
 )
 
-// measurement is one line of bench --json.
-type measurement struct {
+// Measurement is one line of bench --json.
+type Measurement struct {
 	What      string    `json:"what"` // prefill or decode
 	N         int       `json:"n"`    // tokens of a sequence
 	Sequences int       `json:"sequences"`
@@ -49,10 +49,10 @@ type measurement struct {
 
 	// ExpectedRanks is the part of that which each rank computes and waits, nil without a
 	// group that has been measured.
-	ExpectedRanks []expectedTimes `json:"expected_ranks,omitempty"`
+	ExpectedRanks []ExpectedTimes `json:"expected_ranks,omitempty"`
 
 	// Ranks are the times of each rank of a group.
-	Ranks []rankTimes `json:"ranks,omitempty"`
+	Ranks []RankTimes `json:"ranks,omitempty"`
 
 	ops []profile.Op // of all repetitions, with --profile
 }
@@ -60,13 +60,13 @@ type measurement struct {
 // median is the middle element of xs, the upper one of two.
 func median(xs []float64) float64 { return slices.Sorted(slices.Values(xs))[len(xs)/2] }
 
-func (b *bench) print(m *measurement) error {
-	if b.json {
+func (b *bench) print(m *Measurement) error {
+	if b.o.JSON {
 		return json.NewEncoder(b.w).Encode(m)
 	}
 	tokens := float64(m.N * m.Sequences)
 	what := fmt.Sprintf("%-8s %5d tokens", m.What, m.N)
-	if m.What == "decode" && (m.Depth != decodeDepth || m.Sequences > 1) {
+	if m.What == "decode" && (m.Depth != DefaultDepth || m.Sequences > 1) {
 		what += fmt.Sprintf(" after %d, %d sequences", m.Depth, m.Sequences)
 	}
 	if _, err := fmt.Fprintf(b.w, "%s  %d threads  %8.2f t/s (median of %d, %.2f to %.2f)\n%s",
@@ -80,7 +80,7 @@ func (b *bench) print(m *measurement) error {
 			return err
 		}
 	}
-	if b.profile {
+	if b.o.Profile {
 		steps := len(m.Seconds) * m.N
 		if m.What == "prefill" {
 			steps = len(m.Seconds) // the table shows a whole prefill as one step
@@ -96,12 +96,12 @@ func (b *bench) print(m *measurement) error {
 	if len(m.Ranks) == 0 {
 		return nil
 	}
-	return printRanks(b.w, m.Ranks, m.ExpectedRanks, len(m.Seconds), b.layers)
+	return printRanks(b.w, m.Ranks, m.ExpectedRanks, len(m.Seconds), b.o.Layers)
 }
 
 // rates is the line that compares the bytes read by a decode with the memory
 // bandwidth; empty for a prefill.
-func (m *measurement) rates() string {
+func (m *Measurement) rates() string {
 	if m.BytesPerToken == 0 {
 		return ""
 	}
@@ -118,7 +118,7 @@ func (m *measurement) rates() string {
 }
 
 // printSummary prints the figures of the whole run; last is its last measurement.
-func (b *bench) printSummary(last *measurement) error {
+func (b *bench) printSummary(last *Measurement) error {
 	line := fmt.Sprintf("load %.2f s, first token after %.2f s; peak memory %.0f MiB", last.LoadS, last.FirstTokenS, last.PeakMiB)
 	if last.FileMiB > 0 {
 		line += fmt.Sprintf("; at the end %.0f MiB file-backed and %.0f MiB anonymous (ratio %.2f)",

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"cmp"
@@ -8,8 +8,8 @@ import (
 	"ringmaster/parallel"
 )
 
-// exchangeTime are the times and counts of the exchanges of one purpose and collective.
-type exchangeTime struct {
+// ExchangeTime are the times and counts of the exchanges of one purpose and collective.
+type ExchangeTime struct {
 	Purpose string  `json:"purpose"` // such as attention
 	Op      string  `json:"op"`      // such as all-reduce
 	Count   uint64  `json:"count"`
@@ -20,15 +20,15 @@ type exchangeTime struct {
 }
 
 // add adds other, of the same purpose and collective.
-func (x *exchangeTime) add(other exchangeTime) {
+func (x *ExchangeTime) add(other ExchangeTime) {
 	x.Count += other.Count
 	x.Compute, x.Waiting, x.Wire = x.Compute+other.Compute, x.Waiting+other.Waiting, x.Wire+other.Wire
 	x.Sent += other.Sent
 }
 
-// addExchanges adds the exchanges of list to those of sum and returns the sum: in the order
+// AddExchanges adds the exchanges of list to those of sum and returns the sum: in the order
 // in which they first occur.
-func addExchanges(sum, list []exchangeTime) []exchangeTime {
+func AddExchanges(sum, list []ExchangeTime) []ExchangeTime {
 next:
 	for _, x := range list {
 		for i := range sum {
@@ -44,8 +44,8 @@ next:
 
 // exchangesBetween are the exchanges of each layer [layers+1] from one report to a later
 // one; the output head's are the last.
-func exchangesBetween(before, after [][]parallel.Exchange) [][]exchangeTime {
-	out := make([][]exchangeTime, len(after))
+func exchangesBetween(before, after [][]parallel.Exchange) [][]ExchangeTime {
+	out := make([][]ExchangeTime, len(after))
 	for i, list := range after {
 		for _, x := range list {
 			if i < len(before) {
@@ -54,7 +54,7 @@ func exchangesBetween(before, after [][]parallel.Exchange) [][]exchangeTime {
 				}
 			}
 			if x.Count > 0 {
-				out[i] = append(out[i], exchangeTime{x.Purpose, x.Op, x.Count, x.Compute.Seconds(), x.Waiting.Seconds(), x.Wire.Seconds(), x.Sent})
+				out[i] = append(out[i], ExchangeTime{x.Purpose, x.Op, x.Count, x.Compute.Seconds(), x.Waiting.Seconds(), x.Wire.Seconds(), x.Sent})
 			}
 		}
 	}
@@ -63,7 +63,7 @@ func exchangesBetween(before, after [][]parallel.Exchange) [][]exchangeTime {
 
 // printExchanges writes a line for each, with what stands before it in the columns of rank
 // and layer.
-func printExchanges(w io.Writer, before string, list []exchangeTime) {
+func printExchanges(w io.Writer, before string, list []ExchangeTime) {
 	for _, x := range list {
 		per := 1e6 * (x.Waiting + x.Wire) / float64(cmp.Or(x.Count, 1))
 		fmt.Fprintf(w, "%s%s, %s\t\t%s\t%s\t%s\t%d\t%.0f us\t%.1f MB\t\t\n", before, x.Purpose, x.Op,

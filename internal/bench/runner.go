@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -15,9 +15,9 @@ type runner struct {
 }
 
 // newRunner returns new sequences with random tokens for a measurement.
-func (b *bench) newRunner(m *measurement) *runner {
-	r := &runner{model: b.l.model}
-	vocab := int32(b.l.model.Info().Vocab)
+func (b *bench) newRunner(m *Measurement) *runner {
+	r := &runner{model: b.t.Model}
+	vocab := int32(b.t.Model.Info().Vocab)
 	for i := range m.Sequences {
 		b.next++
 		r.ids = append(r.ids, b.next)

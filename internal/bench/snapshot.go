@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ type snapshots interface {
 	Restore(r io.Reader, id model.SeqID) ([]int32, error)
 }
 
-// snapshotTimes is one line of bench --json for a snapshot.
-type snapshotTimes struct {
+// SnapshotTimes is one line of bench --json for a snapshot.
+type SnapshotTimes struct {
 	What    string    `json:"what"` // snapshot
 	N       int       `json:"n"`    // tokens of the sequence
 	Bytes   int       `json:"bytes"`
@@ -31,21 +31,21 @@ type snapshotTimes struct {
 // snapshot measures how long the state of a sequence of n tokens takes to be saved to
 // memory and restored from it.
 func (b *bench) snapshot(ctx context.Context, n int) error {
-	m, ok := b.l.model.(snapshots)
+	m, ok := b.t.Model.(snapshots)
 	if !ok {
 		return errors.New("--snapshot: a snapshot is measured on one host; start bench without --distributed")
 	}
-	info := b.l.model.Info()
+	info := b.t.Model.Info()
 	if n > info.ContextLength {
 		return fmt.Errorf("--snapshot: %d tokens do not fit the context of %d", n, info.ContextLength)
 	}
-	r := b.newRunner(&measurement{N: n, Sequences: 1})
+	r := b.newRunner(&Measurement{N: n, Sequences: 1})
 	if err := r.advance(ctx, 0, n, info.MaxTokens); err != nil {
 		return err
 	}
-	t := snapshotTimes{What: "snapshot", N: n}
+	t := SnapshotTimes{What: "snapshot", N: n}
 	var file bytes.Buffer
-	for i := range b.repeat + 1 { // the first grows the buffer
+	for i := range b.o.Repeat + 1 { // the first grows the buffer
 		file.Reset()
 		start := time.Now()
 		if err := m.Snapshot(&file, r.ids[0], r.tokens[0]); err != nil {
@@ -54,7 +54,7 @@ func (b *bench) snapshot(ctx context.Context, n int) error {
 		saved := time.Since(start).Seconds()
 		t.Bytes = file.Len()
 		b.next++
-		copied := &runner{model: b.l.model, ids: []model.SeqID{b.next}}
+		copied := &runner{model: b.t.Model, ids: []model.SeqID{b.next}}
 		start = time.Now()
 		if _, err := m.Restore(bytes.NewReader(file.Bytes()), b.next); err != nil {
 			return err
@@ -70,11 +70,11 @@ func (b *bench) snapshot(ctx context.Context, n int) error {
 	if err := r.drop(ctx); err != nil {
 		return err
 	}
-	if b.json {
+	if b.o.JSON {
 		return json.NewEncoder(b.w).Encode(t)
 	}
 	rate := func(seconds []float64) string { return fmt.Sprintf("%.2f GB/s", float64(t.Bytes)/1e9/median(seconds)) }
 	_, err := fmt.Fprintf(b.w, "snapshot %5d tokens  %s, saved at %s, restored at %s (median of %d)\n",
-		n, units.Bytes(int64(t.Bytes)), rate(t.Save), rate(t.Restore), b.repeat)
+		n, units.Bytes(int64(t.Bytes)), rate(t.Save), rate(t.Restore), b.o.Repeat)
 	return err
 }

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"ringmaster/replica"
 )
 
-// rankTimes are the times and counts of one rank, summed over the repetitions of
+// RankTimes are the times and counts of one rank, summed over the repetitions of
 // a measurement.
-type rankTimes struct {
+type RankTimes struct {
 	Rank      int         `json:"rank"`
 	Seconds   float64     `json:"seconds"` // of whole steps
 	Compute   float64     `json:"compute_s"`
@@ -22,20 +22,20 @@ type rankTimes struct {
 	Sent      uint64      `json:"sent_bytes"`
 	Exchanges uint64      `json:"exchanges"`
 	Overflows uint64      `json:"overflows"`
-	Layers    []layerTime `json:"layers"`
+	Layers    []LayerTime `json:"layers"`
 	// By is the exchanges of the whole model, by purpose and collective.
-	By []exchangeTime `json:"by_exchange"`
+	By []ExchangeTime `json:"by_exchange"`
 	// Head is the exchanges of the output head, which belong to no layer.
-	Head []exchangeTime `json:"head"`
+	Head []ExchangeTime `json:"head"`
 }
 
-// layerTime are the times of one layer, in seconds.
-type layerTime struct {
+// LayerTime are the times of one layer, in seconds.
+type LayerTime struct {
 	Compute float64 `json:"compute_s"`
 	Waiting float64 `json:"waiting_s"`
 	Wire    float64 `json:"wire_s"`
 	// By is the exchanges of the layer, by purpose and collective.
-	By []exchangeTime `json:"by_exchange"`
+	By []ExchangeTime `json:"by_exchange"`
 }
 
 // reportLimit bounds how long bench waits for the statistics of the followers.
@@ -43,20 +43,20 @@ const reportLimit = 5 * time.Second
 
 // reports returns the statistics of all ranks, nil without a group.
 func (b *bench) reports(ctx context.Context) ([]replica.Report, error) {
-	if b.l.group == nil {
+	if b.t.Group == nil {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportLimit)
 	defer cancel()
-	return b.l.group.steps.Reports(ctx)
+	return b.t.Group.Reports(ctx)
 }
 
 // between returns the difference of two reports for each rank.
-func between(before, after []replica.Report) []rankTimes {
-	out := make([]rankTimes, len(after))
+func between(before, after []replica.Report) []RankTimes {
+	out := make([]RankTimes, len(after))
 	for r := range after {
-		sum := difference(before[r].Total(), after[r].Total())
-		t := rankTimes{Rank: r, Seconds: (after[r].Time - before[r].Time).Seconds(),
+		sum := after[r].Total().Since(before[r].Total())
+		t := RankTimes{Rank: r, Seconds: (after[r].Time - before[r].Time).Seconds(),
 			Compute: sum.Compute.Seconds(), Waiting: sum.Waiting.Seconds(), Wire: sum.Wire.Seconds(),
 			Sent: sum.Sent, Exchanges: sum.Exchanges, Overflows: sum.Overflows}
 		for i, l := range after[r].Layers {
@@ -64,15 +64,15 @@ func between(before, after []replica.Report) []rankTimes {
 			if i < len(before[r].Layers) {
 				was = before[r].Layers[i]
 			}
-			d := difference(was, l)
-			t.Layers = append(t.Layers, layerTime{Compute: d.Compute.Seconds(), Waiting: d.Waiting.Seconds(), Wire: d.Wire.Seconds()})
+			d := l.Since(was)
+			t.Layers = append(t.Layers, LayerTime{Compute: d.Compute.Seconds(), Waiting: d.Waiting.Seconds(), Wire: d.Wire.Seconds()})
 		}
 		for i, list := range exchangesBetween(before[r].Exchanges, after[r].Exchanges) {
-			t.By = addExchanges(t.By, list)
+			t.By = AddExchanges(t.By, list)
 			if i < len(t.Layers) {
 				t.Layers[i].By = list
 			} else {
-				t.Head = addExchanges(t.Head, list)
+				t.Head = AddExchanges(t.Head, list)
 			}
 		}
 		out[r] = t
@@ -81,7 +81,7 @@ func between(before, after []replica.Report) []rankTimes {
 }
 
 // addTimes adds b to a and returns the sum; a may be nil.
-func addTimes(a, b []rankTimes) []rankTimes {
+func addTimes(a, b []RankTimes) []RankTimes {
 	if a == nil {
 		return b
 	}
@@ -93,25 +93,17 @@ func addTimes(a, b []rankTimes) []rankTimes {
 			x.Layers[i].Compute += l.Compute
 			x.Layers[i].Waiting += l.Waiting
 			x.Layers[i].Wire += l.Wire
-			x.Layers[i].By = addExchanges(x.Layers[i].By, l.By)
+			x.Layers[i].By = AddExchanges(x.Layers[i].By, l.By)
 		}
-		x.By, x.Head = addExchanges(x.By, y.By), addExchanges(x.Head, y.Head)
+		x.By, x.Head = AddExchanges(x.By, y.By), AddExchanges(x.Head, y.Head)
 	}
 	return a
-}
-
-func difference(before, after parallel.LayerStats) parallel.LayerStats {
-	return parallel.LayerStats{
-		Compute: after.Compute - before.Compute, Waiting: after.Waiting - before.Waiting, Wire: after.Wire - before.Wire,
-		Sent: after.Sent - before.Sent, Received: after.Received - before.Received,
-		Exchanges: after.Exchanges - before.Exchanges, Overflows: after.Overflows - before.Overflows,
-	}
 }
 
 // printRanks writes the times of the ranks as a table, with a line for each kind of
 // exchange, and what was expected of so many repetitions, if anything was; with layers it
 // includes the same of each layer.
-func printRanks(w io.Writer, ranks []rankTimes, expected []expectedTimes, repetitions int, layers bool) error {
+func printRanks(w io.Writer, ranks []RankTimes, expected []ExpectedTimes, repetitions int, layers bool) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "rank\tlayer\tsteps\tcompute\twait\twire\texchanges\tper exchange\tsent\toverflows\t")
 	ms := milliseconds

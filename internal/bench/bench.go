@@ -1,0 +1,199 @@
+// Package bench measures a loaded model: the prefill of empty sequences, the decode of one or
+// several, the state of a sequence saved and restored; on one host or on the ranks of a group.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"ringmaster/groupplan"
+	"ringmaster/internal/host"
+	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/profile"
+	"ringmaster/kernels/record"
+	"ringmaster/model"
+	"ringmaster/model/calibrate"
+	"ringmaster/parallel/cost"
+	"ringmaster/replica"
+)
+
+// DefaultDepth is how many tokens a sequence has before its decode is measured, unless
+// Options say otherwise.
+const DefaultDepth = groupplan.DecodeDepth
+
+// Options are what is measured, and how it is printed.
+type Options struct {
+	Prefill         []int  // lengths in tokens; 0 is none
+	Decode          int    // tokens; 0 is none
+	Depth           int    // tokens of a sequence before the decode
+	Sequences       int    // that decode together
+	Snapshot        int    // tokens of a sequence that is saved and restored; 0 is none
+	Repeat          int    // repetitions of each measurement
+	State           string // file of a sequence's state after Depth tokens; empty: evaluated
+	JSON            bool   // print a line of JSON for each measurement
+	Layers          bool   // in a group, print the times of each layer
+	Profile, Stream bool   // the time of each op; the bandwidth of the memory beside the decode
+}
+
+// Held is how many sequences are held at once.
+func (o Options) Held() int {
+	if o.Snapshot > 0 {
+		return max(o.Sequences, 2) // that of the snapshot and the restored one
+	}
+	return o.Sequences
+}
+
+// Target is the model that is measured.
+type Target struct {
+	Model   model.Model
+	Profile *profile.Switch // around what computes
+	Record  *record.Backend // the same in a group, else nil
+	CPU     *cpu.Backend    // what computes; nil on a GPU
+	Threads int
+	Loaded  time.Duration // what loading took
+	// Memory is the host's.
+	Memory func() (host.Memory, bool)
+	Group  Group // nil without one
+}
+
+// Group is what the leader knows of the ranks.
+type Group interface {
+	// Reports are the statistics of all ranks.
+	Reports(ctx context.Context) ([]replica.Report, error)
+	// Expect is what the work is expected to take, false if the group was not measured.
+	Expect(ctx context.Context, w calibrate.Work) (cost.Estimate, bool, error)
+	// LeaderCosts are those of rank 0's ops, false if they were not measured.
+	LeaderCosts() (cost.Model, bool)
+}
+
+// bench runs measurements on a target.
+type bench struct {
+	o          Options
+	t          Target
+	w          io.Writer
+	firstToken time.Duration // from the start of loading
+	peakMiB    float64       // before the buffer of a bandwidth measurement
+	buffered   bool          // a bandwidth measurement has had its buffer
+	next       model.SeqID
+}
+
+// Run measures and prints. start is when loading began.
+func Run(ctx context.Context, w io.Writer, start time.Time, t Target, o Options) error {
+	b := &bench{o: o, t: t, w: w}
+	if err := b.run(ctx, start); err != nil || o.Snapshot == 0 {
+		return err
+	}
+	return b.snapshot(ctx, o.Snapshot)
+}
+
+// run measures prefill and decode and prints. A length or decode of 0 is skipped.
+func (b *bench) run(ctx context.Context, start time.Time) error {
+	var all []*Measurement
+	for _, n := range b.o.Prefill {
+		all = append(all, &Measurement{What: "prefill", N: n, Sequences: 1})
+	}
+	all = append(all, &Measurement{What: "decode", N: b.o.Decode, Sequences: b.o.Sequences, Depth: b.o.Depth})
+	all = slices.DeleteFunc(all, func(m *Measurement) bool { return m.N == 0 })
+	for _, m := range all {
+		if limit := b.t.Model.Info().ContextLength; m.N+m.Depth > limit {
+			return fmt.Errorf("%s of %d tokens after %d does not fit the context of %d", m.What, m.N, m.Depth, limit)
+		}
+	}
+	if err := b.first(ctx); err != nil {
+		return err
+	}
+	b.firstToken = time.Since(start)
+	for _, m := range all {
+		m.Threads, m.LoadS, m.FirstTokenS = b.t.Threads, b.t.Loaded.Seconds(), b.firstToken.Seconds()
+		if err := b.measure(ctx, m); err != nil {
+			return err
+		}
+		b.memory(m)
+		if err := b.print(m); err != nil {
+			return err
+		}
+	}
+	if b.o.JSON || len(all) == 0 {
+		return nil
+	}
+	return b.printSummary(all[len(all)-1])
+}
+
+// first evaluates a prompt of one token.
+func (b *bench) first(ctx context.Context) error {
+	r := b.newRunner(&Measurement{N: 1, Sequences: 1})
+	if err := r.advance(ctx, 0, 1, 1); err != nil {
+		return err
+	}
+	return r.drop(ctx)
+}
+
+// measure runs the repetitions of m. The first is a warm-up that maps the pages
+// of the file: its time is not counted, but its ops give the bytes per token of a
+// decode.
+func (b *bench) measure(ctx context.Context, m *Measurement) error {
+	info := b.t.Model.Info()
+	// A repetition rewinds the sequence if it can be rewound so far, instead of
+	// building up the depth again.
+	rewinds := m.Depth > 0 && m.N <= info.Rewind
+	perStep := info.MaxTokens
+	if m.What == "decode" {
+		perStep = 1
+	}
+	ops := b.t.Profile
+	var bandwidth bandwidthMeter
+	defer bandwidth.close()
+	var r *runner
+	for i := range b.o.Repeat + 1 {
+		if r == nil {
+			var err error
+			if r, err = b.begin(ctx, m); err != nil {
+				return err
+			}
+		}
+		before, err := b.reports(ctx)
+		if err != nil {
+			return err
+		}
+		if i <= 1 {
+			ops.Profile.Reset()
+		}
+		ops.Measure(i == 0 || b.o.Profile)
+		b.expectOps(i > 0 && b.o.Profile)
+		start := time.Now()
+		err = r.advance(ctx, m.Depth, m.N, perStep)
+		took := time.Since(start).Seconds()
+		ops.Measure(false)
+		b.expectOps(false)
+		if err != nil {
+			return err
+		}
+		after, err := b.reports(ctx)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			m.Seconds = append(m.Seconds, took)
+			m.Ranks = addTimes(m.Ranks, between(before, after))
+			bandwidth.read()
+		} else if m.What == "decode" {
+			m.BytesPerToken = weightBytes(ops.Profile.Ops()) / int64(m.N*m.Sequences)
+			bandwidth = b.openBandwidth()
+			bandwidth.read()
+		}
+		if !rewinds || i == b.o.Repeat {
+			if err := r.drop(ctx); err != nil {
+				return err
+			}
+			r = nil
+		}
+	}
+	if b.o.Profile {
+		m.ops = ops.Profile.Ops()
+	}
+	bandwidth.report(m)
+	return b.expect(ctx, m)
+}
