@@ -14,11 +14,21 @@ import (
 	"sync"
 )
 
-// revision is the commit that the program was built from, as the go command recorded it,
-// "" if it recorded none; modified reports whether the tree had changes.
-func revision() (commit string, modified bool) {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
+// unstamped is the version of a program that was built outside of version control, as from
+// an unpacked archive: nothing is known of its source.
+const unstamped = "unknown (built without version control)"
+
+// build is what the go command recorded when it built the program; nil if it recorded
+// nothing.
+func build() *debug.BuildInfo {
+	info, _ := debug.ReadBuildInfo()
+	return info
+}
+
+// revision is the commit that a program was built from, "" if none was recorded; modified
+// reports whether the tree had changes.
+func revision(info *debug.BuildInfo) (commit string, modified bool) {
+	if info == nil {
 		return "", false
 	}
 	for _, s := range info.Settings {
@@ -32,26 +42,28 @@ func revision() (commit string, modified bool) {
 	return commit, modified
 }
 
-// Version names the program for people. Two programs can have the same version: without a
-// commit it is "(devel)", and "+" stands for any changes.
-func Version() string {
-	commit, modified := revision()
-	info, ok := debug.ReadBuildInfo()
+// Version names the program for people: the commit that it was built from, with "+" for
+// any changes; without a commit the version of its module, if it was installed by one.
+// Two programs can have the same version.
+func Version() string { return versionOf(build()) }
+
+func versionOf(info *debug.BuildInfo) string {
+	commit, modified := revision(info)
 	switch {
-	case !ok:
-		return "unknown"
-	case len(commit) < 12:
-		return info.Main.Version
-	case modified:
+	case len(commit) >= 12 && modified:
 		return commit[:12] + "+"
+	case len(commit) >= 12:
+		return commit[:12]
+	case info != nil && info.Main.Version != "" && info.Main.Version != "(devel)":
+		return info.Main.Version
 	}
-	return commit[:12]
+	return unstamped
 }
 
 // CleanCommit is the commit whose source the program was built from without changes, "" if
 // that is not known.
 func CleanCommit() string {
-	commit, modified := revision()
+	commit, modified := revision(build())
 	if modified {
 		return ""
 	}
