@@ -11,10 +11,10 @@ import (
 	"ringmaster/parallel"
 )
 
-// exchange is what a Forward needs to combine its outputs with those of other
-// ranks. With Sum it is an all-reduce, and a part is the sum of what a rank computes of
-// a token. With Exact it is an all-gather, and a part is the output of one slot (a
-// selected expert of a token) or of one segment of the shared expert.
+// exchange combines the outputs of a Forward with those of other ranks. With Sum it is an
+// all-reduce, and a part is a rank's sum for a token. With Exact it is an all-gather, and
+// a part is the output of one slot (a selected expert of a token) or of one segment of
+// the shared expert.
 type exchange struct {
 	*parallel.Combiner
 	rank   int
@@ -29,8 +29,8 @@ type exchange struct {
 	counts []int   // [Size] numbers that each rank sends
 }
 
-// opOf is the collective of a way to reduce, and partsOf the greatest number of
-// parts of a step.
+// opOf returns the collective for a Reduce, and partsOf the greatest number of parts of a
+// step.
 func opOf(how parallel.Reduce, p parallel.Placement) parallel.Op {
 	if how == parallel.Exact {
 		return parallel.AllGather
@@ -48,7 +48,7 @@ func partsOf(s Shape, how parallel.Reduce, divided bool) int {
 	return s.MaxTokens * s.Used
 }
 
-// ExchangeBytes is the bytes that Join allocates for a placement among more than one
+// ExchangeBytes returns the bytes that Join allocates for a placement among more than one
 // rank.
 func ExchangeBytes(s Shape, how parallel.Reduce, wire parallel.Wire, p parallel.Placement) int64 {
 	n := partsOf(s, how, !parallel.Replicated(s.Segments, p.Shared()))
@@ -59,12 +59,12 @@ func ExchangeBytes(s Shape, how parallel.Reduce, wire parallel.Wire, p parallel.
 	return bytes
 }
 
-// Join makes the Forward one rank of a group: it computes its experts and its segments
-// of the shared expert in the placement, and from the next Begin on the outputs of all
-// ranks are combined. All ranks join with the same placement and wire. Join may be
-// called again between steps, with another group, or with nil for none. A group of one
-// rank is like nil. After an error the Forward is without a group; the error wraps
-// distributed.ErrArgument if the placement does not cover the experts.
+// Join makes the Forward one rank of a group: it computes its experts and its segments of
+// the shared expert in the placement, and every later Begin combines the outputs of all
+// ranks. All ranks must join with the same placement and wire. Join may be called again
+// between steps, with another group, or with nil for none. A group of one rank is like
+// nil. After an error the Forward has no group; the error wraps distributed.ErrArgument
+// if the placement does not cover the experts.
 func (f *Forward) Join(g *distributed.Group, p parallel.Placement, wire parallel.Wire) error {
 	f.leave()
 	size := 1
@@ -106,7 +106,8 @@ func (f *Forward) Join(g *distributed.Group, p parallel.Placement, wire parallel
 	return nil
 }
 
-// second is the exchange of a second micro-batch, whose rows lie behind the first rows.
+// second returns the exchange of a second micro-batch. Its rows lie behind the first
+// rows.
 func (e *exchange) second(rows int, s Shape, how parallel.Reduce) *exchange {
 	c := *e
 	s.MaxTokens = rows
@@ -130,8 +131,9 @@ func (f *Forward) leave() {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// gatherRows is the part of Begin before the experts if the rows of the step are divided:
-// it brings x to all ranks while this one routes its own rows, then what they chose.
+// gatherRows is the part of Begin before the experts if the rows of the step are divided.
+// It gathers the input on all ranks while this rank routes its own rows, then gathers the
+// ranks' choices.
 func (f *Forward) gatherRows(ctx context.Context, l *Layer, input []float32, tokens []int32) error {
 	s, own, g := f.shape, f.cut[f.exchange.rank], f.exchange.gather
 	field, packer := parallel.FieldOf(input, s.Embd), f.packer(l)
@@ -152,17 +154,18 @@ func (f *Forward) gatherRows(ctx context.Context, l *Layer, input []float32, tok
 	if err := g.FinishAnd(ctx, parallel.FieldOf(f.ids, s.Used), parallel.FieldOf(f.weights, s.Used)); err != nil {
 		return err
 	}
-	if packer != nil { // this rank's own rows stay as they are: the router reads them
+	if packer != nil { // this rank's own rows stay unpacked, because the router reads them
 		packer.UnpackRows(input, packed, own.Start, s.Embd)
 		packer.UnpackRows(input[own.End*s.Embd:], packed[own.End*each:], f.pending-own.End, s.Embd)
 	}
 	return nil
 }
 
-// packer packs the rows that are gathered around the experts of a layer; nil if they
-// travel as float32, because a product that reads rows of other ranks may use more of them
-// than packed rows keep. All ranks decide alike: by types of the file, the placement and
-// the backend, which the ranks of a group have in common.
+// packer returns the packer of the rows that are gathered around the experts of a layer.
+// It is nil if they travel as float32, because a product that reads rows of other ranks
+// may need more precision than packed rows keep. All ranks decide the same, because they
+// decide by the types of the file, the placement and the backend, which are equal on all
+// ranks.
 func (f *Forward) packer(l *Layer) kernels.Packer {
 	p := kernels.PackerOf(f.b)
 	if p == nil {
@@ -180,13 +183,13 @@ func (f *Forward) packer(l *Layer) kernels.Packer {
 	return p
 }
 
-// bytesOf is the memory of x.
+// bytesOf returns the memory of x.
 func bytesOf[T float32 | int32](x []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(x[0])))
 }
 
-// start encodes what this rank contributes, starts the exchange, and takes the
-// digest of the layer while it is under way.
+// start encodes this rank's contribution, starts the exchange, and computes the digest of
+// the layer meanwhile.
 func (f *Forward) start(ctx context.Context, l *Layer) error {
 	if f.reduce == parallel.Exact {
 		return f.startExact(ctx, l)
@@ -211,7 +214,7 @@ func (f *Forward) start(ctx context.Context, l *Layer) error {
 }
 
 // startExact starts an all-gather of the outputs of the local slots and segments. Every
-// rank has routed every token, so it knows which slots the others send.
+// rank knows which slots the others send, because it has routed every token.
 func (f *Forward) startExact(ctx context.Context, l *Layer) error {
 	b, e, d, rows := f.b, f.exchange, f.shape.Embd, f.pending
 	if err := b.Flush(); err != nil { // ids
@@ -265,7 +268,7 @@ func (e *exchange) sort(ids []int32, rows int, s Shape) (first, own int) {
 }
 
 // finish waits for the exchange and encodes the ops that turn its result into out
-// [own][D]; with Exact the output of a shared expert that is divided goes to sum.
+// [own][D]; with Exact the output of a divided shared expert goes to sum.
 func (f *Forward) finish(ctx context.Context, out []float32) error {
 	b, e, s, rows, own := f.b, f.exchange, f.shape, f.pending, f.own()
 	if f.reduce != parallel.Exact {

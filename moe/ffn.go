@@ -5,9 +5,9 @@ import (
 	"ringmaster/parallel"
 )
 
-// FFN is a feed-forward network with SwiGLU that every token passes, the shared expert of
-// a layer or the dense network of a layer without experts, in equal segments of its width
-// F of which a rank computes some.
+// FFN is a feed-forward network with SwiGLU that every token passes: the shared expert of
+// a layer, or the dense network of a layer without experts. Its width F has equal
+// segments, and a rank computes some of them.
 type FFN struct {
 	Gate, Up kernels.Weight // [F][D]
 	Down     kernels.Weight // [D][F]
@@ -15,23 +15,23 @@ type FFN struct {
 	Segments int
 }
 
-// columns is the hidden activations of some segments.
+// columns returns the range of hidden activations of some segments.
 func (n FFN) columns(own parallel.Range) (from, to int) {
 	each := n.Down.Cols / n.Segments
 	return own.Start * each, own.End * each
 }
 
-// Hidden encodes the hidden activations of some segments, of x [rows][D], into
-// gate [rows][own*F/Segments]; up is scratch memory of the same length.
+// Hidden encodes the hidden activations of some segments for x [rows][D] into gate
+// [rows][own*F/Segments]; up is scratch memory of the same length.
 func (n FFN) Hidden(b kernels.Backend, own parallel.Range, gate, up, x []float32, rows int) {
 	from, to := n.columns(own)
 	b.MatMul(x, rows, kernels.Product{W: n.Gate.RowRange(from, to), Out: gate}, kernels.Product{W: n.Up.RowRange(from, to), Out: up})
 	b.SwiGLU(gate, gate, up, rows*(to-from), n.Clamp)
 }
 
-// Output encodes the output of some segments from what Hidden has left in gate: into out
-// [rows][own][D] each of them if they are wanted separately, else into out [rows][D]
-// their sum.
+// Output encodes the output of some segments from the gate that Hidden has filled. With
+// separate it writes each segment into out [rows][own][D], otherwise their sum into out
+// [rows][D].
 func (n FFN) Output(b kernels.Backend, own parallel.Range, separate bool, out, gate []float32, rows int) {
 	if separate {
 		b.MatMulGrouped(out, gate, rows, n.Down.ColumnGroups(n.Segments).SliceRange(own.Start, own.End))

@@ -1,7 +1,9 @@
-// Package moe is the mixture of experts of a layer, divided among ranks: routing, the
-// forward pass of the routed experts that a rank owns, the shared expert or the part
-// of it that a rank owns, and which numbers of these package parallel combines with
-// those of the other ranks.
+// Package moe is the mixture of experts of a layer, divided among ranks: routing, the forward pass of a rank's routed
+// experts and of its part of the shared expert, and the choice of the numbers that package parallel combines with those
+// of other ranks.
+//
+// NewForward makes a rank's Forward, and Join makes it part of a group. For each step call StartStep, then Begin and
+// Finish for each layer; Digest then shows whether all ranks chose the same experts.
 package moe
 
 import (
@@ -22,8 +24,8 @@ type Layer struct {
 	Down   kernels.Weight // Experts x [D][F]
 	Clamp  float32        // limit of SwiGLU's inputs, 0 for none
 	Score  kernels.Score  // of an expert, from the router's logits
-	// Groups of experts, 1 or 0 for none, of which a token may choose from
-	// GroupsUsed; GroupScore is what stands for one.
+	// Groups is the number of groups of experts, 1 or 0 for none. A token may choose from GroupsUsed of them;
+	// GroupScore is the score of a group.
 	Groups, GroupsUsed int
 	GroupScore         kernels.GroupScore
 	Norm               bool    // divide a token's router weights by their sum
@@ -36,14 +38,14 @@ type Layer struct {
 	SharedClamp float32        // limit of SwiGLU's inputs, 0 for none
 }
 
-// Shape is the sizes that the scratch memory of a Forward depends on.
+// Shape has the sizes that the scratch memory of a Forward depends on.
 type Shape struct {
 	Embd      int // D, width of a row of activations
 	FF        int // F, width of an expert
 	Experts   int // of a layer, on all ranks
 	Used      int // selected experts of a token
 	SharedFF  int // width of the shared expert, 0 for none
-	Segments  int // equal parts of SharedFF that ranks own, and whose outputs Exact adds
+	Segments  int // equal parts of SharedFF that ranks own; Exact adds their outputs
 	MaxTokens int // most rows of a Begin
 }
 
@@ -80,16 +82,16 @@ type Forward struct {
 	off     defences
 }
 
-// defences are the three ways in which remote experts are kept out of the local
-// sum. Each is sufficient alone; tests switch the others off.
+// defences switches off the three ways that keep remote experts out of the local sum. Each is sufficient alone, so
+// tests switch the others off.
 type defences struct {
-	mask    bool // its router weight is not zeroed
-	compact bool // its slots are not dropped from the groups
-	zero    bool // gate and up take it for a local one and do not zero its rows of mid
+	mask    bool // do not zero the router weights of remote experts
+	compact bool // do not drop their slots from the groups
+	zero    bool // let gate and up treat them as local instead of zeroing their rows of mid
 }
 
-// NewForward allocates the scratch memory. Everything is local until Join. meter
-// counts the layers. Its error is the backend's, for lack of memory.
+// NewForward allocates the scratch memory. Everything is local until Join. meter counts the layers. An error comes from
+// the backend and means that memory has run out.
 func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *parallel.Meter) (*Forward, error) {
 	f := &Forward{b: b, shape: s, reduce: reduce, meter: meter,
 		owned: parallel.Range{End: s.Experts}, shared: parallel.Range{End: s.Segments}}
@@ -114,7 +116,7 @@ func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *paral
 	return f, nil
 }
 
-// sums and segmentOutputs are the lengths of sum and segments.
+// sums and segmentOutputs return the lengths of sum and segments.
 func (s Shape) sums() int {
 	if s.SharedFF == 0 {
 		return 0
@@ -129,16 +131,15 @@ func (s Shape) segmentOutputs(how parallel.Reduce) int {
 	return s.MaxTokens * s.Segments * s.Embd
 }
 
-// ScratchBytes is the bytes that NewForward allocates for a shape.
+// ScratchBytes returns the bytes that NewForward allocates for a shape.
 func ScratchBytes(s Shape, how parallel.Reduce) int64 {
 	n := int64(s.MaxTokens) * int64(s.Used)
 	return 4 * (int64(s.MaxTokens)*int64(s.Experts) + 3*n + int64(s.Experts) + 1 + n*int64(s.FF) + n*int64(s.Embd) +
 		2*int64(s.MaxTokens)*int64(s.SharedFF) + int64(s.sums()) + int64(s.segmentOutputs(how)))
 }
 
-// Second is the Forward of a second micro-batch of the step that has started, whose rows
-// lie behind the first rows of each buffer. It adds to the digests of the first, which
-// must run each layer before it. Only the first is freed.
+// Second returns the Forward of a second micro-batch of the started step. Its rows lie behind the first rows of each
+// buffer. It adds to the digests of the first, which must run each layer before it. Only the first is freed.
 func (f *Forward) Second(rows int) *Forward {
 	c, s := *f, f.shape
 	slots := rows * s.Used
@@ -159,17 +160,16 @@ func (f *Forward) StartStep(layers int) {
 	f.digests = append(f.digests[:0], make([]uint32, layers)...)
 }
 
-// Begin routes input [rows][D] in the layer of the given number, encodes the local
-// experts and, in a group, flushes and starts the exchange of their outputs.
-// tokens [rows] are the token ids, for a layer that is routed by token id. A shared
-// expert that every rank computes in full is encoded after that and overlaps with the
-// exchange; one that is divided is part of it. After a Begin without an error, Finish
-// must collect the result. Errors name the layer and are the backend's or the group's.
+// Begin routes input [rows][D] in the layer of the given number, encodes the local experts and, in a group, flushes and
+// starts the exchange of their outputs. tokens [rows] are the token ids, for a layer that is routed by token id. If
+// every rank computes the whole shared expert, Begin encodes it after that, so that it overlaps with the exchange; a
+// divided shared expert is part of the exchange. After a Begin without an error, the caller must call Finish. Errors
+// name the layer and come from the backend or the group.
 //
-// cut [Size] divides the rows: a rank has computed its own rows of x, in their places.
-// The others' are gathered into x first, and Finish leaves a rank its own rows. It is
-// nil if every rank has all rows and gets all. The outputs of a row have the same bits
-// either way; of the gathered rows of x that is so only where they travel as float32.
+// cut [Size] divides the rows: each rank has computed its own rows of input, in their places. Begin first gathers the
+// rows of the other ranks, and Finish gives a rank only its own rows. cut is nil if every rank has all rows and gets
+// all. The outputs of a row have the same bits either way; the gathered rows of input have the same bits only if they
+// travel as float32.
 func (f *Forward) Begin(ctx context.Context, layer int, l *Layer, input []float32, tokens []int32, rows int, cut []parallel.Range) error {
 	f.pending, f.layer, f.cut = rows, layer, cut
 	if err := f.begin(ctx, l, input, tokens); err != nil {
@@ -207,7 +207,7 @@ func (f *Forward) begin(ctx context.Context, l *Layer, input []float32, tokens [
 	return nil
 }
 
-// own is the rows whose output this rank needs.
+// own returns the rows for which this rank needs the output.
 func (f *Forward) own() parallel.Range {
 	if f.cut == nil {
 		return parallel.Range{End: f.pending}
@@ -227,8 +227,8 @@ func (f *Forward) encodeShared(l *Layer, input []float32, rows int) {
 	f.sharedFFN(l).Hidden(f.b, f.shared, f.gate, f.up, input, rows)
 }
 
-// encodeSharedOutput encodes the output of this rank's segments of the shared expert:
-// each of them into segments [rows][own][D] with Exact, else their sum into sum.
+// encodeSharedOutput encodes the output of this rank's segments of the shared expert: with Exact each of them into
+// segments [rows][own][D], otherwise their sum into sum.
 func (f *Forward) encodeSharedOutput(l *Layer, segments []float32, rows int) {
 	if f.shared.Len() == 0 {
 		return
@@ -240,7 +240,7 @@ func (f *Forward) encodeSharedOutput(l *Layer, segments []float32, rows int) {
 	f.sharedFFN(l).Output(f.b, f.shared, separate, out, f.gate, rows)
 }
 
-// sharedFFN is the shared expert of a layer.
+// sharedFFN returns the shared expert of a layer.
 func (f *Forward) sharedFFN(l *Layer) FFN {
 	return FFN{Gate: l.SharedGate, Up: l.SharedUp, Down: l.SharedDown, Clamp: l.SharedClamp, Segments: f.shape.Segments}
 }
@@ -260,10 +260,9 @@ func (f *Forward) route(l *Layer, input []float32, tokens []int32, rows parallel
 // encode encodes the ops that leave the outputs of the local experts in outs.
 func (f *Forward) encode(l *Layer, input []float32, rows int) {
 	b, s := f.b, f.shape
-	// Three defences keep remote experts out of the local sum, each sufficient alone: their
-	// router weights are zeroed, their slots are not in the groups, and gate and up, which
-	// are given the experts of this rank, write zeros into the rows of mid of other slots.
-	// A row of a slot that is in no group keeps what it had, and nothing reads it.
+	// Three defences keep remote experts out of the local sum, each sufficient alone: their router weights are zeroed,
+	// their slots are not in the groups, and gate and up, which get only this rank's experts, write zeros into the rows
+	// of mid of other slots. The row of a slot outside the groups keeps its old content, because no op reads it.
 	if !f.off.mask {
 		b.ExpertMask(f.weights, f.ids, rows*s.Used, f.owned.Start, f.owned.End)
 	}
@@ -282,9 +281,9 @@ func (f *Forward) encode(l *Layer, input []float32, rows int) {
 	b.ExpertDown(f.outs, f.mid, l.Down, args)
 }
 
-// Finish encodes the combined output of the last Begin, that of the shared expert
-// included, into out [rows][D], of this rank's rows if they are divided, and ends the layer on the meter. In a group it waits for
-// the exchange; its error names the layer and is the group's.
+// Finish encodes the combined output of the last Begin, including the shared expert, into out [rows][D], and ends the
+// layer on the meter. If the rows are divided, out has this rank's rows. In a group it waits for the exchange; an error
+// names the layer and comes from the group.
 func (f *Forward) Finish(ctx context.Context, out []float32) error {
 	rows, s := f.own().Len(), f.shape
 	if f.exchange == nil {
@@ -301,9 +300,8 @@ func (f *Forward) Finish(ctx context.Context, out []float32) error {
 	return nil
 }
 
-// Digest is a checksum of the choice of experts in each layer [layers] since
-// StartStep: ranks that chose alike have equal digests. It is nil without a group
-// and valid until the next StartStep.
+// Digest returns a checksum of the choice of experts in each layer [layers] since StartStep. Ranks that chose the same
+// experts have equal digests. It is nil without a group and valid until the next StartStep.
 func (f *Forward) Digest() []uint32 {
 	if f.exchange == nil {
 		return nil
@@ -311,7 +309,7 @@ func (f *Forward) Digest() []uint32 {
 	return f.digests
 }
 
-// Free releases the memory. The group stays the caller's.
+// Free releases the memory. The caller keeps the group.
 func (f *Forward) Free() {
 	f.leave()
 	kernels.Release(f.b, f.logits)

@@ -5,18 +5,19 @@ import (
 	"ringmaster/parallel"
 )
 
-// OutputRows is the rows of input that Outputs needs for so many experts.
+// OutputRows returns the rows of input that Outputs needs for a number of experts.
 func (f *Forward) OutputRows(experts int) int { return (experts + f.shape.Used - 1) / f.shape.Used }
 
-// Outputs computes some experts of a layer alone, whoever owns them, each of one row with
-// the router's weight 1: expert e of row (e-Start)/Used of x [OutputRows][D]. It is what
-// a rank contributes of an expert, by the ops of every step. The experts are at most
-// MaxTokens*Used. The result [experts][D] is valid until the next call; the error is the
-// backend's. It must not be called between Begin and Finish.
+// Outputs computes some experts of a layer alone, whichever rank owns them, each for one
+// row with the router's weight 1: expert e for row (e-Start)/Used of x [OutputRows][D].
+// It uses the ops of a step, so that the result is what a rank contributes for an expert.
+// It takes at most MaxTokens*Used experts. The result [experts][D] is valid until the
+// next call; an error comes from the backend. Outputs must not be called between Begin
+// and Finish.
 func (f *Forward) Outputs(l *Layer, x []float32, experts parallel.Range) ([]float32, error) {
 	s, n := f.shape, experts.Len()
 	rows := f.OutputRows(n)
-	for slot := range rows * s.Used { // of a row different experts, as a router chooses them
+	for slot := range rows * s.Used { // a row has different experts, as a router chooses them
 		f.ids[slot], f.weights[slot] = int32((experts.Start+slot)%s.Experts), 0
 		if slot < n { // the others fill the last row
 			f.weights[slot] = 1
@@ -32,5 +33,5 @@ func (f *Forward) Outputs(l *Layer, x []float32, experts parallel.Range) ([]floa
 	return f.outs[:n*s.Embd], nil
 }
 
-// Stacks are the matrices of the routed experts of a layer, gate, up and down.
+// Stacks returns the matrices of the routed experts of a layer: gate, up and down.
 func (l *Layer) Stacks() [3]kernels.Weight { return [3]kernels.Weight{l.Gate, l.Up, l.Down} }

@@ -25,7 +25,7 @@ const (
 	Gather
 )
 
-// leader is the rank that Gather leaves its result on.
+// leader is the rank on which Gather leaves its result.
 const leader = 0
 
 // String names the collective.
@@ -43,14 +43,13 @@ func (o Op) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(o))
 }
 
-// Combiner runs one collective, again and again, on float32 numbers in memory of a
-// backend. Each time, the caller encodes ops that write its numbers into Parts, calls
-// Start, encodes whatever else there is to compute, and calls Finish.
+// Combiner runs one collective repeatedly on float32 numbers in memory of a backend. Each
+// time, the caller encodes ops that write its numbers into Parts, calls Start, encodes
+// other ops, and calls Finish.
 //
-// With F16 the numbers travel as float16. If any of them is not finite then, every
-// rank learns it and all repeat the exchange in float32; the rows with such a number
-// take the result of that. The other rows keep theirs: what a row is must not depend
-// on the rows beside it.
+// With F16 the numbers travel as float16. If one of them is then not finite, all ranks
+// repeat the exchange in float32, and the rows with such a number take the second result.
+// The other rows keep the first, because a row must not depend on the rows beside it.
 //
 // One goroutine uses a Combiner. Between Start and Finish no other operation of its group
 // may begin, except for one of the other micro-batch of the step, which takes its turn in
@@ -67,7 +66,7 @@ type Combiner struct {
 	got   []float32 // [capacity] what ReduceScatter leaves, nil for the others
 	got16 []uint16  // [capacity] the same on the wire; nil with F32
 
-	// Of the exchange under way.
+	// Of the current exchange.
 	now        Op       // op, or AllReduce of StartAll
 	n          int      // numbers of all parts
 	first, own int      // numbers before this rank's part, and in it; 0 and n for AllReduce
@@ -77,7 +76,8 @@ type Combiner struct {
 }
 
 // NewCombiner allocates a combiner for at most capacity numbers on each rank. meter
-// counts its exchanges. Its error is the backend's, for lack of memory.
+// counts its exchanges. An error comes from the backend and means that memory has run
+// out.
 func NewCombiner(b kernels.Backend, g *distributed.Group, op Op, wire Wire, capacity int, meter Counter) (*Combiner, error) {
 	c := &Combiner{b: b, group: g, op: op, wire: wire, meter: meter}
 	c.sizes[F16], c.sizes[F32] = make([]int, g.Size()), make([]int, g.Size())
@@ -99,7 +99,7 @@ func NewCombiner(b kernels.Backend, g *distributed.Group, op Op, wire Wire, capa
 	return c, nil
 }
 
-// CombinerBytes is the bytes that NewCombiner allocates.
+// CombinerBytes returns the bytes that NewCombiner allocates.
 func CombinerBytes(op Op, wire Wire, capacity int) int64 {
 	each := int64(4)
 	if wire == F16 {
@@ -111,7 +111,7 @@ func CombinerBytes(op Op, wire Wire, capacity int) int64 {
 	return each * int64(capacity)
 }
 
-// Free releases the memory. The group stays the caller's.
+// Free releases the memory. The caller keeps the group.
 func (c *Combiner) Free() {
 	kernels.Release(c.b, c.parts)
 	kernels.Release(c.b, c.f16)
@@ -120,8 +120,8 @@ func (c *Combiner) Free() {
 	c.parts, c.f16, c.got, c.got16 = nil, nil, nil, nil
 }
 
-// Second is the combiner of a second micro-batch, whose numbers lie behind the first n of
-// each buffer. Only the first is freed.
+// Second returns the combiner of a second micro-batch. Its numbers lie behind the first n
+// of each buffer. Only the first is freed.
 func (c *Combiner) Second(n int) *Combiner {
 	s := &Combiner{b: c.b, group: c.group, op: c.op, wire: c.wire, meter: c.meter,
 		parts: Behind(c.parts, n), f16: Behind(c.f16, n), got: Behind(c.got, n), got16: Behind(c.got16, n)}
@@ -129,21 +129,21 @@ func (c *Combiner) Second(n int) *Combiner {
 	return s
 }
 
-// Parts [capacity] is where the numbers of this rank go before Start, the parts of
-// the ranks one after the other: AllReduce and ReduceScatter take all of them,
-// AllGather and Gather this rank's own part, in its place.
+// Parts [capacity] returns the memory for this rank's numbers before Start, with the
+// parts of the ranks one after the other. AllReduce and ReduceScatter read all of them,
+// AllGather and Gather only this rank's own part, in its place.
 func (c *Combiner) Parts() []float32 { return c.parts }
 
-// Start flushes, so that the CPU can read what the group sends, and starts the
-// exchange of n numbers. counts [Size] is how many of them each rank's part has, on
-// all ranks alike; nil divides n evenly. AllReduce has no parts and does not use it.
-// The error is the backend's. After a Start without an error, Finish must follow.
+// Start flushes, so that the CPU can read what the group sends, and starts the exchange
+// of n numbers. counts [Size] is how many of them each rank's part has, the same on all
+// ranks; nil divides n evenly. AllReduce has no parts and ignores it. An error comes from
+// the backend. After a Start without an error, Finish must follow.
 func (c *Combiner) Start(ctx context.Context, n int, counts []int) error {
 	return c.begin(ctx, c.op, n, counts)
 }
 
-// StartAll is Start of a ReduceScatter whose whole sum every rank needs this time: an
-// AllReduce.
+// StartAll starts an AllReduce in place of a ReduceScatter, when every rank needs the
+// whole sum this time.
 func (c *Combiner) StartAll(ctx context.Context, n int) error {
 	return c.begin(ctx, AllReduce, n, nil)
 }
@@ -160,8 +160,8 @@ func (c *Combiner) begin(ctx context.Context, op Op, n int, counts []int) error 
 	if send > 0 && c.wire == F16 {
 		c.b.ToFloat16(c.f16[at:], c.parts[at:], send)
 	}
-	// Also if nothing is sent: what the others send is written where ops that follow the
-	// exchange before may still read.
+	// The flush is needed even if this rank sends nothing, because the others' data is
+	// written where ops that follow the previous exchange may still read.
 	if err := c.b.Flush(); err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (c *Combiner) begin(ctx context.Context, op Op, n int, counts []int) error 
 	return nil
 }
 
-// divide notes the parts of n numbers. Errors wrap distributed.ErrArgument.
+// divide sets the parts of n numbers. Errors wrap distributed.ErrArgument.
 func (c *Combiner) divide(n int, counts []int) error {
 	size := c.group.Size()
 	c.n, c.first, c.own = n, 0, n
@@ -229,19 +229,19 @@ func (c *Combiner) start(ctx context.Context, wire Wire) distributed.Pending {
 	return c.group.StartAllSum(ctx, all, all, dt)
 }
 
-// Finish waits for the exchange and encodes the ops that leave its result in out, in
-// rows of width: the sum or all parts [n], with ReduceScatter this rank's part of the
-// sum; with Gather nothing on ranks other than 0. out may be Parts, for AllGather and
-// Gather. The error is the group's.
+// Finish waits for the exchange and encodes the ops that leave its result in out, in rows
+// of width: the sum or all parts [n], with ReduceScatter this rank's part of the sum,
+// with Gather nothing on ranks other than 0. For AllGather and Gather out may be Parts.
+// An error comes from the group.
 func (c *Combiner) Finish(ctx context.Context, out []float32, width int) error {
 	if err := c.meter.turns.wait(c.pending); err != nil {
 		return err
 	}
 	full, half := c.result()
-	// Where ops do not run nothing is in half, and looking would bring in its pages.
+	// If ops do not run, half has no values, and reading it would only load its pages.
 	overflow := c.wire == F16 && kernels.ValuesMatter(c.b) && reduce.NonFiniteFloat16(asBytes(half))
 	if c.wire == F16 && (c.now == ReduceScatter || c.now == Gather) {
-		// A rank has not seen all numbers, so the ranks ask each other.
+		// The ranks exchange a flag, because no rank has seen all numbers.
 		var err error
 		if overflow, err = c.any(ctx, overflow); err != nil {
 			return err
@@ -276,9 +276,9 @@ func (c *Combiner) Finish(ctx context.Context, out []float32, width int) error {
 	return nil
 }
 
-// result is the numbers that the exchange has left here, in float32 if that is how
-// they travelled, and in float16, nil with F32. A rank that is not the leader of a
-// Gather has only its own.
+// result returns the numbers that the exchange has left on this rank: in float32 if they
+// travelled as that, and in float16, nil with F32. Ranks other than the leader of a
+// Gather have only their own.
 func (c *Combiner) result() (full []float32, half []uint16) {
 	full, half = c.parts, c.f16
 	from, to := 0, c.n
@@ -304,8 +304,8 @@ func (c *Combiner) any(ctx context.Context, mine bool) (bool, error) {
 	return c.flag[0] != 0, err
 }
 
-// keepFinite encodes ops that take the rows of out whose first exchange was finite
-// from that.
+// keepFinite encodes ops that restore the rows of out in which the first exchange was
+// finite.
 func (c *Combiner) keepFinite(out []float32, half []uint16, width int) {
 	for at := 0; at < len(half); at += width {
 		row := half[at:min(at+width, len(half))]
@@ -315,7 +315,7 @@ func (c *Combiner) keepFinite(out []float32, half []uint16, width int) {
 	}
 }
 
-// asBytes is the memory of x as bytes.
+// asBytes returns the memory of x as bytes.
 func asBytes[T float32 | uint16](x []T) []byte {
 	if len(x) == 0 {
 		return nil

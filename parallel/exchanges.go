@@ -13,21 +13,21 @@ const (
 	ForAttention  = "attention"
 	ForExperts    = "experts"
 	ForDenseFFN   = "dense FFN"
-	ForRows       = "rows" // of a step that is divided by rows
+	ForRows       = "rows" // of a step divided by rows
 	ForOutputHead = "output head"
 )
 
 // mostExchanges is how many kinds of exchanges a layer can have.
 const mostExchanges = 5 * 4
 
-// Check returns what is wrong with the counts of a rank whose model has so many layers, nil
-// if nothing is: they are as another rank reports them.
+// Check returns an error if counts are wrong for a model with that many layers. It is
+// needed because another rank reports them.
 func Check(layers []LayerStats, exchanges [][]Exchange, of int) error {
 	if len(layers) > of {
-		return fmt.Errorf("%d layers, the model has %d", len(layers), of)
+		return fmt.Errorf("%d layers, but the model has %d", len(layers), of)
 	}
 	if len(exchanges) > of+1 {
-		return fmt.Errorf("exchanges of %d layers, the model has %d and the output head", len(exchanges), of)
+		return fmt.Errorf("exchanges of %d layers, but the model has %d and the output head", len(exchanges), of)
 	}
 	for i, l := range layers {
 		if min(l.Compute, l.Waiting, l.Wire) < 0 {
@@ -41,9 +41,9 @@ func Check(layers []LayerStats, exchanges [][]Exchange, of int) error {
 		for _, x := range list {
 			switch {
 			case !slices.Contains([]string{ForAttention, ForExperts, ForDenseFFN, ForRows, ForOutputHead}, x.Purpose):
-				return fmt.Errorf("layer %d: exchanges for %.20q, which no model has", i, x.Purpose)
+				return fmt.Errorf("layer %d: exchanges for the unknown purpose %.20q", i, x.Purpose)
 			case !slices.Contains([]string{AllReduce.String(), ReduceScatter.String(), AllGather.String(), Gather.String()}, x.Op):
-				return fmt.Errorf("layer %d: exchanges by %.20q, which is no collective", i, x.Op)
+				return fmt.Errorf("layer %d: exchanges by %.20q, which is not a collective", i, x.Op)
 			case min(x.Compute, x.Waiting, x.Wire) < 0:
 				return fmt.Errorf("layer %d: exchanges for %s with a negative time", i, x.Purpose)
 			}
@@ -52,15 +52,15 @@ func Check(layers []LayerStats, exchanges [][]Exchange, of int) error {
 	return nil
 }
 
-// Exchange is the counts of the exchanges of one purpose and collective in one layer. In
+// Exchange has the counts of the exchanges of one purpose and collective in one layer. In
 // the list of a layer they are in the order in which they first happened.
 type Exchange struct {
 	Purpose string `json:"purpose"` // such as attention or experts
 	Op      string `json:"op"`      // the collective
 	Count   uint64 `json:"count"`
-	// Compute is the time from the exchange before, or from the start of the step, to
-	// the end of this one, less Waiting and Wire. On a backend that runs ops at its next
-	// Flush it counts what has run by then.
+	// Compute is the time from the previous exchange, or from the start of the step, to the
+	// end of this one, less Waiting and Wire. On a backend that runs ops at its next Flush
+	// it counts what has run by then.
 	Compute time.Duration `json:"compute"` // ns
 	// Waiting is the part of the waits for these exchanges before the slowest rank's
 	// data began to arrive, Wire the part after.
@@ -87,8 +87,8 @@ func (x *Exchange) Sub(earlier Exchange) {
 	x.Sent -= earlier.Sent
 }
 
-// Find returns the counts of a purpose and collective in the list of a layer, nil if there
-// were none.
+// Find returns the counts of a purpose and collective in the list of a layer, nil if the
+// list has none.
 func Find(list []Exchange, purpose, op string) *Exchange {
 	for i := range list {
 		if list[i].Purpose == purpose && list[i].Op == op {
@@ -98,8 +98,8 @@ func Find(list []Exchange, purpose, op string) *Exchange {
 	return nil
 }
 
-// OfAllLayers is the sum of the lists of all layers [layers+1], in the order in which each
-// purpose and collective first occurs.
+// OfAllLayers returns the sum of the lists of all layers [layers+1], in the order in which
+// each purpose and collective first occurs.
 func OfAllLayers(layers [][]Exchange) []Exchange {
 	var sum []Exchange
 	for _, list := range layers {
@@ -124,11 +124,11 @@ type Counter struct {
 // purpose count together.
 func (m *Meter) For(purpose string) Counter { return Counter{m, purpose} }
 
-// exchangeClock is what a Meter knows of the exchanges of each layer.
+// exchangeClock is what a Meter knows about the exchanges of each layer.
 type exchangeClock struct {
-	mark  time.Time         // end of the exchange before
+	mark  time.Time         // end of the previous exchange
 	seen  distributed.Stats // of the group, then
-	layer int               // that an exchange now belongs to
+	layer int               // to which an exchange now belongs
 	// counts are those of each layer [layers+1]; behind the last layer are those of the
 	// output head. The mutex of the Meter guards it.
 	counts [][]Exchange
@@ -165,9 +165,9 @@ func (c Counter) exchanged(op Op, repeated bool) {
 	*list = append(*list, add)
 }
 
-// Exchanges is a copy of the counts of the exchanges of every layer, [layers+1]: those
-// behind the last layer are the output head's. It is shorter where the last ones have no
-// exchange. It may be called by any goroutine at any time.
+// Exchanges returns a copy of the counts of the exchanges of every layer, [layers+1]; those
+// behind the last layer belong to the output head. It is shorter if the last layers have no
+// exchange. Any goroutine may call it at any time.
 func (m *Meter) Exchanges() [][]Exchange {
 	m.mu.Lock()
 	defer m.mu.Unlock()

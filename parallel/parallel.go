@@ -1,28 +1,31 @@
 // Package parallel divides the work of a model among the ranks of a group. A
-// Placement says which part of the model each rank computes; a Combiner puts
-// together what they have computed, over a distributed.Group; a Meter counts what
-// that costs, layer by layer. It knows rows of numbers, not layers or experts'
-// weights: package moe and the models use it.
+// Placement says which part of the model each rank computes. A Combiner combines
+// the ranks' results over a distributed.Group, and a Meter counts the cost of
+// that by layer. The package knows rows of numbers but no layers or weights of
+// experts; package moe and the models use it.
+//
+// Place makes a placement from the sizes of a model and the shares of the ranks;
+// see the example.
 package parallel
 
 import "fmt"
 
-// Reduce is how a sum whose terms several ranks compute is formed.
+// Reduce is how ranks form a sum when several of them compute its terms.
 type Reduce uint8
 
-// The ways of Reduce.
+// The values of Reduce.
 const (
 	// Sum adds a rank's own terms in float32; an all-reduce adds the sums of
 	// the ranks.
 	Sum Reduce = iota
-	// Exact rounds every term (such as a selected expert's output) to float16
-	// first and adds all of them in a fixed order, so that the sum does not
-	// depend on how the terms are divided among ranks. A value beyond the
-	// range of float16 is not rounded.
+	// Exact first rounds every term (such as a selected expert's output) to
+	// float16 and adds all of them in a fixed order, so that the sum does not
+	// depend on how the terms are divided among ranks. It does not round a value
+	// beyond the range of float16.
 	Exact
 )
 
-// ParseReduce reads the name of a way, "sum" or "exact"; any other is an error.
+// ParseReduce reads "sum" or "exact"; any other name is an error.
 func ParseReduce(s string) (Reduce, error) {
 	switch s {
 	case "sum":
@@ -33,7 +36,7 @@ func ParseReduce(s string) (Reduce, error) {
 	return Sum, fmt.Errorf("parallel: reduce is %q; expected sum or exact", s)
 }
 
-// String is the name that ParseReduce reads.
+// String returns the name that ParseReduce reads.
 func (r Reduce) String() string {
 	if r == Exact {
 		return "exact"
@@ -51,7 +54,7 @@ const (
 	F32
 )
 
-// ParseWire reads the name of a type, "f16" or "f32"; any other is an error.
+// ParseWire reads "f16" or "f32"; any other name is an error.
 func ParseWire(s string) (Wire, error) {
 	switch s {
 	case "f16":
@@ -62,7 +65,7 @@ func ParseWire(s string) (Wire, error) {
 	return F16, fmt.Errorf("parallel: wire is %q; expected f16 or f32", s)
 }
 
-// String is the name that ParseWire reads.
+// String returns the name that ParseWire reads.
 func (w Wire) String() string {
 	if w == F32 {
 		return "f32"

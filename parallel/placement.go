@@ -7,7 +7,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// Sizes is what of a model can be divided.
+// Sizes has the numbers of a model's divisible parts.
 type Sizes struct {
 	Experts    int // routed experts of each layer
 	Heads      int // groups of attention heads of each layer
@@ -15,28 +15,28 @@ type Sizes struct {
 	Vocabulary int // rows of the output head
 }
 
-// Part is what one rank computes of each layer and of the output head.
+// Part is one rank's part of each layer and of the output head.
 type Part struct {
 	Experts    Range   `json:"experts"`
 	Heads      Range   `json:"heads"`
 	Shared     Range   `json:"shared"`
 	Vocabulary Range   `json:"vocabulary"`
 	Weight     float64 `json:"weight"` // in a division of rows; only ratios matter
-	// Rows is the least rows of a step whose rows are divided, on all ranks alike; 0
-	// for none. See Placement.Cut.
+	// Rows is the number of rows from which a step is divided by rows, the same on all
+	// ranks; 0 for never. See Placement.Cut.
 	Rows int `json:"rows,omitempty"`
 	// Micro is the least rows of a step that is run as two micro-batches, on all ranks
 	// alike; 0 for none. See Placement.FirstRows.
 	Micro int `json:"micro,omitempty"`
 }
 
-// Placement is which part of a model each rank computes, [ranks] by rank. The leader
-// makes it when an epoch forms, and it travels in the settings of the epoch. Experts
-// are always divided: the ranges are consecutive and cover all of them. The others
-// are divided in the same way, or replicated: every rank has the whole.
+// Placement says which part of a model each rank computes, [ranks] by rank. The leader
+// makes it when an epoch forms, and it travels in the settings of the epoch. Experts are
+// always divided: the ranges are consecutive and cover all of them. The other parts are
+// either divided in the same way or replicated, so that every rank has the whole.
 type Placement []Part
 
-// Share is what of a model is divided among ranks.
+// Share says which parts of a model are divided among ranks.
 type Share uint8
 
 // The choices of Share.
@@ -48,7 +48,7 @@ const (
 	ShareAll
 )
 
-// ParseShare reads the name of a choice, "experts" or "all"; any other is an error.
+// ParseShare reads "experts" or "all"; any other name is an error.
 func ParseShare(s string) (Share, error) {
 	switch s {
 	case "experts":
@@ -59,7 +59,7 @@ func ParseShare(s string) (Share, error) {
 	return ShareExperts, fmt.Errorf("parallel: share is %q; expected experts or all", s)
 }
 
-// String is the name that ParseShare reads.
+// String returns the name that ParseShare reads.
 func (s Share) String() string {
 	if s == ShareAll {
 		return "all"
@@ -67,7 +67,7 @@ func (s Share) String() string {
 	return "experts"
 }
 
-// Divides says what is divided, for people.
+// Divides says for people what is divided.
 func (s Share) Divides() string {
 	if s == ShareAll {
 		return "experts, attention, shared expert and output head"
@@ -75,7 +75,7 @@ func (s Share) Divides() string {
 	return "experts"
 }
 
-// Place is ByExperts or Everything.
+// Place makes the placement of a Share, by ByExperts or Everything.
 func Place(how Share, s Sizes, shares []float64) (Placement, error) {
 	if how == ShareAll {
 		return Everything(s, shares)
@@ -84,8 +84,8 @@ func Place(how Share, s Sizes, shares []float64) (Placement, error) {
 }
 
 // ByExperts divides the routed experts in proportion to shares [ranks], by Divide.
-// Attention and the shared expert are replicated, and rank 0, which alone needs
-// logits, computes the output head. Errors are those of Divide.
+// Attention and the shared expert are replicated. Rank 0 computes the output head, because
+// no other rank needs logits. Errors are those of Divide.
 func ByExperts(s Sizes, shares []float64) (Placement, error) {
 	experts, err := Divide(s.Experts, shares)
 	if err != nil {
@@ -129,18 +129,19 @@ func Everything(s Sizes, shares []float64) (Placement, error) {
 	return p, nil
 }
 
-// Experts are the routed experts of each rank, [ranks].
+// Experts returns the routed experts of each rank, [ranks].
 func (p Placement) Experts() []Range {
 	return p.ranges(func(x Part) Range { return x.Experts })
 }
 
-// Heads are the groups of attention heads of each rank, [ranks].
+// Heads returns the groups of attention heads of each rank, [ranks].
 func (p Placement) Heads() []Range { return p.ranges(func(x Part) Range { return x.Heads }) }
 
-// Shared are the segments of the shared expert, and of a dense FFN, of each rank, [ranks].
+// Shared returns the segments of the shared expert, or of a dense FFN, of each rank,
+// [ranks].
 func (p Placement) Shared() []Range { return p.ranges(func(x Part) Range { return x.Shared }) }
 
-// Vocabulary are the rows of the output head of each rank, [ranks].
+// Vocabulary returns the rows of the output head of each rank, [ranks].
 func (p Placement) Vocabulary() []Range { return p.ranges(func(x Part) Range { return x.Vocabulary }) }
 
 func (p Placement) ranges(of func(Part) Range) []Range {
@@ -151,7 +152,7 @@ func (p Placement) ranges(of func(Part) Range) []Range {
 	return out
 }
 
-// Sizes is the sizes that the placement covers: where its last ranges end.
+// Sizes returns the sizes that the placement covers, which is where its last ranges end.
 func (p Placement) Sizes() Sizes {
 	if len(p) == 0 {
 		return Sizes{}
@@ -160,8 +161,8 @@ func (p Placement) Sizes() Sizes {
 	return Sizes{Experts: last.Experts.End, Heads: last.Heads.End, Shared: last.Shared.End, Vocabulary: last.Vocabulary.End}
 }
 
-// Check refuses a placement that does not divide a model of the given sizes among so
-// many ranks. Errors wrap distributed.ErrArgument and name what is wrong.
+// Check returns an error if the placement does not divide a model of the given sizes among
+// that many ranks. Errors wrap distributed.ErrArgument and name what is wrong.
 func (p Placement) Check(s Sizes, ranks int) error {
 	if len(p) == 0 || s.Experts < 1 {
 		return fmt.Errorf("parallel: a placement of %d experts among %d ranks: %w", s.Experts, len(p), distributed.ErrArgument)

@@ -9,20 +9,20 @@ import (
 	"ringmaster/distributed"
 )
 
-// Range is a run [Start, End) of what is divided: experts, groups of attention heads,
-// rows of the output head. In JSON it is [start, end].
+// Range is a range [Start, End) of something divided: experts, groups of attention
+// heads, rows of the output head. In JSON it is [start, end].
 type Range struct{ Start, End int }
 
-// Len is the number of elements in the range.
+// Len returns the number of elements in the range.
 func (r Range) Len() int { return r.End - r.Start }
 
-// And is what two ranges have in common, empty if nothing.
+// And returns the intersection of two ranges, empty if they are disjoint.
 func (r Range) And(o Range) Range {
 	start := max(r.Start, o.Start)
 	return Range{start, max(start, min(r.End, o.End))}
 }
 
-// String is the range as [start, end).
+// String returns the range as [start, end).
 func (r Range) String() string { return fmt.Sprintf("[%d, %d)", r.Start, r.End) }
 
 // MarshalJSON implements json.Marshaler.
@@ -43,10 +43,11 @@ func (r *Range) UnmarshalJSON(b []byte) error {
 
 // Divide divides n things into consecutive ranges, one for each rank, in proportion
 // to shares [ranks], rounded by the largest-remainder method: every rank gets the
-// integer part of its quota, and what remains goes one each to the ranks with the
-// largest fractions, of equals to the lower rank. So three equal shares of 256 are
-// 86, 85 and 85. A rank whose quota is below one may get none. Shares must be
-// positive and finite, otherwise an error names the rank; only their ratios matter.
+// integer part of its quota, and the ranks with the largest fractions get one more
+// each until none remain; of equal fractions the lower rank is first. For example,
+// three equal shares of 256 are 86, 85 and 85. A rank with a quota below one may
+// get none. Shares must be positive and finite, otherwise an error names the rank;
+// only their ratios matter.
 func Divide(n int, shares []float64) ([]Range, error) {
 	if n < 1 || len(shares) == 0 {
 		return nil, fmt.Errorf("parallel: %d parts cannot be divided among %d ranks", n, len(shares))
@@ -78,7 +79,7 @@ func Divide(n int, shares []float64) ([]Range, error) {
 		}
 		return 0
 	})
-	for i := range left { // fewer than ranks, as every remainder is below 1
+	for i := range left { // fewer than ranks, because every remainder is below 1
 		counts[order[i]]++
 	}
 	ranges, at := make([]Range, len(shares)), 0

@@ -10,7 +10,7 @@ import (
 	"ringmaster/kernels"
 )
 
-// DivideRows is the placement with steps of at least from rows divided by rows, 0 for
+// DivideRows returns the placement with steps of at least from rows divided by rows; 0 for
 // none.
 func (p Placement) DivideRows(from int) Placement {
 	out := slices.Clone(p)
@@ -23,10 +23,10 @@ func (p Placement) DivideRows(from int) Placement {
 // DividesRows reports whether the rows of some steps are divided.
 func (p Placement) DividesRows() bool { return len(p) > 1 && p[0].Rows > 0 }
 
-// Cut is the rows of a step of so many that each rank computes of what the placement
-// replicates, [ranks]: consecutive ranges in proportion to the weights, of at least least
-// rows each, which is positive. It is nil if the rows of such a step are not divided. All
-// ranks derive the same from the placement and the step.
+// Cut divides the rows of a step among the ranks for the parts that the placement
+// replicates, [ranks]: consecutive ranges in proportion to the weights, each of at least
+// least rows, which must be positive. It is nil if such a step is not divided. All ranks
+// get the same cut, because it follows from the placement and the step.
 func (p Placement) Cut(rows, least int) []Range {
 	if !p.DividesRows() || rows < max(p[0].Rows, least*len(p)) {
 		return nil
@@ -39,7 +39,7 @@ func (p Placement) Cut(rows, least int) []Range {
 		}
 		var err error
 		if out, err = Divide(rest, weights); err != nil {
-			return nil // Check has refused such weights
+			return nil // Check refuses such weights
 		}
 	}
 	for r := range out { // the rows that every rank has
@@ -88,22 +88,22 @@ func FieldOf[T float32 | int32](x []T, width int) Field {
 	return Field{unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), n*len(x)), n * width}
 }
 
-// RowGather brings rows that the ranks of a group have computed, each those of its own
-// range of a step, to all of them, bit by bit. One goroutine uses it. Between Start and
-// Finish no other operation of its group may begin, except for one of the other
-// micro-batch of the step, which takes its turn in Finish.
+// RowGather gathers the rows of a step on all ranks of a group. Each rank has computed its
+// own range, and all ranks get the same bits. One goroutine uses it. Between Start and
+// Finish no other operation of its group may begin, except for one of the other micro-batch
+// of the step, which takes its turn in Finish.
 type RowGather struct {
 	b     kernels.Backend
 	meter Counter
 	group *distributed.Group
 
-	packed *[]byte // rows of several fields as they travel, rank by rank; only while an exchange is under way
+	packed *[]byte // rows of several fields as they travel, rank by rank; set only during an exchange
 
-	// Of the exchange under way.
+	// Of the current exchange.
 	pending distributed.Pending
 	sizes   []int     // [Size] bytes of each rank's part
 	rows    [][]int32 // [Size] rows of each rank if only some are gathered
-	cut     []Range   // [Size] else
+	cut     []Range   // [Size] otherwise
 	fields  []Field   // nil if they travel in place
 }
 
@@ -112,7 +112,7 @@ func NewRowGather(b kernels.Backend, meter Counter) *RowGather {
 	return &RowGather{b: b, meter: meter, packed: new([]byte)}
 }
 
-// Join makes g the group, nil for none. The group stays the caller's.
+// Join makes g the group, nil for none. The caller keeps the group.
 func (g *RowGather) Join(group *distributed.Group) {
 	g.group, g.sizes = group, nil
 	*g.packed = nil
@@ -126,10 +126,10 @@ func (g *RowGather) Second() *RowGather {
 	return &RowGather{b: g.b, meter: g.meter, group: g.group, packed: g.packed, sizes: make([]int, len(g.sizes))}
 }
 
-// Start flushes and starts to gather fields of which this rank has computed the rows
-// cut[Rank], in their places. One field travels in place; several are packed into one
-// message. Until Finish no op may be encoded that uses other rows of them. The error is
-// the backend's; after a Start without an error, Finish must follow.
+// Start flushes and starts to gather fields. This rank must have computed its rows
+// cut[Rank] of them, in their places. One field travels in place; several are packed into
+// one message. Until Finish no op may be encoded that uses other rows of them. An error
+// comes from the backend; after a Start without an error, Finish must follow.
 func (g *RowGather) Start(ctx context.Context, cut []Range, fields ...Field) error {
 	if err := g.b.Flush(); err != nil {
 		return err
@@ -151,8 +151,8 @@ func (g *RowGather) Start(ctx context.Context, cut []Range, fields ...Field) err
 	return nil
 }
 
-// Some flushes and gathers only the given rows [ascending] of the fields, and waits. The
-// error is the backend's or the group's.
+// Some flushes and gathers only the given rows [ascending] of the fields, and waits. An
+// error comes from the backend or the group.
 func (g *RowGather) Some(ctx context.Context, cut []Range, rows []int32, fields ...Field) error {
 	if len(rows) == 0 {
 		return nil
@@ -218,7 +218,7 @@ func (g *RowGather) copy(rank int, unpack bool) {
 	}
 }
 
-// Finish waits until all rows are in their places. The error is the group's.
+// Finish waits until all rows are in their places. An error comes from the group.
 func (g *RowGather) Finish() error {
 	if err := g.arrive(); err != nil {
 		return err

@@ -7,12 +7,12 @@ import (
 	"ringmaster/distributed"
 )
 
-// LayerStats are the counts of one layer since its Meter was made, over all groups
-// that were joined.
+// LayerStats has the counts of one layer since its Meter was made, over all groups that it
+// joined.
 type LayerStats struct {
-	// Compute is the time from the end of the layer before (for the first:
-	// from StartStep) to the end of this one, less Waiting and Wire. On a
-	// backend that runs ops at its next Flush it counts what has run by then.
+	// Compute is the time from the end of the previous layer (for the first: from
+	// StartStep) to the end of this one, less Waiting and Wire. On a backend that runs ops
+	// at its next Flush it counts what has run by then.
 	Compute time.Duration
 	// Waiting is the part of the waits for exchanges before the slowest
 	// rank's data began to arrive, Wire the part after.
@@ -49,10 +49,10 @@ func (s *LayerStats) Add(other LayerStats) {
 type Meter struct {
 	turns Turns
 	now   func() time.Time
-	mark  time.Time // end of the layer before
+	mark  time.Time // end of the previous layer
 	group *distributed.Group
 	seen  distributed.Stats // of group, when the last layer ended
-	layer LayerStats        // exchanges of the current layer; nothing else is set
+	layer LayerStats        // exchanges of the current layer; other fields are zero
 
 	exchanges exchangeClock
 
@@ -71,8 +71,8 @@ func NewMeter(now func() time.Time) *Meter {
 // Turns are those of the model's steps.
 func (m *Meter) Turns() *Turns { return &m.turns }
 
-// Join makes g the group whose exchanges are counted from now on, nil for none. It
-// must not run during a step.
+// Join makes the meter count the exchanges of g, nil for none. It must not be called during
+// a step.
 func (m *Meter) Join(g *distributed.Group) {
 	m.group, m.seen = g, distributed.Stats{}
 	if g != nil {
@@ -111,8 +111,8 @@ func (m *Meter) EndLayer(layer int) {
 	m.stats[layer].Add(add)
 }
 
-// Stats is a copy of the counts of every layer that has ended, [layers]. It may be
-// called by any goroutine at any time.
+// Stats returns a copy of the counts of every layer that has ended, [layers]. Any goroutine
+// may call it at any time.
 func (m *Meter) Stats() []LayerStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()

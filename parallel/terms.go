@@ -9,17 +9,16 @@ import (
 	"ringmaster/kernels"
 )
 
-// Terms adds the terms of sums that the ranks of a group have divided among them, such
-// as the outputs of groups of attention heads. Every row of a step is a sum of width
-// numbers for each of the same terms, and each rank computes a range of them.
+// Terms adds the terms of sums that are divided among the ranks of a group, such as the outputs of groups of attention
+// heads. Every row of a step is a sum of the same number of terms, each with width numbers, and each rank computes a
+// range of them.
 //
-// With Sum a rank adds its terms itself and the ranks all-reduce the results. With
-// Exact every term is kept, rounded to float16 where float16 can hold it, and all are
-// added in their order, with or without a group: the result does not depend on how
-// the terms are divided. Each time, the caller encodes ops that write into Mine, and
-// calls Start and Finish.
+// With Sum a rank adds its own terms and the ranks all-reduce the results. With Exact every term is kept, rounded to
+// float16 if it is in float16's range, and all are added in their order, with or without a group, so that the result
+// does not depend on how the terms are divided. Each time, the caller encodes ops that write into Mine, and calls
+// Start and Finish.
 //
-// One goroutine uses it, as it does a Combiner.
+// One goroutine uses it.
 type Terms struct {
 	b      kernels.Backend
 	reduce Reduce
@@ -37,26 +36,25 @@ type Terms struct {
 	placed int       // rows that place is for
 
 	rows int     // of the Start that waits for its Finish
-	cut  []Range // [Size] of them that each rank needs, nil if all
+	cut  []Range // [Size] the rows that each rank needs, nil if all
 }
 
-// TermsShape is the sizes that the memory of Terms depends on.
+// TermsShape has the sizes that the memory of Terms depends on.
 type TermsShape struct {
 	Terms     int // of a sum
 	Width     int // numbers of a row
 	MaxTokens int // most rows of a Start
 }
 
-// NewTerms allocates what a rank without a group needs. Its error is the backend's,
-// for lack of memory.
+// NewTerms allocates what a rank without a group needs. An error comes from the backend and means that memory has run
+// out.
 func NewTerms(b kernels.Backend, how Reduce, s TermsShape, meter Counter) (*Terms, error) {
 	t := &Terms{b: b, reduce: how, meter: meter, terms: s.Terms, width: s.Width, most: s.MaxTokens}
 	return t, t.leave()
 }
 
-// Bytes is the bytes that NewTerms allocates, and those that Join allocates in place of
-// them for a group among whose ranks the terms are divided, and the rows of some steps
-// if cut is set.
+// Bytes returns the bytes that NewTerms allocates, and those that Join allocates in their place for a group that
+// divides the terms and, if cut is set, the rows of some steps.
 func (s TermsShape) Bytes(how Reduce, wire Wire, cut bool) (alone, joined int64) {
 	n := s.MaxTokens * s.Width
 	if how == Sum {
@@ -66,8 +64,8 @@ func (s TermsShape) Bytes(how Reduce, wire Wire, cut bool) (alone, joined int64)
 	return 4 * int64(n), CombinerBytes(AllGather, wire, n) + 4*int64(n) + 4*int64(s.MaxTokens*s.Terms)
 }
 
-// SumOp is the collective for sums of which some steps need each row on one rank only,
-// if cut is set, and the others, or all, on every rank.
+// SumOp returns the collective for sums. If cut is set, some steps need each row on only one rank; all other steps
+// need every row on every rank.
 func SumOp(cut bool) Op {
 	if cut {
 		return ReduceScatter
@@ -75,10 +73,10 @@ func SumOp(cut bool) Op {
 	return AllReduce
 }
 
-// Join makes ranges [Size] the terms of each rank of a group. All ranks join with the
-// same arguments; cut says whether some Starts have a cut. It may be called again between steps, with another group, or
-// with nil for none; a group in which every rank has all terms is like none. After an
-// error it must not be used before another Join; the error is the backend's.
+// Join makes ranges [Size] the terms of each rank of a group. All ranks must join with the same arguments; cut says
+// whether some Starts have a cut. Join may be called again between steps, with another group, or with nil for none; a
+// group in which every rank has all terms is like none. After an error Terms must not be used before another Join; the
+// error comes from the backend.
 func (t *Terms) Join(g *distributed.Group, ranges []Range, wire Wire, cut bool) error {
 	if g == nil || Replicated(t.terms, ranges) {
 		t.free()
@@ -122,8 +120,8 @@ func (t *Terms) leave() error {
 	return nil
 }
 
-// Second is the terms of a second micro-batch, whose rows lie behind the first rows of each
-// buffer. Only the first is freed.
+// Second returns the terms of a second micro-batch. Its rows lie behind the first rows of each buffer. Only the first
+// is freed.
 func (t *Terms) Second(rows int) *Terms {
 	s := *t
 	n := rows * t.width
@@ -138,7 +136,7 @@ func (t *Terms) Second(rows int) *Terms {
 	return &s
 }
 
-// Free releases the memory. The group stays the caller's.
+// Free releases the memory. The caller keeps the group.
 func (t *Terms) Free() { t.free() }
 
 func (t *Terms) free() {
@@ -151,7 +149,7 @@ func (t *Terms) free() {
 	t.c, t.ranges, t.rank, t.alone, t.sorted, t.place, t.placed = nil, nil, 0, nil, nil, nil, 0
 }
 
-// Own is the terms that this rank computes.
+// Own returns the terms that this rank computes.
 func (t *Terms) Own() Range {
 	if t.c == nil {
 		return Range{0, t.terms}
@@ -163,13 +161,12 @@ func (t *Terms) Own() Range {
 // exchange them.
 func (t *Terms) Divided() bool { return t.c != nil }
 
-// Separate reports whether every term is wanted, and not the sum of a rank's terms.
+// Separate reports whether the caller must write every term rather than the sum of its terms.
 func (t *Terms) Separate() bool { return t.reduce == Exact }
 
-// Mine is where a rank writes its terms of so many rows before Start: with Exact
-// [rows][own][width], with Sum their sums [rows][width]. A rank that has no terms
-// writes nothing. out is what Finish will get: where nothing has to be added, it is
-// written to directly.
+// Mine returns the memory into which a rank writes its terms before Start: with Exact [rows][own][width], with Sum
+// their sums [rows][width]. A rank without terms writes nothing. out is the argument that Finish will get; if nothing
+// has to be added, Mine returns it, so that the terms are written there directly.
 func (t *Terms) Mine(out []float32, rows int) []float32 {
 	switch {
 	case t.c == nil && t.reduce == Exact:
@@ -182,9 +179,9 @@ func (t *Terms) Mine(out []float32, rows int) []float32 {
 	return t.c.Parts()
 }
 
-// Start flushes and starts the exchange; without a group it does nothing. cut [Size] is
-// which of the rows each rank needs, nil if every rank needs all. After a Start without
-// an error Finish must follow. The error is the backend's or the group's.
+// Start flushes and starts the exchange; without a group it does nothing. cut [Size] says which rows each rank needs,
+// nil if every rank needs all. After a Start without an error Finish must follow. An error comes from the backend or
+// the group.
 func (t *Terms) Start(ctx context.Context, rows int, cut []Range) error {
 	t.rows, t.cut = rows, cut
 	if t.c == nil {
@@ -209,8 +206,7 @@ func (t *Terms) Start(ctx context.Context, rows int, cut []Range) error {
 	return t.c.Start(ctx, rows*t.terms*t.width, counts)
 }
 
-// sort fills place for so many rows: the terms of a rank arrive by row. The error is
-// the backend's.
+// sort fills place for a number of rows, because the terms of a rank arrive by row. An error comes from the backend.
 func (t *Terms) sort(rows int) error {
 	if t.placed == rows {
 		return nil
@@ -229,7 +225,7 @@ func (t *Terms) sort(rows int) error {
 	return nil
 }
 
-// Counts is the numbers of each rank's rows of width.
+// Counts returns how many numbers each rank's rows of width have.
 func Counts(cut []Range, width int) []int {
 	counts := make([]int, len(cut))
 	for r, x := range cut {
@@ -238,8 +234,8 @@ func Counts(cut []Range, width int) []int {
 	return counts
 }
 
-// Finish waits for the exchange and encodes the ops that leave the sums in out
-// [rows][width], those of the rows that this rank needs. The error is the group's.
+// Finish waits for the exchange and encodes the ops that leave the sums of this rank's rows in out [rows][width]. An
+// error comes from the group.
 func (t *Terms) Finish(ctx context.Context, out []float32) error {
 	switch {
 	case t.c == nil && t.reduce == Exact:

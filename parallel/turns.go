@@ -7,28 +7,28 @@ import (
 	"ringmaster/distributed"
 )
 
-// Turns interleaves the two micro-batches of a step on one goroutine, so that one
-// computes while an exchange of the other is under way. Each runs as a coroutine, which
-// rests where an exchange would begin and where it would be waited for. Outside
-// Interleave exchanges begin and are waited for at once.
+// Turns interleaves the two micro-batches of a step on one goroutine, so that one computes
+// during an exchange of the other. Each runs as a coroutine that pauses before it begins
+// an exchange and before it waits for one. Outside Interleave exchanges begin and are
+// awaited at once.
 //
-// A group has one operation under way at a time, and all ranks must begin the same ones
-// in the same order. So which micro-batch goes on depends only on where both rest, which
-// is the same on all ranks:
+// A group has one operation in progress at a time, and all ranks must begin the same ones
+// in the same order. So the choice of the micro-batch that continues depends only on the
+// states of both, which are the same on all ranks:
 //
-//  1. one that wants to begin an exchange, if none is under way,
+//  1. one that waits to begin an exchange, if none is in progress,
 //  2. one that can compute,
-//  3. the one whose exchange is under way: it waits.
+//  3. the one that waits for its exchange.
 //
-// Of two in the same state the first goes on. If both have the same number of exchanges,
-// all that the second computes before its exchange n, or after the last, comes after all
-// that the first computes before its exchange n: the second may read what the first has
-// left in the KV cache, a layer at a time.
+// If both have the same state, the first continues. If both have the same number of
+// exchanges, everything that the second computes before its exchange n, or after the last,
+// comes after everything that the first computes before its exchange n. So the second may
+// read what the first has left in the KV cache, one layer at a time.
 type Turns struct {
 	now *microBatch // the one that runs, nil outside Interleave
 }
 
-// rest is where a micro-batch rests.
+// rest is the state of a paused micro-batch.
 type rest uint8
 
 const (
@@ -51,7 +51,7 @@ type microBatch struct {
 var errStopped = errors.New("parallel: the other micro-batch of the step has failed")
 
 // Interleave runs the two micro-batches of a step to their ends. After an error of one it
-// ends the other, which waits for its exchange if one is under way, and returns the error.
+// ends the other, which waits for its current exchange, if any, and returns the error.
 func (t *Turns) Interleave(first, second func() error) error {
 	var both [2]*microBatch
 	for i, run := range []func() error{first, second} {
@@ -84,7 +84,7 @@ func (t *Turns) Interleave(first, second func() error) error {
 	}
 }
 
-// next is the micro-batch that goes on, nil if both have ended.
+// next returns the micro-batch that continues, nil if both have ended.
 func next(both [2]*microBatch) *microBatch {
 	order := []rest{begins, computes, waits}
 	if both[0].at == waits || both[1].at == waits {
@@ -100,7 +100,7 @@ func next(both [2]*microBatch) *microBatch {
 	return nil
 }
 
-// pause lets the other micro-batch go on.
+// pause lets the other micro-batch continue.
 func (t *Turns) pause(at rest) error {
 	if b := t.now; b != nil && !b.yield(at) {
 		return errStopped
@@ -124,8 +124,8 @@ func (t *Turns) wait(p distributed.Pending) error {
 // end lets the other micro-batch begin its exchange.
 func (t *Turns) end() error { return t.pause(computes) }
 
-// Behind is x without its first n elements, or nothing if there is no x: the part of a
-// buffer that belongs to a second micro-batch.
+// Behind returns x without its first n elements, or nil for an empty x. It is the part of
+// a buffer that belongs to a second micro-batch.
 func Behind[T any](x []T, n int) []T {
 	if len(x) == 0 {
 		return nil

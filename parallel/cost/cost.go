@@ -1,49 +1,51 @@
-// Package cost says how long a step will take on a group, before it has run: from
-// what each rank computes and exchanges in it (a Trace), and from lines that were
-// fitted to measurements of this backend and this group. It measures nothing itself
-// and imports nothing of the program.
+// Package cost predicts how long a step will take on a group. It uses what each rank
+// computes and exchanges in the step (a Trace), and lines that were fitted to
+// measurements of this backend and this group. It measures nothing itself and imports
+// nothing of the program.
+//
+// FitOp and Fit turn samples into a Line; Models and Links collect lines; Expect
+// estimates a step from the traces of all ranks.
 package cost
 
 import "math"
 
 // Op is one call of an op of a backend.
 type Op struct {
-	// Kind tells apart what has lines of its own: the op, and the types of its
-	// weights.
+	// Kind names what has its own line: the op and the types of its weights.
 	Kind string `json:"kind"`
-	// Bytes is what has to be read and written, each byte once, and Work the
-	// multiplications of a product with weights, or what else grows with rows.
+	// Bytes is what the op must read and write, each byte once. Work is the
+	// multiplications of a product with weights, or another number that grows with rows.
 	Bytes float64 `json:"bytes"`
 	Work  float64 `json:"work"`
-	// Chosen, of the two products of routed experts, says what Bytes and Work
-	// depend on, which are zero then.
+	// Chosen is set for the two products of routed experts. It says what Bytes and Work
+	// depend on, which are then zero.
 	Chosen *Chosen `json:"chosen,omitempty"`
 }
 
-// Chosen is the routed experts of a layer on one rank. Which of them a token chooses is
-// not known beforehand.
+// Chosen describes the routed experts of a layer on one rank. It is needed because the
+// experts that a token chooses are not known beforehand.
 type Chosen struct {
 	Rows, Used int     // tokens, and experts of each
 	Of         int     // experts of the layer
-	Start, End int     // of them the rank's own
+	Start, End int     // the rank's own experts
 	Bytes      float64 // of the matrices of one expert that the op reads
 	Work       float64 // of one token in one expert
 }
 
-// Route is the kind of the op in which rows choose their experts: what follows it
-// depends on another choice than what came before.
+// Route is the kind of the op in which rows choose their experts. It separates layers,
+// because each has its own choice.
 const Route = "Route"
 
 // Exchange is one collective of a step.
 type Exchange struct {
 	Kind  string // of the collective
 	Bytes int    // of its result on a rank
-	// Root is the rank that alone waits for the others, -1 if all do.
+	// Root is the only rank that waits for the others, -1 if all wait.
 	Root int
 }
 
-// Event is one thing that a rank does in a step: an op, the start of an exchange, or
-// the wait for the one that was started last.
+// Event is one action of a rank in a step: an op, the start of an exchange, or the wait
+// for the last started one.
 type Event struct {
 	Op    *Op
 	Start *Exchange
@@ -54,37 +56,37 @@ type Event struct {
 // have the same exchanges.
 type Trace []Event
 
-// Line is the seconds of an op or an exchange, fitted to measurements by Fit:
+// Line is the time of an op or an exchange in seconds, fitted to measurements by Fit:
 // Fixed + PerByte*bytes + PerWork*work.
 type Line struct {
 	Fixed   float64 `json:"fixed"`
 	PerByte float64 `json:"per_byte"`
 	PerWork float64 `json:"per_work"`
-	// Points is how many measurements it was fitted to, and Sizes how many
-	// different sizes these had. With no more sizes than coefficients nothing
-	// has checked the line.
+	// Points is how many measurements it was fitted to, and Sizes how many different
+	// sizes these had. If there are no more sizes than coefficients, the line is
+	// unchecked.
 	Points int `json:"points"`
 	Sizes  int `json:"sizes"`
-	// Error is the relative error to expect at a size that was not measured, and of
-	// one repetition (see Fit).
+	// Error is the relative error to expect at a size that was not measured, and of one
+	// repetition (see Fit).
 	Error float64 `json:"error"`
-	// Knots, if there are any, are the measured sizes with their times: between them
-	// the time is interpolated, and the coefficients say only what is below and above.
-	// What moves rows takes another time a byte in every cache.
+	// Knots, if any, are the measured sizes with their times. Between them the time is
+	// interpolated, and the coefficients apply only below and above. They are needed
+	// because an op that moves rows takes a different time per byte in every cache.
 	Knots []Knot `json:"knots,omitempty"`
-	// Many, if not nil, is the line of products with more than From of Work for each
-	// byte: those of several rows run other kernels than those of one.
+	// Many, if not nil, is the line of products with more Work per byte than From. It is
+	// needed because products of several rows run other kernels than those of one.
 	Many *Line   `json:"many,omitempty"`
 	From float64 `json:"from,omitempty"`
 }
 
-// Knot is a size that was measured.
+// Knot is a measured size.
 type Knot struct {
 	Bytes   float64 `json:"bytes"`
 	Seconds float64 `json:"seconds"`
 }
 
-// Seconds is the time of an op or exchange of the given size.
+// Seconds returns the time of an op or exchange of the given size.
 func (l Line) Seconds(bytes, work float64) float64 {
 	if part := l.at(bytes, work); part != nil {
 		return math.Max(part.Seconds(bytes, work), l.Fixed+l.PerByte*bytes)
@@ -96,7 +98,7 @@ func (l Line) Seconds(bytes, work float64) float64 {
 	switch {
 	case len(l.Knots) == 0:
 		return l.Fixed + l.PerByte*bytes + l.PerWork*work
-	case i == 0: // no less than what a byte takes in the least size
+	case i == 0: // at least the time per byte of the smallest size
 		return math.Min(l.Knots[0].Seconds, math.Max(l.Fixed, l.Knots[0].Seconds*bytes/l.Knots[0].Bytes))
 	case i == len(l.Knots):
 		return l.Knots[i-1].Seconds * bytes / l.Knots[i-1].Bytes
@@ -105,7 +107,7 @@ func (l Line) Seconds(bytes, work float64) float64 {
 	return a.Seconds + (b.Seconds-a.Seconds)*(bytes-a.Bytes)/(b.Bytes-a.Bytes)
 }
 
-// at is Many if that is the line of such a product, else nil.
+// at returns Many if it is the line of such a product, otherwise nil.
 func (l Line) at(bytes, work float64) *Line {
 	if l.Many != nil && work > l.From*bytes {
 		return l.Many
@@ -113,8 +115,8 @@ func (l Line) at(bytes, work float64) *Line {
 	return nil
 }
 
-// Checked reports whether there were more sizes than coefficients, so that Error says
-// how far to trust the line.
+// Checked reports whether the line was fitted to more sizes than coefficients, so that
+// Error says how far to trust it.
 func (l Line) Checked() bool {
 	n := 0
 	for _, c := range []float64{l.Fixed, l.PerByte, l.PerWork} {
@@ -125,10 +127,10 @@ func (l Line) Checked() bool {
 	return l.Sizes > n
 }
 
-// unchecked is the relative error that is assumed of a line that nothing has checked.
+// unchecked is the assumed relative error of an unchecked line.
 const unchecked = 0.25
 
-// trust is the relative error to expect of the line.
+// trust returns the relative error to expect of the line.
 func (l Line) trust() float64 {
 	if l.Checked() {
 		return l.Error
@@ -139,17 +141,17 @@ func (l Line) trust() float64 {
 // Model is the cost of ops on one rank.
 type Model struct {
 	Ops map[string]Line `json:"ops"` // by kind
-	// Between is the seconds that pass between two ops, beyond their lines. It
-	// is negative on a device that overlaps them.
+	// Between is the time in seconds between two ops, beyond their lines. It is negative
+	// on a device that overlaps them.
 	Between float64 `json:"between"`
-	// Spread is the relative standard deviation of whole steps from one repetition to
-	// the next: what all ops of a step have in common, such as a busy host.
+	// Spread is the relative standard deviation of whole steps between repetitions. It
+	// covers what affects all ops of a step, such as a busy host.
 	Spread float64 `json:"spread,omitempty"`
-	// Other is the line of every other kind, nil if nothing is known of those.
+	// Other is the line of every other kind, nil if unknown.
 	Other *Line `json:"other,omitempty"`
 }
 
-// line is the line of a kind of op.
+// line returns the line of a kind of op.
 func (m Model) line(kind string) (Line, bool) {
 	if l, ok := m.Ops[kind]; ok {
 		return l, true
@@ -160,8 +162,8 @@ func (m Model) line(kind string) (Line, bool) {
 	return Line{}, false
 }
 
-// Seconds is what an op whose size is known takes, of a product of routed experts that of
-// the experts that were chosen; false if nothing is known of its kind.
+// Seconds returns the time of an op of known size; for a product of routed experts that
+// is the size of the chosen experts. It returns false if its kind is unknown.
 func (m Model) Seconds(o Op) (float64, bool) {
 	l, ok := m.line(o.Kind)
 	if !ok || o.Bytes == 0 && o.Work == 0 {
@@ -170,10 +172,10 @@ func (m Model) Seconds(o Op) (float64, bool) {
 	return math.Max(l.Seconds(o.Bytes, o.Work)+m.Between, 0), true
 }
 
-// Links is the cost of exchanges on one group, by their kind.
+// Links has the cost of exchanges on one group, by kind.
 type Links map[string]Line
 
-// InTwoPhases, behind a kind, names the line of its exchanges in another way, which the
-// ranks take where it is shorter. What was measured has no such line: it is of the way
-// that was taken.
+// InTwoPhases, behind a kind, names the line of its exchanges by another algorithm, which
+// the ranks use where it is faster. Measurements have no such line, because they already
+// contain the algorithm that was used.
 const InTwoPhases = " in two phases"

@@ -7,30 +7,31 @@ import (
 	"slices"
 )
 
-// Estimate is what a step is expected to take.
+// Estimate is the expected time of a step.
 type Estimate struct {
-	Seconds float64   // until rank 0 has heard that all ranks have ended
+	Seconds float64   // until rank 0 knows that all ranks have ended
 	Compute []float64 // [ranks] seconds of ops
 	Waiting []float64 // [ranks] seconds in waits for exchanges
-	// Error is the relative error to expect of Seconds: those of the lines, each
-	// counted by its part of the time, and the greatest Spread of the ranks.
+	// Error is the relative error to expect of Seconds. It combines the errors of the
+	// lines, weighted by their part of the time, and the greatest Spread of the
+	// ranks.
 	Error float64
-	// Unknown lists the kinds of ops and exchanges that have no line; they count
-	// as nothing, and Error is at least 1.
+	// Unknown lists the kinds of ops and exchanges without a line. They count as
+	// zero, so Error is at least 1.
 	Unknown []string
 }
 
-// draws is how many choices of experts an estimate is the mean of, and fewRows the
-// rows from which on a choice is as good as its expectation.
+// draws is how many choices of experts an estimate averages over. fewRows is the
+// number of rows from which the expectation is used in place of a choice.
 const (
 	draws   = 16
 	fewRows = 64
 )
 
-// Expect is what a step with the given traces [ranks] takes on ranks with the given
-// models [ranks] and links. The ranks other than 0 begin late by one exchange without
-// data, the time that a message with the step takes to reach them. Traces with other
-// exchanges than that of rank 0 are an error.
+// Expect estimates a step with the given traces [ranks] on ranks with the given
+// models [ranks] and links. The other ranks begin later than rank 0 by one exchange
+// without data, because a message with the step must reach them first. Traces with
+// different exchanges from rank 0's are an error.
 func Expect(traces []Trace, models []Model, links Links) (Estimate, error) {
 	if len(traces) == 0 || len(traces) != len(models) {
 		return Estimate{}, fmt.Errorf("cost: %d traces and %d models; expected one of each for every rank", len(traces), len(models))
@@ -75,7 +76,7 @@ func alike(traces []Trace) error {
 	first := of(traces[0])
 	for r, t := range traces {
 		if !slices.Equal(first, of(t)) {
-			return fmt.Errorf("cost: the trace of rank %d has other exchanges than that of rank 0", r)
+			return fmt.Errorf("cost: the trace of rank %d has different exchanges from that of rank 0", r)
 		}
 	}
 	return nil
@@ -94,15 +95,16 @@ type simulation struct {
 	unknown map[string]bool
 }
 
-// part is the seconds of a step by one line, and the relative error of that.
+// part is the time of a step that one line explains, in seconds, and its relative
+// error.
 type part struct{ seconds, trust float64 }
 
-// count adds the seconds of a line, which goes by a name.
+// count adds the seconds of a line under a name.
 func (s *simulation) count(name string, l Line, seconds float64) {
 	s.by[name] = part{s.by[name].seconds + seconds, l.trust()}
 }
 
-// rankState is where one rank is.
+// rankState is the position of one rank in its trace.
 type rankState struct {
 	trace Trace
 	at    int     // next event
@@ -131,7 +133,7 @@ func (s *simulation) run(traces []Trace) {
 			break
 		}
 		for r := range ranks {
-			s.compute(r, &ranks[r]) // what overlaps with the exchange
+			s.compute(r, &ranks[r]) // the ops that overlap with the exchange
 		}
 		took := s.link(*pending, true)
 		all := slices.Max(begun) + took
@@ -146,7 +148,7 @@ func (s *simulation) run(traces []Trace) {
 			}
 		}
 	}
-	// Rank 0 hears from all that they have ended.
+	// Rank 0 receives a message from every rank that ends.
 	end := ranks[0].now
 	for _, r := range ranks[1:] {
 		end = math.Max(end, r.now+s.link(Exchange{Kind: Message, Root: -1}, false))
@@ -154,8 +156,8 @@ func (s *simulation) run(traces []Trace) {
 	s.sum.Seconds += end
 }
 
-// compute runs the ops of a rank up to the next exchange, or up to the wait for it,
-// and passes that. It returns the exchange, nil for a wait and the end.
+// compute runs the ops of a rank up to the next exchange, or the wait for it, and
+// moves behind that. It returns the exchange, nil for a wait and the end.
 func (s *simulation) compute(r int, rank *rankState) *Exchange {
 	for rank.at < len(rank.trace) {
 		e := rank.trace[rank.at]
@@ -173,7 +175,7 @@ func (s *simulation) compute(r int, rank *rankState) *Exchange {
 	return nil
 }
 
-// op is the seconds of an op on a rank.
+// op returns the seconds of an op on a rank.
 func (s *simulation) op(r int, o *Op, layer int) float64 {
 	bytes, work := o.Bytes, o.Work
 	if o.Chosen != nil {
@@ -199,9 +201,9 @@ func (s *simulation) op(r int, o *Op, layer int) float64 {
 	return took
 }
 
-// chosen is how many experts of a rank are expected to be chosen, and by how many
-// slots (choices of tokens). Of few rows it is those of one choice, the same for all
-// ranks.
+// chosen returns how many experts of a rank are expected to be chosen, and by how
+// many slots (choices of tokens). For few rows it uses one drawn choice, the same for
+// all ranks.
 func (s *simulation) chosen(c *Chosen, layer int) (experts, slots float64) {
 	own, of := float64(c.End-c.Start), float64(c.Of)
 	if c.Rows >= fewRows {
@@ -216,7 +218,7 @@ func (s *simulation) chosen(c *Chosen, layer int) (experts, slots float64) {
 	return experts, slots
 }
 
-// choice is how many rows choose each expert of a layer, [Of].
+// choice returns how many rows choose each expert of a layer, [Of].
 func (s *simulation) choice(c *Chosen, layer int) []int {
 	layer = max(layer, 0)
 	for len(s.choices) <= layer {
@@ -234,7 +236,7 @@ func (s *simulation) choice(c *Chosen, layer int) []int {
 // Message is the kind of a message from one rank to another, as an exchange.
 const Message = "message"
 
-// link is the seconds of an exchange.
+// link returns the seconds of an exchange.
 func (s *simulation) link(x Exchange, counts bool) float64 {
 	l, ok := s.links[x.Kind]
 	if !ok {
@@ -253,7 +255,7 @@ func (s *simulation) link(x Exchange, counts bool) float64 {
 	return took
 }
 
-// estimate is the mean of n runs.
+// estimate returns the mean of n runs.
 func (s *simulation) estimate(n int) Estimate {
 	e := s.sum
 	e.Seconds /= float64(n)

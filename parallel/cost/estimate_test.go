@@ -103,7 +103,7 @@ func TestError(t *testing.T) {
 	require.InDelta(t, 6, e.Seconds, 1e-9)
 
 	_, err = Expect([]Trace{{start("sum", 1, -1), wait}, {start("sum", 2, -1), wait}}, []Model{unit, unit}, wires)
-	require.ErrorContains(t, err, "rank 1 has other exchanges")
+	require.ErrorContains(t, err, "rank 1 has different exchanges")
 	_, err = Expect([]Trace{{}}, nil, wires)
 	require.ErrorContains(t, err, "1 traces and 0 models")
 }

@@ -17,24 +17,25 @@ type Sample struct {
 	Seconds     float64
 }
 
-// ErrNoSamples: there was nothing to fit a line to.
+// ErrNoSamples: Fit received no samples.
 var ErrNoSamples = errors.New("cost: no measurements")
 
-// columns are the sets of coefficients that Fit tries, each a bit of fixed, per byte
-// and per work. Among lines that fit alike the first is taken.
+// columns are the sets of coefficients that Fit tries, with a bit each for fixed, per byte
+// and per work. Of lines that fit equally well it takes the first.
 var columns = []int{2, 4, 1, 3, 5, 6, 7}
 
-// better is how much smaller the residual of a line with more coefficients must be.
+// better is the factor by which the residual of a line with more coefficients must be
+// smaller.
 const better = 0.999
 
 // Fit finds the line through the medians of the measurements of each size with the least
-// sum of squares of the relative residuals, of all lines without a negative coefficient: a
-// cost that falls with the size is noise. Sizes that do not tell coefficients apart, such
-// as a single one, give a line with fewer of them, which Checked does not vouch for. A
-// measurement that is not positive and finite is an error.
+// sum of squares of the relative residuals. It considers only lines without a negative
+// coefficient, because a cost that falls with the size is noise. If the sizes do not
+// separate the coefficients, such as a single size, the line has fewer of them, and
+// Checked is false. A measurement that is not positive and finite is an error.
 //
-// The line's Error is what it errs by at a size that it was not fitted to, and how far
-// repetitions of one size lie apart: residuals say neither.
+// The line's Error combines its error at a size that it was not fitted to and the distance
+// between repetitions of one size, because residuals show neither.
 func Fit(samples []Sample) (Line, error) {
 	if len(samples) == 0 {
 		return Line{}, ErrNoSamples
@@ -43,7 +44,7 @@ func Fit(samples []Sample) (Line, error) {
 	for _, s := range samples {
 		for _, v := range []float64{s.Seconds, s.Bytes, s.Work} {
 			if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
-				return Line{}, fmt.Errorf("cost: a measurement of %v bytes and %v of work took %v s; expected numbers that are not negative", s.Bytes, s.Work, s.Seconds)
+				return Line{}, fmt.Errorf("cost: a measurement of %v bytes and %v of work took %v s; expected numbers of 0 or more", s.Bytes, s.Work, s.Seconds)
 			}
 		}
 		if s.Seconds == 0 {
@@ -54,24 +55,24 @@ func Fit(samples []Sample) (Line, error) {
 	middle, spread := middles(sizes)
 	best, found := fit(middle)
 	if !found {
-		return Line{}, fmt.Errorf("cost: no line with coefficients that are not negative fits %d measurements", len(samples))
+		return Line{}, fmt.Errorf("cost: no line without negative coefficients fits %d measurements", len(samples))
 	}
 	best.Points, best.Sizes = len(samples), len(sizes)
 	best.Error = math.Min(math.Hypot(math.Max(best.Error, heldOut(middle)), spread), 1)
 	return best, nil
 }
 
-// oneRow is how much more Work for each byte than the least a product of one row has at
-// most.
+// oneRow bounds a product of one row: its Work per byte is at most this factor above the
+// least.
 const oneRow = 1.5
 
-// wide is how many times the least Work for each byte the greatest must have to show what
-// rows take, beside bytes.
+// wide is the ratio between the greatest and the least Work per byte from which
+// measurements show the cost of rows beside that of bytes.
 const wide = 2
 
-// FitOp finds the line of a kind of op: that of Fit, but of products with weights one for
-// one row and another for more, if enough of those were measured, and of what only moves
-// rows one with Knots.
+// FitOp finds the line of a kind of op. It differs from Fit in two cases: products with
+// weights get one line for one row and another for more, if enough of those were measured;
+// ops that only move rows get a line with Knots.
 func FitOp(samples []Sample, weights bool) (Line, error) {
 	l, err := Fit(samples)
 	if err != nil {
@@ -94,8 +95,8 @@ func FitOp(samples []Sample, weights bool) (Line, error) {
 			few = append(few, s)
 		}
 	}
-	// Products of the same number of rows do not tell what a row takes from what a byte
-	// does; beside those of one row, they do.
+	// Products of equally many rows do not separate the cost of a row from that of a byte,
+	// so they are fitted together with those of one row.
 	if len(few) == 0 || !tellsRows(more) {
 		return l, nil
 	}
@@ -122,7 +123,8 @@ func tellsRows(samples []Sample) bool {
 	return len(sizes) > 2 && most > wide*least
 }
 
-// interpolated is a line through samples with Knots, if their time depends on bytes alone.
+// interpolated returns a line with Knots through the samples, if their time depends on
+// bytes alone.
 func interpolated(l Line, samples []Sample) Line {
 	sizes := map[[2]float64][]float64{}
 	for _, s := range samples {
@@ -136,7 +138,7 @@ func interpolated(l Line, samples []Sample) Line {
 		return l
 	}
 	for i, s := range middle {
-		if i > 0 { // more bytes do not take less
+		if i > 0 { // more bytes must not take less time
 			s.Seconds = math.Max(s.Seconds, l.Knots[i-1].Seconds)
 		}
 		l.Knots = append(l.Knots, Knot{s.Bytes, s.Seconds})
@@ -153,8 +155,9 @@ func interpolated(l Line, samples []Sample) Line {
 	return l
 }
 
-// middles is the medians of the measurements of each size, in the order of sizes, and how
-// far from the median of its size a measurement lies, as a relative standard deviation.
+// middles returns the medians of the measurements of each size, in the order of sizes, and
+// the distance of a measurement from the median of its size, as a relative standard
+// deviation.
 func middles(sizes map[[2]float64][]float64) (out []Sample, spread float64) {
 	for at, times := range sizes {
 		out = append(out, Sample{Bytes: at[0], Work: at[1], Seconds: Median(times)})
@@ -169,8 +172,8 @@ func middles(sizes map[[2]float64][]float64) (out []Sample, spread float64) {
 	return out, standard(off)
 }
 
-// deviations is how far times lie from their median, as parts of it, without that of the
-// median itself.
+// deviations returns the relative distances of times from their median, without that of
+// the median itself.
 func deviations(times []float64, median float64) []float64 {
 	out := make([]float64, len(times))
 	for i, t := range times {
@@ -180,8 +183,8 @@ func deviations(times []float64, median float64) []float64 {
 	return out[1:]
 }
 
-// standard estimates a standard deviation by the median of deviations, which a repetition
-// that something has interrupted does not change; 0 without any.
+// standard estimates a standard deviation by the median of deviations, because an
+// interrupted repetition does not change the median; 0 without any.
 func standard(off []float64) float64 {
 	if len(off) == 0 {
 		return 0
@@ -190,13 +193,14 @@ func standard(off []float64) float64 {
 	return 1.4826 * stat.Quantile(0.5, stat.Empirical, off, nil) // of a normal distribution
 }
 
-// Median is the middle of some times, at least one; of an even number the lower.
+// Median returns the middle of at least one time; for an even number of times the lower
+// middle.
 func Median(times []float64) float64 {
 	return stat.Quantile(0.5, stat.Empirical, slices.Sorted(slices.Values(times)), nil)
 }
 
-// Spread is the relative standard deviation of repetitions, by their median; 0 of fewer
-// than two.
+// Spread returns the relative standard deviation of repetitions, by their median; 0 for
+// fewer than two.
 func Spread(times []float64) float64 {
 	if len(times) < 2 {
 		return 0
@@ -204,8 +208,8 @@ func Spread(times []float64) float64 {
 	return standard(deviations(times, Median(times)))
 }
 
-// fit is the best line through samples of different sizes, with the root mean square of
-// its relative residuals; false if there is none.
+// fit returns the best line through samples of different sizes, with the root mean square
+// of its relative residuals; false if no line fits.
 func fit(samples []Sample) (best Line, found bool) {
 	for _, set := range columns {
 		l, ok := solve(samples, set)
@@ -216,8 +220,8 @@ func fit(samples []Sample) (best Line, found bool) {
 	return best, found
 }
 
-// heldOut is the root mean square of the relative errors of lines at the one size that each
-// was not fitted to. Fewer than three sizes show nothing.
+// heldOut leaves out each size in turn and returns the root mean square of the relative
+// errors there. Fewer than three sizes show nothing.
 func heldOut(samples []Sample) float64 {
 	if len(samples) < 3 {
 		return 0
@@ -234,8 +238,8 @@ func heldOut(samples []Sample) float64 {
 	return math.Sqrt(sum / float64(len(samples)))
 }
 
-// solve is the least squares line with a set of coefficients; false if they cannot be
-// told apart, or if one of them is negative.
+// solve returns the least squares line with a set of coefficients; false if the samples do
+// not separate them, or if one of them is negative.
 func solve(samples []Sample, set int) (Line, bool) {
 	var of []func(Sample) float64
 	for i, f := range []func(Sample) float64{

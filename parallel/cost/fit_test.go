@@ -88,7 +88,7 @@ func TestBadSamples(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoSamples)
 	for _, s := range []Sample{{Bytes: -1, Seconds: 1}, {Work: math.NaN(), Seconds: 1}, {Seconds: math.Inf(1)}, {Seconds: -1}} {
 		_, err := Fit([]Sample{{Bytes: 1, Seconds: 1}, s})
-		require.ErrorContains(t, err, "not negative")
+		require.ErrorContains(t, err, "0 or more")
 	}
 	_, err = Fit([]Sample{{Bytes: 1}})
 	require.ErrorContains(t, err, "took no time")
