@@ -18,60 +18,61 @@ import (
 	"ringmaster/model"
 )
 
-// A rank that joins gets what it lacks of the sequences before it is a member, between
-// steps and in pieces, over its control connection: so that the first work of its epoch,
-// for which everybody waits, has little left to send. A piece is a snapshot of some
-// positions of a sequence that continues the piece before it (package snapshot). What it
-// holds of a position stays right while the sequence grows; a rewind lowers how much of the
-// sequence counts as copied.
+// Before a joining rank becomes a member, it gets the sequences that it lacks between
+// steps, in pieces, over its control connection. So the first work of its epoch, for which
+// all ranks wait, has little left to send. A piece is a snapshot of some positions of a
+// sequence that continues the previous piece (package snapshot). Its content for a position
+// stays right while the sequence grows; a rewind lowers how much of the sequence counts as
+// copied.
 //
 // The payload, little-endian:
 //
 //	u8  format, 6
-//	u8  0 to begin anew, without sequences; 1 for a piece
+//	u8  0 to restart without sequences; 1 for a piece
 //	u16 0
 //	u32 sequence
-//	u64 number drawn at random when it began
+//	u64 random number drawn when it began
 //	the piece
 
 const (
 	aheadFormat = 6
 	aheadHeader = 16
-	// aheadPiece is the most bytes of the state in a piece, unless one position has more,
-	// and aheadMost those of a payload.
+	// aheadPiece bounds the bytes of state in a piece, unless one position has more.
+	// aheadMost bounds the bytes of a payload.
 	aheadPiece = 512 << 10
 	aheadMost  = 1<<20 - 64
-	// aheadTurn is the most bytes that are copied between two steps, and aheadHold how long
-	// the next step may wait for it, give or take a piece. With steps that take long, this
-	// decides the rate of the copy.
+	// aheadTurn bounds the bytes that are copied between two steps, and aheadHold how long
+	// the next step may wait for that, except for one piece. With long steps they decide
+	// the rate of the copy.
 	aheadTurn = 32 << 20
 	aheadHold = 20 * time.Millisecond
-	// aheadLeft is how little may be left when a rank joins.
+	// aheadLeft is how much may be left when a rank joins.
 	aheadLeft = 4 << 20
-	// aheadTries is in how many turns less must be left than ever before. A link on which
-	// the sequences grow faster than they are copied joins with what is left.
+	// aheadTries is the number of turns within which the remaining bytes must reach a new
+	// minimum. On a link where the sequences grow faster than they are copied, the rank
+	// joins with what is left.
 	aheadTries = 8
-	// aheadLimit is how long a rank may take for the pieces that are in flight.
+	// aheadLimit is how long a rank may take for the pieces in flight.
 	aheadLimit = 30 * time.Second
 )
 
-// copied is what the leader knows of a rank that takes sequences before it joins. Whoever
-// has the turn uses it.
+// copied is what the leader knows about a rank that receives sequences before it joins. The
+// holder of the turn uses it.
 type copied struct {
 	run     uint64              // see above
 	lineage uint64              // of the sequences
-	pieces  uint64              // sent, with the one that began
+	pieces  uint64              // sent, including the one that began the copy
 	have    map[model.SeqID]int // positions
 }
 
-// rewound notes that positions from pos on of a sequence are others now.
+// rewound notes that the positions of a sequence from pos on have changed.
 func (c *copied) rewound(id model.SeqID, pos int) {
 	if n, ok := c.have[id]; ok {
 		c.have[id] = min(n, pos)
 	}
 }
 
-// bring brings ranks that wait to join what they lack, until ctx or the cluster ends.
+// bring sends waiting ranks the sequences that they lack, until ctx or the cluster ends.
 func (l *Leader) bring(ctx context.Context) {
 	for {
 		r, err := l.cluster.Recruit(ctx)
@@ -84,7 +85,7 @@ func (l *Leader) bring(ctx context.Context) {
 			sent, left, err := l.copyTo(ctx, r)
 			switch {
 			case errors.Is(err, cluster.ErrRefused):
-				slog.Warn("a rank refuses the sequences that it gets before it joins; it gets all of them when it joins, which takes longer", "rank", r.Rank, "error", err)
+				slog.Warn("a rank refused the sequences sent before it joins; it gets all of them when it joins, which takes longer", "rank", r.Rank, "error", err)
 			case err == nil:
 				slog.Info("a rank has the sequences and joins", "rank", r.Rank, "sent_ahead", units.Bytes(sent), "remaining", units.Bytes(left), "duration", time.Since(began).Round(time.Millisecond))
 			}
@@ -93,7 +94,7 @@ func (l *Leader) bring(ctx context.Context) {
 }
 
 // copyTo copies the sequences to a rank until little is left, and returns the bytes sent
-// and left. After an error the rank has none.
+// and left. After an error the rank has none of them.
 func (l *Leader) copyTo(ctx context.Context, r *cluster.Recruit) (sent, left int64, err error) {
 	c := &copied{run: rand.Uint64(), have: map[model.SeqID]int{}}
 	defer func() {
@@ -126,8 +127,8 @@ func (l *Leader) copyTo(ctx context.Context, r *cluster.Recruit) (sent, left int
 	return sent, left, within(ctx, r, r.Flush)
 }
 
-// nextPieces are the payloads of the next turn, none if little is left; left is the bytes
-// that are left after them, about.
+// nextPieces returns the payloads of the next turn, none if little is left. left is about
+// how many bytes remain after them.
 func (l *Leader) nextPieces(ctx context.Context, rank int, c *copied) (payloads [][]byte, left int64, err error) {
 	h := l.resident
 	h.couriers.Add(1)
@@ -140,8 +141,8 @@ func (l *Leader) nextPieces(ctx context.Context, rank int, c *copied) (payloads 
 		c.lineage, c.pieces = l.state.lineage, 1
 		l.copied[rank] = c
 	}
-	if l.lost.Load() || l.state.lineage == 0 || l.state.lineage != c.lineage || l.state.loads != h.loads || h.rank == nil {
-		return nil, 0, errors.New("replica: the sequences were lost while they were copied")
+	if l.sequencesLost.Load() || l.state.lineage == 0 || l.state.lineage != c.lineage || l.state.loads != h.loads || h.rank == nil {
+		return nil, 0, errors.New("replica: the sequences were lost during the copy")
 	}
 	for id, tokens := range l.tokens {
 		left += h.rank.StateBytes(id, c.have[id], len(tokens))
@@ -164,8 +165,8 @@ func (l *Leader) nextPieces(ctx context.Context, rank int, c *copied) (payloads 
 	return payloads, left, nil
 }
 
-// piece is the payload of as many of the next positions of a sequence as fit, and where
-// they end.
+// piece returns a payload with as many of the next positions of a sequence as fit, and
+// where they end.
 func (l *Leader) piece(c *copied, id model.SeqID, tokens []int32) (payload []byte, to int, err error) {
 	rank, from := l.resident.rank, c.have[id]
 	n := sort.Search(len(tokens)-from, func(n int) bool { return rank.StateBytes(id, from, from+n+1) > aheadPiece })
@@ -182,7 +183,7 @@ func (l *Leader) piece(c *copied, id model.SeqID, tokens []int32) (payload []byt
 	return b.Bytes(), to, nil
 }
 
-// forgetCopied forgets what a rank has, so that it gets everything when it joins.
+// forgetCopied forgets what a rank has, so that the rank gets everything when it joins.
 func (l *Leader) forgetCopied(ctx context.Context, rank int, c *copied) {
 	if l.resident.acquire(ctx) != nil {
 		return
@@ -195,12 +196,12 @@ func (l *Leader) forgetCopied(ctx context.Context, rank int, c *copied) {
 
 // within calls Send or Flush with a limit.
 func within(ctx context.Context, r *cluster.Recruit, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, aheadLimit, fmt.Errorf("rank %d has not taken what was sent to it within %v", r.Rank, aheadLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, aheadLimit, fmt.Errorf("rank %d did not accept what was sent to it within %v", r.Rank, aheadLimit))
 	defer cancel()
 	return do(ctx)
 }
 
-// took is what a follower has taken before it joined.
+// took is what a follower received before it joined.
 type took struct {
 	run, pieces uint64
 	loads       uint64 // resident.loads when it began
@@ -211,16 +212,16 @@ type took struct {
 func (w *Worker) Ahead(payload []byte) error {
 	h := w.resident
 	if !h.tryAcquire() {
-		return errors.New("replica: a piece of a sequence while the model is being formed or closed")
+		return errors.New("replica: received a piece of a sequence while the model is being formed or closed")
 	}
 	defer h.release()
 	if len(payload) < aheadHeader || payload[0] != aheadFormat || payload[1] > 1 || payload[2]|payload[3] != 0 {
-		return w.refuse(fmt.Errorf("replica: %d bytes before an epoch are malformed", len(payload)))
+		return w.refuse(fmt.Errorf("replica: a payload of %d bytes before an epoch is malformed", len(payload)))
 	}
 	id, run := model.SeqID(binary.LittleEndian.Uint32(payload[4:])), binary.LittleEndian.Uint64(payload[8:])
 	switch {
 	case h.rank == nil:
-		return errors.New("replica: a piece of a sequence, but no model is loaded")
+		return errors.New("replica: received a piece of a sequence, but no model is loaded")
 	case payload[1] == 0:
 		h.stopEntering()
 		h.rank.Forget()
@@ -228,18 +229,18 @@ func (w *Worker) Ahead(payload []byte) error {
 		w.took = &took{run: run, pieces: 1, loads: h.loads, sequences: map[model.SeqID][]int32{}}
 		return nil
 	case w.took == nil || w.took.run != run || w.took.loads != h.loads:
-		return w.refuse(fmt.Errorf("replica: a piece of sequence %d of a copy that has not begun here", id))
+		return w.refuse(fmt.Errorf("replica: piece of sequence %d belongs to a copy that has not begun on this rank", id))
 	}
 	tokens, err := h.rank.RestoreFrom(bytes.NewReader(payload[aheadHeader:]), id, w.took.sequences[id])
 	if err != nil {
-		return w.refuse(fmt.Errorf("replica: a piece of sequence %d: %w", id, err))
+		return w.refuse(fmt.Errorf("replica: piece of sequence %d: %w", id, err))
 	}
 	w.took.sequences[id] = tokens
 	w.took.pieces++
 	return nil
 }
 
-// refuse forgets what has been taken because of err.
+// refuse forgets what was received, because of err.
 func (w *Worker) refuse(err error) error {
 	if w.took != nil {
 		w.took = nil

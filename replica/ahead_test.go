@@ -95,7 +95,7 @@ func (c *fakeCluster) enters(members ...int) {
 // alike requires that these ranks have the sequences of the leader.
 func (c *fakeCluster) alike(l *Leader, ranks ...int) {
 	c.t.Helper()
-	mustRun(c.t, l, model.Step{Drop: []model.SeqID{model.SeqID(1<<20 + l.given)}}) // the others hear of the last commit
+	mustRun(c.t, l, model.Step{Drop: []model.SeqID{model.SeqID(1<<20 + l.lastSent)}}) // the others hear of the last commit
 	synctest.Wait()
 	for _, r := range ranks {
 		require.Equal(c.t, c.ranks[0].Live(), c.ranks[r].Live(), "rank %d", r)
@@ -298,7 +298,7 @@ func TestALeaderWithoutSequences(t *testing.T) {
 		require.True(t, j.passes(2))
 		stray := make([]byte, aheadHeader)
 		stray[0], stray[1] = aheadFormat, 1
-		require.ErrorContains(t, c.workers[2].Ahead(stray), "a copy that has not begun here")
+		require.ErrorContains(t, c.workers[2].Ahead(stray), "a copy that has not begun on this rank")
 		require.ErrorContains(t, c.workers[2].Ahead([]byte{aheadFormat}), "malformed")
 		c.enters(0, 1, 2)
 		mustRun(t, l, entry(1, 0, model.WantLast, 1, 2))

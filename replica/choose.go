@@ -10,17 +10,18 @@ import (
 	"ringmaster/parallel"
 )
 
-// Choice is what an epoch has: one of its placements [1 + Settings.Alternatives], the least
-// rows of a step that it divides, and of one that it runs as two micro-batches, 0 for none.
+// Choice is the choice for an epoch: one of its placements [1 + Settings.Alternatives], the
+// rows from which it divides a step, and the rows from which it runs a step as two
+// micro-batches, 0 for never.
 type Choice struct{ Placement, Rows, Micro int }
 
-// Of is the placement that is chosen of all.
+// Of returns the chosen placement from all.
 func (c Choice) Of(all []parallel.Placement) parallel.Placement {
 	return all[c.Placement].DivideRows(c.Rows).MicroBatches(c.Micro)
 }
 
-// Transport is a transport over t whose groups choose among the placements of the settings
-// as soon as they are connected. Every rank of a group has one.
+// Transport returns a transport over t. Its groups choose among the placements of the
+// settings as soon as they are connected. Every rank of a group needs one.
 func (p *Program) Transport(t distributed.Transport) distributed.Transport {
 	return choosing{t, p.resident}
 }
@@ -36,8 +37,8 @@ type choosing struct {
 	resident *resident
 }
 
-// Connect implements distributed.Transport. The choice is part of connecting, because
-// that is when all ranks have a group and a model, and none runs steps.
+// Connect implements distributed.Transport. The choice is part of connecting, because all
+// ranks then have a group and a model, and none runs steps.
 func (c choosing) Connect(ctx context.Context, l distributed.Link) (*distributed.Group, error) {
 	g, err := c.Transport.Connect(ctx, l)
 	if err != nil {
@@ -49,8 +50,8 @@ func (c choosing) Connect(ctx context.Context, l distributed.Link) (*distributed
 	return g, nil
 }
 
-// chooseOn measures the group if the settings say so, and leaves the placement that rank 0
-// chooses in the settings.
+// chooseOn measures the group if the settings say so, and sets the placement of the
+// settings to rank 0's choice.
 func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 	if err := h.acquire(ctx); err != nil {
 		return err
@@ -63,9 +64,10 @@ func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 		return nil
 	}
 	h.rank.Forget()
-	h.loads++ // whoever still counts on its sequences must see that they are gone
+	h.loads++ // so that every user of its sequences sees that they are gone
 	all := h.settings.placements()
-	// Ops are timed on all rows of a step: those of other ranks would be missing.
+	// Ops are timed on all rows of a step, because otherwise the rows of other ranks would
+	// be missing.
 	costs, err := h.host.Measure(ctx, g, h.rank, all[len(all)-1].DivideRows(0).MicroBatches(0))
 	if err != nil {
 		return err
@@ -80,7 +82,7 @@ func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 	}
 	c = Choice{Placement: agreed[0], Rows: agreed[1], Micro: agreed[2]}
 	if c.Placement < 0 || c.Placement >= len(all) || c.Rows < 0 || c.Micro < 0 {
-		return fmt.Errorf("placement %d of %d, with steps divided from %d rows on and in micro-batches from %d on, was chosen", c.Placement, len(all), c.Rows, c.Micro)
+		return fmt.Errorf("invalid choice: placement %d of %d, steps divided from %d rows, micro-batches from %d rows", c.Placement, len(all), c.Rows, c.Micro)
 	}
 	h.settings.Placement, h.settings.Measure, h.settings.Alternatives = c.Of(all), false, nil
 	return nil

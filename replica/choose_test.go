@@ -91,7 +91,7 @@ func TestChoose(t *testing.T) {
 	}
 	_, errs := chosen(t, 3, s, Choice{2, 48, 96}, measure)
 	for _, err := range errs {
-		require.ErrorContains(t, err, "placement 2 of 2, with steps divided from 48 rows on and in micro-batches from 96 on, was chosen")
+		require.ErrorContains(t, err, "placement 2 of 2, steps divided from 48 rows, micro-batches from 96 rows")
 	}
 	gone := errors.New("the device is gone")
 	lost := func(*distributed.Group, parallel.Placement) (calibrate.Costs, error) { return calibrate.Costs{}, gone }

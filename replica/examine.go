@@ -17,9 +17,9 @@ import (
 	"ringmaster/parallel"
 )
 
-// A group that runs is examined between steps: ranks compute the sums of parts of the
-// model, each of its own and of another's, and send each other data that they know. A
-// task is numbered work like a step, with the payload
+// The leader examines a running group between steps: ranks compute checksums of parts of
+// the model, their own and another rank's, and send each other known data. A task is
+// numbered work like a step, with the payload
 //
 //	u8  format, 5
 //	u8  as of a step
@@ -27,20 +27,20 @@ import (
 //	u64 number, among those of steps
 //	the task as JSON
 //
-// It changes no sequence. In the end all ranks tell each other what they have found.
+// It changes no sequence. At the end all ranks exchange their findings.
 
-// Task is what the ranks do at once.
+// Task is what the ranks do at the same time.
 type Task struct {
-	// Piece is the part of the model whose sums are computed, if Links is nil. Of routed
-	// experts their owner and the rank after it do that, with Everyone all ranks; of
-	// other weights always all.
+	// If Links is nil, Piece is the part of the model to sum. Routed experts are summed by
+	// their owner and the next rank, or with Everyone by all ranks; all ranks sum other
+	// weights.
 	Piece    model.Piece `json:"piece"`
 	Everyone bool        `json:"everyone,omitempty"`
 	Links    *Traffic    `json:"links,omitempty"`
 }
 
-// Traffic is data from one rank to another: messages with a known content, which the
-// receiver compares, and afterwards an answer. Ranks are those of the epoch's group.
+// Traffic is data from one rank to another: messages with known content, which the
+// receiver compares, and then an answer. Ranks are those of the epoch's group.
 type Traffic struct {
 	From     int    `json:"from"`
 	To       int    `json:"to"`
@@ -53,41 +53,41 @@ type Traffic struct {
 // Bounds of a task.
 const (
 	examineFormat = 5
-	// MostMessage is the most bytes of a message of Traffic.
+	// MostMessage is the maximum number of bytes of a message of Traffic.
 	MostMessage = 1 << 20
-	// MostMessages is the most messages of Traffic.
+	// MostMessages is the maximum number of messages of Traffic.
 	MostMessages = 1 << 14
-	// trafficLimit is how long the messages of a task may take: much longer than whoever
-	// examines plans for it, and less than it takes to lose patience with a step.
+	// trafficLimit is how long the messages of a task may take. It is much longer than an
+	// examination plans for, and shorter than the time limit of a step.
 	trafficLimit = 30 * time.Second
-	mostFound    = 512 << 10 // bytes of what one rank has found
+	mostFound    = 512 << 10 // bytes of one rank's findings
 )
 
-// Finding is what one rank has found.
+// Finding is the result of one rank.
 type Finding struct {
 	Rank  int         `json:"rank"` // of the world
 	Error string      `json:"error,omitempty"`
 	Sums  []model.Sum `json:"sums,omitempty"`
-	// Of Traffic, at the rank that receives: bytes that differ, those of messages that
-	// were sent back at the sender.
+	// With Traffic: bytes that differ at the receiver, and at the sender for messages that
+	// were sent back.
 	Corrupt int64 `json:"corrupt,omitempty"`
-	// At the sender: from the first message to the answer to the last, and with Echo each
-	// round trip.
+	// At the sender: the time from the first message to the answer to the last, and with
+	// Echo each round trip.
 	Took        time.Duration   `json:"took,omitempty"`
 	Trips       []time.Duration `json:"trips,omitempty"`
-	Retransmits int64           `json:"retransmits"` // segments sent again meanwhile; -1: unknown
+	Retransmits int64           `json:"retransmits"` // segments retransmitted meanwhile; -1 if unknown
 }
 
-// check refuses what no rank could do. size is that of the group.
+// check returns an error for a task that no rank could do. size is the size of the group.
 func (t Task) check(size int) error {
 	x := t.Links
 	switch {
 	case x == nil && (t.Piece.From < 0 || t.Piece.To < t.Piece.From || t.Piece.To-t.Piece.From > model.MostPiece):
-		return fmt.Errorf("replica: a task with the piece %+v", t.Piece)
+		return fmt.Errorf("replica: a task with the invalid piece %+v", t.Piece)
 	case x == nil:
 		return nil
 	case x.From < 0 || x.From >= size || x.To < 0 || x.To >= size || x.From == x.To:
-		return fmt.Errorf("replica: a task with data from rank %d to %d of %d", x.From, x.To, size)
+		return fmt.Errorf("replica: a task with data from rank %d to rank %d in a group of %d", x.From, x.To, size)
 	case x.Bytes < 1 || x.Bytes > MostMessage || x.Messages < 1 || x.Messages > MostMessages:
 		return fmt.Errorf("replica: a task with %d messages of %d bytes; at most %d of %d are possible", x.Messages, x.Bytes, MostMessages, MostMessage)
 	case x.Echo && x.Messages > 256:
@@ -96,7 +96,7 @@ func (t Task) check(size int) error {
 	return nil
 }
 
-// encodeTask is the payload of a task.
+// encodeTask returns the payload of a task.
 func (w work) encodeTask() []byte {
 	b := make([]byte, 8, 256)
 	b[0] = examineFormat
@@ -120,14 +120,14 @@ func parseTask(b []byte) (w work, err error) {
 		return w, fmt.Errorf("commit flag is %d, expected 0 or 1", b[1])
 	}
 	if binary.LittleEndian.Uint16(b[2:]) != 0 || binary.LittleEndian.Uint32(b[4:]) != 0 {
-		return w, errors.New("a task with flags")
+		return w, errors.New("a task has flags")
 	}
 	w.committed, w.number, w.task = b[1] == 1, binary.LittleEndian.Uint64(b[8:]), &Task{}
 	if err := json.Unmarshal(b[payloadHeader:], w.task); err != nil {
 		return work{}, fmt.Errorf("a task: %w", err)
 	}
 	if !bytes.Equal(w.encodeTask(), b) {
-		return work{}, errors.New("a task that this build would write in another way")
+		return work{}, errors.New("a task has a form that this build would not write")
 	}
 	if err := w.task.check(1 << 8); err != nil {
 		return work{}, err
@@ -135,8 +135,8 @@ func parseTask(b []byte) (w work, err error) {
 	return w, nil
 }
 
-// Extent is what a Piece can be part of, and the placement of the epoch. Any goroutine may
-// call it; it waits for a step that runs.
+// Extent returns the extent of the model, which limits a Piece, and the placement of the
+// epoch. Any goroutine may call it; it waits for a running step.
 func (l *Leader) Extent() (model.Extent, parallel.Placement, error) {
 	e, err := l.cluster.Epoch()
 	if err == nil {
@@ -149,10 +149,9 @@ func (l *Leader) Extent() (model.Extent, parallel.Placement, error) {
 	return l.resident.rank.Extent(), l.resident.settings.Placement, nil
 }
 
-// Examine has all ranks do a task between two steps, and returns what each has found
-// [members] and the epoch in which they have. The goroutine that runs steps calls it. An
-// error is a model.RecoveringError if the epoch has ended; the next step is then as after
-// any loss.
+// Examine makes all ranks do a task between two steps. It returns the findings [members]
+// and their epoch. The goroutine that runs steps calls it. If the epoch has ended, the
+// error is a model.RecoveringError, and the next step is as after any loss.
 func (l *Leader) Examine(t Task) ([]Finding, uint32, error) {
 	h := l.resident
 	e, err := l.cluster.Epoch()
@@ -172,7 +171,7 @@ func (l *Leader) Examine(t Task) ([]Finding, uint32, error) {
 		if begun != nil {
 			return nil, e.Number, &model.RecoveringError{Cause: begun}
 		}
-		l.ran = false
+		l.lastSucceeded = false
 		err = l.work(e, n, func() (cluster.Digest, error) {
 			found, err = h.examine(t)
 			return nil, err
@@ -185,8 +184,8 @@ func (l *Leader) Examine(t Task) ([]Finding, uint32, error) {
 	return found, e.Number, nil
 }
 
-// examine does this rank's part of a task and returns what all have found [members]. The
-// caller has the turn. The error is the group's.
+// examine does this rank's part of a task and returns all findings [members]. The caller
+// has the turn. An error comes from the group.
 func (h *resident) examine(t Task) ([]Finding, error) {
 	g := h.epoch.Group
 	if err := t.check(g.Size()); err != nil {
@@ -203,7 +202,7 @@ func (h *resident) examine(t Task) ([]Finding, error) {
 	} else {
 		for _, p := range h.pieces(t) {
 			sums, err := h.rank.Examine(p)
-			if err != nil { // the others wait for what it has found
+			if err != nil { // the others wait for this rank's finding
 				mine.Sums, mine.Error = nil, err.Error()
 				break
 			}
@@ -213,7 +212,7 @@ func (h *resident) examine(t Task) ([]Finding, error) {
 	return h.exchange(mine)
 }
 
-// pieces are the parts of a task's piece that this rank examines.
+// pieces returns the parts of a task's piece that this rank examines.
 func (h *resident) pieces(t Task) (out []model.Piece) {
 	p, size, rank := t.Piece, h.epoch.Group.Size(), h.epoch.Group.Rank()
 	if p.Layer < 0 || t.Everyone {
@@ -232,12 +231,12 @@ func (h *resident) pieces(t Task) (out []model.Piece) {
 	return out
 }
 
-// exchange brings what each rank has found to all [members].
+// exchange gathers the findings of all ranks [members].
 func (h *resident) exchange(mine Finding) ([]Finding, error) {
 	g := h.epoch.Group
 	text, err := json.Marshal(mine)
 	if err != nil || len(text) > mostFound {
-		text, _ = json.Marshal(Finding{Rank: mine.Rank, Error: fmt.Sprintf("what it has found has %d bytes, more than can be told", len(text))})
+		text, _ = json.Marshal(Finding{Rank: mine.Rank, Error: fmt.Sprintf("its finding has %d bytes, more than a message can hold", len(text))})
 	}
 	lengths := make([]byte, 4*g.Size())
 	if err := g.AllGather(h.epoch.Done, lengths, binary.LittleEndian.AppendUint32(nil, uint32(len(text)))); err != nil {
@@ -247,7 +246,7 @@ func (h *resident) exchange(mine Finding) ([]Finding, error) {
 	for r := range sizes {
 		sizes[r] = int(binary.LittleEndian.Uint32(lengths[4*r:]))
 		if sizes[r] > mostFound {
-			return nil, fmt.Errorf("replica: rank %d has found %d bytes; at most %d are possible", r, sizes[r], mostFound)
+			return nil, fmt.Errorf("replica: rank %d announces a finding of %d bytes; at most %d are possible", r, sizes[r], mostFound)
 		}
 		if r < g.Rank() {
 			before += sizes[r]
@@ -265,7 +264,7 @@ func (h *resident) exchange(mine Finding) ([]Finding, error) {
 	found := make([]Finding, g.Size())
 	for r, n := range sizes {
 		if err := json.Unmarshal(all[:n], &found[r]); err != nil {
-			found[r] = Finding{Error: fmt.Sprintf("what it has found did not arrive whole: %v", err)}
+			found[r] = Finding{Error: fmt.Sprintf("its finding did not arrive completely: %v", err)}
 		}
 		found[r].Rank = r
 		if h.epoch.Members != nil {
@@ -276,8 +275,8 @@ func (h *resident) exchange(mine Finding) ([]Finding, error) {
 	return found, nil
 }
 
-// contents is what messages are taken from: number i is the bytes from an offset that
-// depends on it, so that one that is sent twice or in another place is found.
+// contents is the source of messages. Message i has the bytes from an offset that depends
+// on i, so that a repeated or misplaced message is found.
 type contents struct {
 	bytes []byte // two messages long
 	each  int
@@ -290,10 +289,10 @@ func newContents(x Traffic) contents {
 	return c
 }
 
-// message is the content of message i.
+// message returns the content of message i.
 func (c contents) message(i int) []byte { return c.bytes[i*61%c.each:][:c.each] }
 
-// corrupt is how many bytes of a message are not those of message i.
+// corrupt returns how many bytes of a message differ from message i.
 func (c contents) corrupt(got []byte, i int) (n int64) {
 	want := c.message(i)
 	if bytes.Equal(got, want) {
@@ -307,8 +306,8 @@ func (c contents) corrupt(got []byte, i int) (n int64) {
 	return n
 }
 
-// traffic does this rank's part of the messages between two ranks. The error is the
-// group's.
+// traffic does this rank's part of the messages between two ranks. An error comes from the
+// group.
 func (h *resident) traffic(x Traffic, mine *Finding) error {
 	g := h.epoch.Group
 	if r := g.Rank(); r != x.From && r != x.To {

@@ -90,12 +90,12 @@ func TestCorruptMessages(t *testing.T) {
 func TestTasksThatAreRefused(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, _ *fakeCluster, l *Leader) {
 		for want, task := range map[string]Task{
-			"the piece":                   {Piece: model.Piece{To: model.MostPiece + 1}},
-			"from rank 0 to 2 of 2":       {Links: &Traffic{To: 2, Bytes: 1, Messages: 1}},
-			"from rank 1 to 1":            {Links: &Traffic{From: 1, To: 1, Bytes: 1, Messages: 1}},
-			"1 messages of 2097152 bytes": {Links: &Traffic{To: 1, Bytes: 2 << 20, Messages: 1}},
-			"0 messages":                  {Links: &Traffic{To: 1, Bytes: 1}},
-			"300 round trips":             {Links: &Traffic{To: 1, Bytes: 1, Messages: 300, Echo: true}},
+			"the invalid piece":                {Piece: model.Piece{To: model.MostPiece + 1}},
+			"rank 0 to rank 2 in a group of 2": {Links: &Traffic{To: 2, Bytes: 1, Messages: 1}},
+			"from rank 1 to rank 1":            {Links: &Traffic{From: 1, To: 1, Bytes: 1, Messages: 1}},
+			"1 messages of 2097152 bytes":      {Links: &Traffic{To: 1, Bytes: 2 << 20, Messages: 1}},
+			"0 messages":                       {Links: &Traffic{To: 1, Bytes: 1}},
+			"300 round trips":                  {Links: &Traffic{To: 1, Bytes: 1, Messages: 300, Echo: true}},
 		} {
 			_, _, err := l.Examine(task)
 			require.ErrorContains(t, err, want)

@@ -279,7 +279,7 @@ func TestFormIsGivenUpWhileAStepRuns(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(gone)
 		require.ErrorIs(t, c.program.Form(ctx, settings), gone)
-		require.ErrorContains(t, l.Close(), "a step still runs")
+		require.ErrorContains(t, l.Close(), "a step is still running")
 		close(deaf)
 		require.NoError(t, <-ended)
 	})
@@ -310,7 +310,7 @@ func TestModelsAreKeptUnlessThePlanNeedsAnother(t *testing.T) {
 		require.NoError(t, again(func(s *Settings) { s.MaxTokens = 64 }))
 		mustRun(t, l, entry(2, 0, model.WantLast, 1))
 
-		require.ErrorContains(t, again(func(s *Settings) { s.Placement = s.Placement[:1] }), "places the model on 1 ranks, the group has 2")
+		require.ErrorContains(t, again(func(s *Settings) { s.Placement = s.Placement[:1] }), "places the model on 1 ranks, but the group has 2")
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 //	entries times: u32 sequence, u32 position, u32 tokens, u8 want
 //	               tokens times i32
 //
-// A piece of a sequence that all ranks take in has, in place of drops, entries and steps:
+// A piece of a sequence that all ranks receive has, in place of drops, entries and steps:
 //
 //	u8  format, 4
 //	u8  as above
@@ -32,7 +32,7 @@ type work struct {
 	number    uint64 // of the step, from 1; grows with every step that is sent
 	step      model.Step
 	piece     *piece // in place of the step; nil: it is a step
-	task      *Task  // likewise; see Task
+	task      *Task  // in place of the step; see Task
 }
 
 // piece is a piece of a snapshot.
@@ -52,7 +52,7 @@ const (
 	maxDrops      = math.MaxUint16
 )
 
-// encode is the payload. A step that does not fit the format is an error.
+// encode returns the payload. A step that does not fit the format is an error.
 func (w work) encode() ([]byte, error) {
 	if w.piece != nil {
 		return w.encodePiece(), nil
@@ -80,7 +80,7 @@ func (w work) encode() ([]byte, error) {
 	}
 	for _, e := range w.step.Entries {
 		if e.Pos < 0 || e.Pos > math.MaxInt32 || len(e.Tokens) == 0 || e.Want > model.WantAll {
-			return nil, fmt.Errorf("replica: sequence %d with %d tokens at position %d, want %d, is no entry of a step", e.Seq, len(e.Tokens), e.Pos, e.Want)
+			return nil, fmt.Errorf("replica: sequence %d with %d tokens at position %d, want %d, is not an entry of a step", e.Seq, len(e.Tokens), e.Pos, e.Want)
 		}
 		b = binary.LittleEndian.AppendUint32(b, uint32(e.Seq))
 		b = binary.LittleEndian.AppendUint32(b, uint32(e.Pos))
@@ -93,10 +93,10 @@ func (w work) encode() ([]byte, error) {
 	return b, nil
 }
 
-// errShort: a payload promises more than it holds.
-var errShort = errors.New("it is cut short")
+// errShort: a payload announces more than it has.
+var errShort = errors.New("it is truncated")
 
-// encodePiece is the payload of a piece.
+// encodePiece returns the payload of a piece.
 func (w work) encodePiece() []byte {
 	b := make([]byte, 4, pieceHeader)
 	b[0] = pieceFormat
@@ -116,14 +116,14 @@ func (w work) encodePiece() []byte {
 // parsePiece is parseWork for a piece.
 func parsePiece(b []byte) (w work, err error) {
 	if len(b) != pieceHeader {
-		return w, fmt.Errorf("a piece with %d bytes", len(b))
+		return w, fmt.Errorf("a piece has %d bytes", len(b))
 	}
 	flags, n := binary.LittleEndian.Uint16(b[2:]), binary.LittleEndian.Uint32(b[4:])
 	switch {
 	case b[1] > 1:
 		return w, fmt.Errorf("commit flag is %d, expected 0 or 1", b[1])
 	case flags > 3:
-		return w, fmt.Errorf("a piece with flags %d", flags)
+		return w, fmt.Errorf("a piece has flags %d", flags)
 	case n < 1 || n > model.MaxPiece:
 		return w, fmt.Errorf("a piece of %d bytes, expected 1 to %d", n, model.MaxPiece)
 	}
@@ -153,7 +153,7 @@ func parseWork(b []byte) (w work, err error) {
 		return w, errShort
 	}
 	if b[0] != payloadFormat {
-		return w, fmt.Errorf("format %d, this build knows %d", b[0], payloadFormat)
+		return w, fmt.Errorf("format %d; this build reads %d", b[0], payloadFormat)
 	}
 	if b[1] > 1 {
 		return w, fmt.Errorf("commit flag is %d, expected 0 or 1", b[1])

@@ -53,7 +53,7 @@ func TestPieceBytes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, w, got)
 	for what, harm := range map[string]func(b []byte) []byte{
-		"with 21 bytes": func(b []byte) []byte { return append(b, 0) },
+		"has 21 bytes": func(b []byte) []byte { return append(b, 0) },
 		"flag is 2":     func(b []byte) []byte { b[1] = 2; return b },
 		"flags 4":       func(b []byte) []byte { b[2] = 4; return b },
 		"of 0 bytes":    func(b []byte) []byte { b[4], b[5] = 0, 0; return b },
@@ -92,17 +92,17 @@ func TestRandomPayloads(t *testing.T) {
 
 func TestPayloadsThatAreRefused(t *testing.T) {
 	for want, text := range map[string]string{
-		"it is cut short":                           "02",
-		"format 1, this build knows 2":              "01000000000000000000000000000000",
+		"it is truncated":                           "02",
+		"format 1; this build reads 2":              "01000000000000000000000000000000",
 		"commit flag is 2":                          "02020000000000000000000000000000",
 		"payload of 17 bytes: 1 bytes follow":       "0200000000000000000000000000000000",
-		"payload of 20 bytes: it is cut short":      "02000200000000000000000000000000" + "01000000",
-		"payload of 16 bytes: it is cut short":      "02000000ffffffff0000000000000000",
+		"payload of 20 bytes: it is truncated":      "02000200000000000000000000000000" + "01000000",
+		"payload of 16 bytes: it is truncated":      "02000000ffffffff0000000000000000",
 		"entry 0 of 1: no tokens":                   "02000000010000000000000000000000" + "0100000000000000" + "0000000000" + "00000000",
-		"entry 0 of 1: it is cut short":             "02000000010000000000000000000000" + "0100000000000000" + "ffffffff01" + "00000000",
+		"entry 0 of 1: it is truncated":             "02000000010000000000000000000000" + "0100000000000000" + "ffffffff01" + "00000000",
 		"entry 0 of 1: want 3":                      "02000000010000000000000000000000" + "0100000000000000" + "0100000003" + "00000000",
 		"entry 0 of 1: position 2147483648":         "02000000010000000000000000000000" + "0100000000000080" + "0100000001" + "00000000",
-		"entry 1 of 2: it is cut short":             "02000000020000000000000000000000" + "0100000000000000" + "0500000001" + strings.Repeat("00", 20) + "00",
+		"entry 1 of 2: it is truncated":             "02000000020000000000000000000000" + "0100000000000000" + "0500000001" + strings.Repeat("00", 20) + "00",
 		"payload of 37 bytes: 4 bytes follow its e": "02000000010000000000000000000000" + "0100000000000000" + "0100000001" + "0000000000000000",
 	} {
 		b, err := hex.DecodeString(text)

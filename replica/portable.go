@@ -10,13 +10,13 @@ import (
 	"ringmaster/model/snapshot"
 )
 
-// Sequences leave and enter the model of all ranks in pieces, between steps. One that
-// leaves is copied out of the leader's rank alone, since all ranks have it. One that
-// enters is brought to all: each piece is numbered work like a step, with a payload of
-// its own, after which rank 0 broadcasts the bytes. Its own rank takes them first, so
-// that a damaged snapshot is refused before it is sent.
+// Sequences leave and enter the model of all ranks in pieces, between steps. A sequence
+// that leaves is copied only from the leader's rank, because all ranks have it. A
+// sequence that enters must reach all ranks: each piece is numbered work like a step,
+// with its own payload, and rank 0 then broadcasts the bytes. The leader's rank takes
+// them first, so that a damaged snapshot is refused before it is sent.
 
-// entering is a sequence that a rank is taking in.
+// entering is a sequence that a rank is receiving.
 type entering struct {
 	id     model.SeqID
 	sink   *snapshot.Sink
@@ -37,7 +37,7 @@ func (h *resident) takePiece(p piece, b []byte) ([]int32, error) {
 	}
 	x := h.entering
 	if x == nil || x.id != p.seq {
-		return nil, fmt.Errorf("replica: a piece of sequence %d, whose first is missing", p.seq)
+		return nil, fmt.Errorf("replica: piece of sequence %d arrived before its first piece", p.seq)
 	}
 	_, err := x.sink.Write(b)
 	if err == nil && p.last {
@@ -51,7 +51,8 @@ func (h *resident) takePiece(p piece, b []byte) ([]int32, error) {
 	return x.tokens, nil
 }
 
-// stopEntering ends a sequence that has not entered completely. The caller has the turn.
+// stopEntering drops a sequence that was not received completely. The caller has the
+// turn.
 func (h *resident) stopEntering() {
 	if h.entering != nil {
 		h.entering.sink.Stop()
@@ -74,7 +75,7 @@ func (l *Leader) Export(id model.SeqID, tokens []int32) model.Export {
 	return &leaving{l: l, id: id, tokens: tokens}
 }
 
-// leaving is a sequence that is copied out of the leader's rank.
+// leaving is a sequence that is copied from the leader's rank.
 type leaving struct {
 	l      *Leader
 	id     model.SeqID
@@ -83,12 +84,12 @@ type leaving struct {
 	began  state // of the leader
 }
 
-// Next implements model.Export. It does not wait: while the group forms anew it is a
+// Next implements model.Export. It does not wait: while the group re-forms it returns a
 // model.RecoveringError.
 func (x *leaving) Next() ([]byte, error) {
 	l, h := x.l, x.l.resident
 	if !h.acquireUnlessForming() {
-		return nil, &model.RecoveringError{Cause: errors.New("the group forms anew")}
+		return nil, &model.RecoveringError{Cause: errors.New("the group is re-forming")}
 	}
 	defer h.release()
 	first := x.source == nil
@@ -96,9 +97,10 @@ func (x *leaving) Next() ([]byte, error) {
 		x.began = l.state
 		x.source = snapshot.Pull(func(w io.Writer) error { return h.rank.Snapshot(w, x.id, x.tokens) })
 	}
-	// The memory that the source reads is that of one model and lineage.
+	// The source reads the memory of one model and lineage, so another one ends the
+	// export.
 	if h.rank == nil || h.loads != x.began.loads || l.state.lineage != x.began.lineage {
-		return nil, &model.UnavailableError{Cause: fmt.Errorf("sequence %d was lost while it was copied", x.id)}
+		return nil, &model.UnavailableError{Cause: fmt.Errorf("sequence %d was lost during the copy", x.id)}
 	}
 	return x.source.Next()
 }
@@ -110,12 +112,12 @@ func (x *leaving) Stop() {
 	}
 }
 
-// Import implements model.Portable. The sequence does not outlive the epoch before it is
+// Import implements model.Portable. The sequence is lost with its epoch unless it is
 // complete.
 func (l *Leader) Import(id model.SeqID) model.Import { return &arriving{l: l, id: id} }
 
-// arriving is a sequence that is brought to all ranks. A piece is held back until it is
-// known whether it is the last.
+// arriving is a sequence that is sent to all ranks. It holds each piece back until it
+// knows whether the piece is the last.
 type arriving struct {
 	l     *Leader
 	id    model.SeqID
@@ -146,7 +148,8 @@ func (x *arriving) Close() ([]int32, error) {
 	return x.send(true)
 }
 
-// Stop implements model.Import. What followers have of the sequence goes with its drop.
+// Stop implements model.Import. Followers free their part of the sequence when it is
+// dropped.
 func (x *arriving) Stop() {
 	h := x.l.resident
 	if !h.acquireUnlessForming() {
@@ -158,7 +161,7 @@ func (x *arriving) Stop() {
 	}
 }
 
-// send brings the held piece to all ranks; after the last it returns the sequence's
+// send sends the held piece to all ranks; after the last it returns the sequence's
 // tokens.
 func (x *arriving) send(last bool) ([]int32, error) {
 	l, h := x.l, x.l.resident
@@ -184,7 +187,7 @@ func (x *arriving) send(last bool) ([]int32, error) {
 		if begun != nil {
 			return nil, &model.RecoveringError{Cause: begun}
 		}
-		x.sent, x.epoch, l.ran = x.sent+1, e.Number, false
+		x.sent, x.epoch, l.lastSucceeded = x.sent+1, e.Number, false
 		err = l.work(e, n, func() (cluster.Digest, error) {
 			return nil, h.epoch.Group.Broadcast(h.epoch.Done, x.held, 0)
 		})

@@ -7,7 +7,7 @@ import (
 	"ringmaster/parallel"
 )
 
-// reading follows what of the model's file each rank owns, from epoch to epoch.
+// reading tracks which part of the model's file each rank owns, from epoch to epoch.
 type reading struct {
 	fresh func(s Settings, i int, before *parallel.Part) int64 // Planner.Reads
 
@@ -56,7 +56,7 @@ func (r *reading) began(members []int, p parallel.Placement) {
 	}
 }
 
-// last is the reads of the last plan.
+// last returns what ranks have to read because of the last plan.
 func (r *reading) last() cluster.Reads {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,35 +6,37 @@ import (
 	"time"
 )
 
-// RepeatKind is why something was computed again.
+// RepeatKind is the reason for a repeated computation.
 type RepeatKind string
 
 // The kinds of Repeat.
 const (
-	// InFloat32: exchanges whose sum had a value beyond the range of float16.
+	// InFloat32: exchanges repeated because a value was beyond the range of
+	// float16.
 	InFloat32 RepeatKind = "float32"
-	// AfterLoss: steps that the end of an epoch had interrupted, in the next one.
+	// AfterLoss: steps repeated in the next epoch because the end of an epoch
+	// interrupted them.
 	AfterLoss RepeatKind = "loss"
 )
 
-// Repeat is what was computed again within a minute, for one reason.
+// Repeat counts the repeated computations of one kind within a minute.
 type Repeat struct {
 	Kind        RepeatKind
 	First, Last time.Time     // ends of the first and the last step in which it happened
 	Steps       int           // in which it happened
 	Exchanges   uint64        // repeated in these steps; of InFloat32
-	Took        time.Duration // from the interruption of the steps to their end, in sum; of AfterLoss
+	Took        time.Duration // of AfterLoss: total time from the interruption of the steps to their end
 }
 
 const (
-	// maxRepeats is how many Repeats of a kind are kept.
+	// maxRepeats bounds the Repeats that are kept of each kind.
 	maxRepeats = 50
-	// repeatSpan is how much time a Repeat covers, so that exchanges that overflow in
-	// every step do not push out within seconds what happened before.
+	// repeatSpan is how much time a Repeat covers. It is a minute so that exchanges
+	// that overflow in every step do not replace the older entries within seconds.
 	repeatSpan = time.Minute
 )
 
-// repeats are the last Repeats of each kind. Any goroutine may use it.
+// repeats holds the last Repeats of each kind. Any goroutine may use it.
 type repeats struct {
 	mu   sync.Mutex
 	list map[RepeatKind][]Repeat // oldest first

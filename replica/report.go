@@ -10,23 +10,23 @@ import (
 	"ringmaster/parallel"
 )
 
-// Report is the counts of a rank since its process started; Layers counts since
-// the model was loaded and Group since the epoch began.
+// Report has the counts of a rank since its process started; Layers counts since the
+// model was loaded and Group since the epoch began.
 type Report struct {
 	Rank   int           `json:"rank"`
 	Epoch  uint32        `json:"epoch"`  // the last one that this rank started
 	Steps  uint64        `json:"steps"`  // run by this rank
 	Tokens uint64        `json:"tokens"` // in these steps
 	Time   time.Duration `json:"time"`   // spent in these steps on this rank, in ns
-	// Layers are those of Rank.LayerStats after the last step.
+	// Layers is Rank.LayerStats after the last step.
 	Layers []parallel.LayerStats `json:"layers"`
-	// Exchanges are those of Rank.Exchanges now, of the model that ran the last step.
+	// Exchanges is the current Rank.Exchanges of the model that ran the last step.
 	Exchanges [][]parallel.Exchange `json:"exchanges"`
 	Group     distributed.Stats     `json:"group"`
-	Memory    int64                 `json:"memory"` // bytes that the process holds, 0 if unknown
+	Memory    int64                 `json:"memory"` // bytes that the process uses, 0 if unknown
 }
 
-// Total is the sum of the counts of all layers.
+// Total returns the sum of the counts of all layers.
 func (r Report) Total() parallel.LayerStats {
 	var t parallel.LayerStats
 	for _, l := range r.Layers {
@@ -35,7 +35,7 @@ func (r Report) Total() parallel.LayerStats {
 	return t
 }
 
-// encode is the report in JSON.
+// encode returns the report as JSON.
 func (r Report) encode() []byte {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -44,15 +44,15 @@ func (r Report) encode() []byte {
 	return b
 }
 
-// parseReport reads the report of a rank whose model has so many layers. What it says becomes
-// series of metrics, so it must be what such a rank can say.
+// parseReport reads the report of a rank with a model of that many layers. It checks the
+// report, because its values become series of metrics.
 func parseReport(b []byte, rank, layers int) (Report, error) {
 	var r Report
 	if err := json.Unmarshal(b, &r); err != nil {
 		return r, fmt.Errorf("replica: report of rank %d: %w", rank, err)
 	}
 	if r.Rank != rank {
-		return r, fmt.Errorf("replica: report of rank %d says it is of rank %d", rank, r.Rank)
+		return r, fmt.Errorf("replica: report of rank %d claims to be of rank %d", rank, r.Rank)
 	}
 	err := parallel.Check(r.Layers, r.Exchanges, layers)
 	if err == nil && min(r.Time, r.Group.Waiting, r.Group.Wire) < 0 {

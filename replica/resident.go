@@ -15,20 +15,21 @@ import (
 	"ringmaster/parallel"
 )
 
-// resident keeps the model of this rank loaded from epoch to epoch. The cluster's
-// goroutine loads the model and joins it to groups, another goroutine runs steps;
-// acquire and release keep them apart.
+// resident keeps the model of this rank loaded from epoch to epoch. The cluster's goroutine
+// loads the model and joins it to groups, another goroutine runs steps; acquire and release
+// give one of them the turn.
 type resident struct {
 	number int // of this rank
 	host   Host
-	// fixed: the first model's Info holds for all later ones, because an engine
-	// has it. A follower has no engine: when a leader is restarted with other
-	// settings, such as another context, the follower loads the model for them.
-	fixed bool
+	// infoFixed: all later models must have the first model's Info, because an engine uses
+	// it. A follower has no engine, so when a leader is restarted with other settings, such
+	// as another context, the follower loads the model for them.
+	infoFixed bool
 
 	planner Planner // nil on a follower
 
-	// couriers are those that wait for the turn or have it, for moments only.
+	// couriers counts the couriers that wait for the turn or have it; each has it for
+	// moments only.
 	couriers atomic.Int32
 	turn     chan struct{} // capacity 1, a mutex for the fields below: full while it is held
 
@@ -36,26 +37,26 @@ type resident struct {
 	rank     Rank // nil if none is loaded
 	epoch    cluster.Epoch
 	joined   bool      // rank is in the group of epoch
-	entering *entering // a sequence that is brought to all ranks; nil: none
+	entering *entering // a sequence that is being sent to all ranks, nil for none
 	closed   bool
 	loads    uint64 // models loaded so far, and times one was used to measure; sequences belong to one of them
 
 	repeats repeats
 	digests atomic.Int64 // length of the last non-empty digest, 0 before the first
 
-	mu     sync.Mutex             // guards what any goroutine may read; never held for long
+	mu     sync.Mutex             // guards what any goroutine may read; held only briefly
 	info   model.Info             // of the model that was loaded last
 	loaded bool                   // info is set
 	sizes  func(length int) int64 // of a sequence, nil before the first model
 	budget int64                  // of the last plan
 	report Report
 	group  *distributed.Group // of the epoch, nil before the first
-	// exchanges are those of the model that ran the last step, nil before the first.
+	// exchanges is Rank.Exchanges of the model that ran the last step, nil before the first.
 	exchanges func() [][]parallel.Exchange
 }
 
-func newResident(number int, h Host, fixed bool) *resident {
-	return &resident{number: number, host: h, fixed: fixed, turn: make(chan struct{}, 1), report: Report{Rank: number}}
+func newResident(number int, h Host, infoFixed bool) *resident {
+	return &resident{number: number, host: h, infoFixed: infoFixed, turn: make(chan struct{}, 1), report: Report{Rank: number}}
 }
 
 // inEpoch takes the turn if the model is in the group of the running epoch e.
@@ -70,8 +71,8 @@ func (h *resident) inEpoch(e cluster.Epoch) error {
 	return nil
 }
 
-// acquire waits for the turn until ctx ends, and then returns its cause. It
-// succeeds if the turn is free, even when ctx has ended.
+// acquire waits for the turn until ctx ends, and then returns its cause. If the turn is
+// free, it succeeds even after the end of ctx.
 func (h *resident) acquire(ctx context.Context) error {
 	if h.tryAcquire() {
 		return nil
@@ -96,11 +97,11 @@ func (h *resident) tryAcquire() bool {
 
 func (h *resident) release() { <-h.turn }
 
-// courierTurn is how long a courier has the turn at most, by a wide margin.
+// courierTurn is far more than the longest turn of a courier.
 const courierTurn = 2 * time.Second
 
-// acquireUnlessForming is tryAcquire for whoever only must not wait for the group to form:
-// it waits for couriers.
+// acquireUnlessForming takes the turn and waits only for couriers, so that the caller never
+// waits for the group to form.
 func (h *resident) acquireUnlessForming() bool {
 	if h.tryAcquire() {
 		return true
@@ -120,12 +121,12 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 		return err
 	}
 	if err := h.acquire(ctx); err != nil {
-		return fmt.Errorf("replica: a step of the previous epoch still runs: %w", err)
+		return fmt.Errorf("replica: a step of the previous epoch is still running: %w", err)
 	}
 	defer h.release()
 	if ctx.Err() != nil {
-		// The epoch has ended before its turn came. The next one may run already, and
-		// must not be disturbed.
+		// The epoch ended before form got the turn. The model stays as it is, because the
+		// next epoch may already run.
 		return context.Cause(ctx)
 	}
 	h.joined = false
@@ -158,8 +159,8 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 	return nil
 }
 
-// keepSizes gives the budget of the plan to the rank's model and lets any goroutine
-// know both. The caller has the turn.
+// keepSizes passes the budget of the plan to the rank's model and publishes both for all
+// goroutines. The caller has the turn.
 func (h *resident) keepSizes(r Rank) {
 	r.SetSequenceBudget(h.settings.SequenceBudget)
 	h.mu.Lock()
@@ -167,12 +168,12 @@ func (h *resident) keepSizes(r Rank) {
 	h.sizes, h.budget = r.SequenceBytes, h.settings.SequenceBudget
 }
 
-// keepInfo records the model's Info. If it is fixed, another one is an error.
+// keepInfo records the model's Info. With infoFixed a different one is an error.
 func (h *resident) keepInfo(info model.Info) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.fixed && h.loaded && info != h.info {
-		return fmt.Errorf("replica: the plan needs a model like %+v, the previous one was like %+v; restart the program", info, h.info)
+	if h.infoFixed && h.loaded && info != h.info {
+		return fmt.Errorf("replica: the plan needs a model like %+v, but the previous one was like %+v; restart the program", info, h.info)
 	}
 	h.info, h.loaded = info, true
 	return nil
@@ -182,7 +183,7 @@ func (h *resident) keepInfo(info model.Info) error {
 // sequences stay.
 func (h *resident) start(e cluster.Epoch) (parallel.Placement, error) {
 	if err := h.acquire(e.Done); err != nil {
-		return nil, fmt.Errorf("replica: a step of the previous epoch still runs: %w", err)
+		return nil, fmt.Errorf("replica: a step of the previous epoch is still running: %w", err)
 	}
 	defer h.release()
 	if e.Done.Err() != nil {
@@ -193,9 +194,9 @@ func (h *resident) start(e cluster.Epoch) (parallel.Placement, error) {
 	case h.closed:
 		return nil, distributed.ErrClosed
 	case h.rank == nil:
-		return nil, errors.New("replica: an epoch starts without a model: none was formed")
+		return nil, errors.New("replica: an epoch starts before a model was formed")
 	case len(h.settings.Placement) != e.Group.Size():
-		return nil, fmt.Errorf("replica: the plan places the model on %d ranks, the group has %d", len(h.settings.Placement), e.Group.Size())
+		return nil, fmt.Errorf("replica: the plan places the model on %d ranks, but the group has %d", len(h.settings.Placement), e.Group.Size())
 	}
 	h.stopEntering()
 	if err := h.rank.Join(e.Group, h.settings.Placement); err != nil {
@@ -209,7 +210,7 @@ func (h *resident) start(e cluster.Epoch) (parallel.Placement, error) {
 }
 
 // run runs the prepared step and returns its logits and digest. The caller has the turn, and
-// the rank has joined. Only the end of the epoch cancels the step: a rank that
+// the rank has joined. Only the end of the epoch cancels the step, because a rank that
 // stopped in the middle would leave the others waiting in a collective.
 func (h *resident) run(step model.Step) ([][]float32, cluster.Digest, error) {
 	began := time.Now()
@@ -238,7 +239,7 @@ func (h *resident) run(step model.Step) ([][]float32, cluster.Digest, error) {
 	return rows, digest, nil
 }
 
-// overflows is how many exchanges were repeated in float32.
+// overflows returns how many exchanges were repeated in float32.
 func overflows(layers []parallel.LayerStats) (n uint64) {
 	for _, l := range layers {
 		n += l.Overflows
@@ -262,7 +263,7 @@ func (h *resident) describe(i int) string {
 	return fmt.Sprintf("layer %d, choice of experts", i)
 }
 
-// snapshot is the current report.
+// snapshot returns the current report.
 func (h *resident) snapshot() Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -280,7 +281,7 @@ func (h *resident) snapshot() Report {
 // close frees the model; ctx bounds the wait for a step in flight.
 func (h *resident) close(ctx context.Context) error {
 	if err := h.acquire(ctx); err != nil {
-		return fmt.Errorf("replica: a step still runs: %w", err)
+		return fmt.Errorf("replica: a step is still running: %w", err)
 	}
 	defer h.release()
 	h.closed, h.joined = true, false

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"ringmaster/distributed"
@@ -15,7 +14,7 @@ import (
 	"ringmaster/model"
 )
 
-// The leader's side of what outlives an epoch: its sequences, and the last step.
+// The leader's side of what outlives an epoch: its sequences and the last step.
 
 // enter makes sure that all ranks have begun the epoch together with the leader's
 // sequences. The caller has the turn.
@@ -24,8 +23,8 @@ func (l *Leader) enter(e cluster.Epoch, step model.Step) error {
 	if l.state.loads != h.loads && l.state.lineage != 0 {
 		l.lose()
 	}
-	if l.lost.Load() || l.state.lineage == 0 {
-		if err := l.anew(step); err != nil {
+	if l.sequencesLost.Load() || l.state.lineage == 0 {
+		if err := l.restart(step); err != nil {
 			return err
 		}
 	}
@@ -47,14 +46,14 @@ func (l *Leader) enter(e cluster.Epoch, step model.Step) error {
 	if err != nil {
 		return err
 	}
-	l.epoch, l.told = e.Number, true
+	l.epoch, l.followersInformed = e.Number, true
 	for i := range h.epoch.Group.Size() {
 		delete(l.copied, worldRank(e, i))
 	}
 	return nil
 }
 
-// worldRank is the number in the world of a rank of an epoch's group.
+// worldRank returns the number in the world of a rank of an epoch's group.
 func worldRank(e cluster.Epoch, i int) int {
 	if len(e.Members) == 0 {
 		return i
@@ -63,20 +62,20 @@ func worldRank(e cluster.Epoch, i int) int {
 }
 
 // warm sends the ranks that are not warm what they lack, by their answers [size of the
-// group]: what follows what they have taken before, or everything.
+// group]: the rest of what they have received before, or everything.
 func (l *Leader) warm(e cluster.Epoch, all []answer) error {
 	h := l.resident
-	have, cold := map[model.SeqID]int(nil), false
+	have, lacking := map[model.SeqID]int(nil), false
 	for i, a := range all {
 		if a.warm {
 			continue
 		}
 		c := l.copied[worldRank(e, i)]
 		if c == nil || a.run != c.run || a.pieces != c.pieces || c.lineage != l.state.lineage {
-			have, cold = nil, true
+			have, lacking = nil, true
 			break
 		}
-		if cold = true; have == nil {
+		if lacking = true; have == nil {
 			have = maps.Clone(c.have)
 			continue
 		}
@@ -84,7 +83,7 @@ func (l *Leader) warm(e cluster.Epoch, all []answer) error {
 			have[id] = min(have[id], c.have[id])
 		}
 	}
-	if !cold || len(all) == 1 {
+	if !lacking || len(all) == 1 {
 		return nil
 	}
 	if have != nil {
@@ -92,17 +91,17 @@ func (l *Leader) warm(e cluster.Epoch, all []answer) error {
 			return err
 		}
 		all, err := h.agree(answer{warm: true})
-		if err != nil || !slices.ContainsFunc(all, func(a answer) bool { return !a.warm }) {
+		if err != nil || !anyLacks(all) {
 			return err
 		}
-		slog.Warn("a rank refuses the rest of the sequences that it had taken in part before it joined; all get sent", "epoch", e.Number)
+		slog.Warn("a rank refused the rest of the sequences that it had partly received before it joined; the leader sends all of them", "epoch", e.Number)
 	}
 	return h.send(whole, l.tokens, nil)
 }
 
-// anew begins a lineage without sequences. A caller that does not know of the loss yet
-// may try to continue one.
-func (l *Leader) anew(step model.Step) error {
+// restart begins a lineage without sequences. It fails if the step continues a sequence,
+// because its caller may not know of the loss yet.
+func (l *Leader) restart(step model.Step) error {
 	for _, en := range step.Entries {
 		if en.Pos > 0 {
 			l.lose()
@@ -113,15 +112,15 @@ func (l *Leader) anew(step model.Step) error {
 	l.resident.rank.Forget()
 	l.tokens = map[model.SeqID][]int32{}
 	l.held.Store(0)
-	l.epoch, l.committed, l.told = 0, false, true
-	l.state = state{lineage: 1 + rand.Uint64N(^uint64(0)), number: l.given, loads: l.resident.loads}
-	l.lost.Store(false)
+	l.epoch, l.committed, l.followersInformed = 0, false, true
+	l.state = state{lineage: 1 + rand.Uint64N(^uint64(0)), number: l.lastSent, loads: l.resident.loads}
+	l.sequencesLost.Store(false)
 	return nil
 }
 
-// interrupted ends the epoch, if it has not ended yet, and returns why it has; again
-// tells that another epoch may run the step. If this rank is to blame, it would fail
-// there, too.
+// interrupted ends the epoch, if it has not ended yet, and returns the reason; again says
+// that another epoch may run the step. It is false if this rank is to blame, because the
+// step would fail there, too.
 func (l *Leader) interrupted(e cluster.Epoch, cause error) (again bool, verdict error) {
 	if errors.Is(cause, model.ErrUnavailable) {
 		l.lose()
@@ -144,16 +143,17 @@ func (l *Leader) interrupted(e cluster.Epoch, cause error) (again bool, verdict 
 }
 
 // commitLimit is how long Commit waits for the model's turn. Joining a group, the longest
-// that the model of the step itself keeps it, takes a few seconds at most; whatever takes
-// longer loads another model, which has none of the sequences, or hangs.
+// use by the step's own model, takes a few seconds at most. A longer wait means that
+// another model, which has none of the sequences, is being loaded, or that something
+// hangs.
 const commitLimit = 30 * time.Second
 
-// Commit implements model.Model. The next work tells the followers. A commit is good
-// although the step's epoch has ended. If the model's turn does not come within
+// Commit implements model.Model. The next work tells the followers. A commit is valid
+// even if the step's epoch has ended. If it does not get the model's turn within
 // commitLimit, all sequences are lost.
 func (l *Leader) Commit(s model.Step) {
 	h := l.resident
-	if !l.ran || l.lost.Load() {
+	if !l.lastSucceeded || l.sequencesLost.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), commitLimit)
@@ -164,10 +164,10 @@ func (l *Leader) Commit(s model.Step) {
 	}
 	defer h.release()
 	if h.rank == nil || h.loads != l.state.loads {
-		return // another model has taken the place of the one that ran it
+		return // another model has replaced the one that ran the step
 	}
 	h.commit(s)
-	l.ran, l.committed = false, true
+	l.lastSucceeded, l.committed = false, true
 	for _, e := range s.Entries {
 		l.tokens[e.Seq] = append(l.tokens[e.Seq][:e.Pos], e.Tokens...)
 		for _, c := range l.copied {
@@ -183,7 +183,7 @@ func (l *Leader) Commit(s model.Step) {
 	l.count()
 }
 
-// count computes what the sequences hold. The caller has the turn.
+// count updates the bytes of the sequences. The caller has the turn.
 func (l *Leader) count() {
 	var held int64
 	for _, tokens := range l.tokens {
@@ -194,7 +194,7 @@ func (l *Leader) count() {
 
 // Len implements model.Model. It is 0 when all sequences are lost.
 func (l *Leader) Len(id model.SeqID) int {
-	if l.lost.Load() {
+	if l.sequencesLost.Load() {
 		return 0
 	}
 	return len(l.tokens[id])

@@ -16,15 +16,15 @@ type Settings struct {
 	MaxTokens int             // most tokens of a step
 	Reduce    parallel.Reduce // how expert outputs are added
 	Wire      parallel.Wire   // type of the numbers that ranks exchange
-	// Placement is what each rank computes. Only the models look inside.
+	// Placement is what each rank computes. Only the models interpret it.
 	Placement parallel.Placement
 	// Measure lets the ranks measure when their group is connected, and choose
 	// among Placement and Alternatives; see Choose.
 	Measure      bool
 	Alternatives []parallel.Placement
-	// SequenceBudget is the most bytes that the KV caches of all sequences may
-	// hold on each rank, 0 for no limit. All ranks hold the same sequences, so
-	// that it is what the rank with the least memory has for them.
+	// SequenceBudget bounds the bytes of the KV caches of all sequences on each
+	// rank, 0 for no limit. It is what the rank with the least memory has for
+	// them, because all ranks have the same sequences.
 	SequenceBudget int64
 }
 
@@ -60,7 +60,7 @@ func ParseSettings(data []byte) (Settings, error) {
 		return Settings{}, fmt.Errorf("replica: settings of the plan: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return Settings{}, fmt.Errorf("replica: settings of the plan: more follows their end")
+		return Settings{}, fmt.Errorf("replica: settings of the plan: data follows their end")
 	}
 	reduce, err := parallel.ParseReduce(f.Reduce)
 	if err != nil {
@@ -78,7 +78,7 @@ func ParseSettings(data []byte) (Settings, error) {
 	return s, nil
 }
 
-// check refuses settings that no rank could use.
+// check returns an error for settings that no rank could use.
 func (s Settings) check() error {
 	bad := func(field string, value any, rule string) error {
 		return fmt.Errorf("replica: settings of the plan: %s is %v, expected %s", field, value, rule)
@@ -102,10 +102,10 @@ func (s Settings) check() error {
 	return nil
 }
 
-// mostAlternatives is more than there are ways to divide a model.
+// mostAlternatives is more than the number of ways to divide a model.
 const mostAlternatives = 8
 
-// placements are Placement and Alternatives.
+// placements returns Placement and Alternatives.
 func (s Settings) placements() []parallel.Placement {
 	return append([]parallel.Placement{s.Placement}, s.Alternatives...)
 }

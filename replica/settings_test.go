@@ -46,7 +46,7 @@ func TestSettings(t *testing.T) {
 func TestSettingsThatAreRefused(t *testing.T) {
 	for want, change := range map[string][2]string{
 		"unknown field \"threads\"":              {`"wire"`, `"threads"`},
-		"more follows their end":                 {`84}`, `84} {}`},
+		"data follows their end":                 {`84}`, `84} {}`},
 		"context is 1":                           {`4096`, `1`},
 		"sequence_budget is -1":                  {`17179869184`, `-1`},
 		"max_tokens is 0":                        {`512`, `0`},

@@ -12,8 +12,8 @@ import (
 	"ringmaster/model"
 )
 
-// The first work of every epoch brings all ranks to the leader's state. On the
-// wire, little-endian:
+// The first work of every epoch gives all ranks the leader's state. On the wire,
+// little-endian:
 //
 //	u8  format, 3
 //	u8  1 if the last step is committed, 0 if it was abandoned
@@ -21,17 +21,18 @@ import (
 //	u64 number of the last step that all ranks have run
 //	u64 the sequences' lineage
 //
-// Then the ranks gather answers of 17 bytes: 1 if a rank has the leader's sequences, else
-// 0; and what it has taken of them before it joined (ahead.go), a copy's number and the
-// pieces, both 0 for nothing. If one does not have them, rank 0 broadcasts a u64, then
-// snapshots: 1 and of each sequence what follows what these ranks have taken, after which
-// they answer again; 0 and all of each sequence, if that was refused, or something else
-// was taken than was sent, or nothing.
+// Then the ranks gather answers of 17 bytes: 1 if a rank has the leader's sequences,
+// otherwise 0; and what it received of them before it joined (ahead.go), as a copy's
+// number and the number of pieces, both 0 for nothing. If a rank lacks the sequences,
+// rank 0 broadcasts a u64, then snapshots. With 1 these have the rest of each sequence
+// behind what those ranks received, and the ranks then answer again. With 0 these have
+// all of each sequence, because the ranks refused the rest, received something else than
+// was sent, or received nothing.
 
 const (
 	beginningFormat = 3
 	beginningBytes  = 24
-	// pieceBytes is the most that is broadcast at once.
+	// pieceBytes bounds the bytes of one broadcast.
 	pieceBytes = 1 << 20
 	// endOfSequences takes the place of a sequence's number.
 	endOfSequences = ^uint64(0)
@@ -39,22 +40,22 @@ const (
 	// What rank 0 sends to ranks that are not warm.
 	whole     = 0
 	continued = 1
-	// answerBytes is an answer.
+	// answerBytes is the length of an answer.
 	answerBytes = 17
 )
 
-// answer is what a rank says at the beginning of an epoch.
+// answer is what a rank reports at the beginning of an epoch.
 type answer struct {
 	warm        bool   // it has the leader's sequences
-	run, pieces uint64 // of what it took before it joined
+	run, pieces uint64 // of what it received before it joined
 }
 
-// state says which sequences a rank has: those that steps 1 to number of a lineage
-// have left. Two ranks with the same state have the same sequences.
+// state identifies the sequences of a rank: those that exist after steps 1 to number of a
+// lineage. Two ranks with the same state have the same sequences.
 type state struct {
-	lineage uint64 // drawn at random when sequences begin anew; 0: none yet
+	lineage uint64 // random, drawn when a lineage begins; 0 before the first
 	number  uint64 // of the last step whose commit or abandonment is known
-	loads   uint64 // resident.loads when they began
+	loads   uint64 // resident.loads when the lineage began
 }
 
 // beginning is the payload.
@@ -85,7 +86,7 @@ func decodeBeginning(b []byte) (s beginning, ok bool, err error) {
 	return beginning{b[1] == 1, binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])}, true, nil
 }
 
-// follow brings a follower to the leader's state. The caller has the turn.
+// follow gives a follower the leader's state. The caller has the turn.
 func (w *Worker) follow(s beginning) error {
 	h := w.resident
 	h.stopEntering()
@@ -102,7 +103,7 @@ func (w *Worker) follow(s beginning) error {
 	w.took = nil
 	mine := answer{warm: warm}
 	if !warm {
-		w.state = state{} // until all has arrived
+		w.state = state{} // until everything has arrived
 		if t != nil && t.loads == h.loads {
 			mine.run, mine.pieces = t.run, t.pieces
 		} else {
@@ -113,7 +114,7 @@ func (w *Worker) follow(s beginning) error {
 	if err != nil {
 		return err
 	}
-	if cold(all) {
+	if anyLacks(all) {
 		if err := h.receive(mine.warm, t); err != nil {
 			return err
 		}
@@ -122,7 +123,7 @@ func (w *Worker) follow(s beginning) error {
 	return nil
 }
 
-// agree tells all ranks what this one has, and returns what they all have [size].
+// agree sends all ranks this rank's answer, and returns all answers [size].
 func (h *resident) agree(a answer) ([]answer, error) {
 	g := h.epoch.Group
 	mine, all := make([]byte, 1, answerBytes), make([]byte, g.Size()*answerBytes)
@@ -141,13 +142,13 @@ func (h *resident) agree(a answer) ([]answer, error) {
 	return out, nil
 }
 
-// cold tells that a rank does not have the leader's sequences.
-func cold(all []answer) bool {
+// anyLacks reports whether a rank lacks the leader's sequences.
+func anyLacks(all []answer) bool {
 	return len(all) > 1 && slices.ContainsFunc(all, func(a answer) bool { return !a.warm })
 }
 
-// send broadcasts the sequences, with their tokens, from rank 0: of each what follows the
-// positions that ranks have, with none all of it.
+// send broadcasts the sequences with their tokens from rank 0. Of each sequence it sends
+// what follows the positions in have, or all of it.
 func (h *resident) send(how uint64, sequences map[model.SeqID][]int32, have map[model.SeqID]int) error {
 	if err := h.tell(how); err != nil {
 		return err
@@ -167,23 +168,23 @@ func (h *resident) send(how uint64, sequences map[model.SeqID][]int32, have map[
 	return h.tell(endOfSequences)
 }
 
-// receive takes the sequences that rank 0 sends, which continue those that were taken
-// before, if there are any; a rank that is warm only takes part in the broadcasts.
+// receive takes the sequences that rank 0 sends, which may continue those received
+// before. A warm rank only takes part in the broadcasts.
 func (h *resident) receive(warm bool, t *took) error {
 	how, err := h.take()
 	if err == nil && how == continued {
 		var refused error
 		if !warm && t == nil {
-			refused = errors.New("replica: the leader continues sequences of which nothing is here")
+			refused = errors.New("replica: the leader continues sequences that this rank does not have")
 		}
 		if refused, err = h.receiveRest(warm || refused != nil, t, refused); err != nil {
 			return err
 		}
 		if refused != nil {
-			slog.Warn("the rest of the sequences is refused; all of them are asked for", "error", refused)
+			slog.Warn("this rank refused the rest of the sequences; it requests all of them", "error", refused)
 		}
 		var all []answer
-		if all, err = h.agree(answer{warm: refused == nil}); err != nil || !cold(all) {
+		if all, err = h.agree(answer{warm: refused == nil}); err != nil || !anyLacks(all) {
 			return err
 		}
 		warm = refused == nil
@@ -193,7 +194,7 @@ func (h *resident) receive(warm bool, t *took) error {
 		return err
 	}
 	if how != whole {
-		return fmt.Errorf("replica: the leader sends sequences in a way %d that this build does not know", how)
+		return fmt.Errorf("replica: the leader sends sequences in form %d, which this build does not know", how)
 	}
 	if !warm {
 		h.rank.Forget()
@@ -201,9 +202,9 @@ func (h *resident) receive(warm bool, t *took) error {
 	return h.receiveAll(!warm)
 }
 
-// receiveRest takes what continues the sequences that were taken before, and drops those
-// that the leader no longer has. What it refuses, or has been refused before, it only
-// takes off.
+// receiveRest takes what continues the sequences that were received before, and drops
+// those that the leader no longer has. It reads and discards what it refuses, or what was
+// refused before.
 func (h *resident) receiveRest(idle bool, t *took, before error) (refused, err error) {
 	refused = before
 	live := map[model.SeqID]bool{}
@@ -223,7 +224,8 @@ func (h *resident) receiveRest(idle bool, t *took, before error) (refused, err e
 				refused = fmt.Errorf("replica: sequence %d from the leader: %w", id, err)
 			}
 		}
-		// The others wait in the broadcasts, so all are taken, whatever has failed.
+		// All bytes are read even after a failure, because the other ranks wait in the
+		// broadcasts.
 		if _, err := io.Copy(io.Discard, in); err != nil {
 			return nil, errors.Join(refused, err)
 		}
@@ -239,7 +241,7 @@ func (h *resident) receiveRest(idle bool, t *took, before error) (refused, err e
 	return nil, nil
 }
 
-// receiveAll takes the sequences that rank 0 sends as a whole; if they are not needed it
+// receiveAll takes the complete sequences that rank 0 sends; if they are not needed, it
 // only takes part in the broadcasts.
 func (h *resident) receiveAll(needed bool) error {
 	for {
@@ -252,7 +254,8 @@ func (h *resident) receiveAll(needed bool) error {
 		if needed {
 			_, failed = h.rank.Restore(in, model.SeqID(id))
 		}
-		// The others wait in the broadcasts, so all are taken, whatever has failed.
+		// All bytes are read even after a failure, because the other ranks wait in the
+		// broadcasts.
 		if _, err := io.Copy(io.Discard, in); err != nil {
 			return errors.Join(failed, err)
 		}
@@ -274,7 +277,7 @@ func (h *resident) take() (uint64, error) {
 	return binary.LittleEndian.Uint64(b[:]), err
 }
 
-// pieces is a stream of bytes from rank 0 to all others: lengths and bytes in turns,
+// pieces is a stream of bytes from rank 0 to all others: alternating lengths and bytes,
 // ended by a length of 0. Rank 0 writes, the others read.
 type pieces struct {
 	h     *resident
@@ -309,7 +312,7 @@ func (p *pieces) flush() error {
 	return err
 }
 
-// end sends what is left and the end of the stream.
+// end sends the remaining bytes and the end of the stream.
 func (p *pieces) end() error {
 	if len(p.buf) > 0 {
 		if err := p.flush(); err != nil {

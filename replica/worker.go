@@ -10,12 +10,12 @@ import (
 // Worker is the program of a follower: it runs the leader's steps.
 type Worker struct {
 	resident *resident
-	// before is the last step that was run, as long as it is neither committed
-	// nor abandoned, else nil. Only Work uses what follows.
+	// before is the last step, nil once it is committed or abandoned. Only Work
+	// uses the fields below.
 	before *work
 	epoch  uint32 // of the last work that began an epoch
 	state  state
-	took   *took // before it joined, nil for nothing
+	took   *took // what it received before it joined, nil for nothing
 }
 
 var (
@@ -37,8 +37,9 @@ func (w *Worker) Start(e cluster.Epoch) error {
 	return err
 }
 
-// Work implements cluster.Worker: it commits the previous step if the payload says
-// so, and runs the payload's step; the logits are the leader's.
+// Work implements cluster.Worker. It commits the previous step if the payload says
+// so, and runs the payload's step without returning logits, because only the
+// leader needs them.
 func (w *Worker) Work(payload []byte) (cluster.Digest, error) {
 	begin, begins, err := decodeBeginning(payload)
 	var p work
@@ -50,23 +51,23 @@ func (w *Worker) Work(payload []byte) (cluster.Digest, error) {
 	}
 	h := w.resident
 	if !h.tryAcquire() {
-		return nil, errors.New("replica: work while the model is being formed or closed")
+		return nil, errors.New("replica: received work while the model is being formed or closed")
 	}
 	defer h.release()
 	if !h.joined {
-		return nil, errors.New("replica: work before the epoch began")
+		return nil, errors.New("replica: received work before the epoch began")
 	}
 	if begins {
 		w.epoch = h.epoch.Number
 		return nil, w.follow(begin)
 	}
 	if w.epoch != h.epoch.Number {
-		return nil, errors.New("replica: a step before the work that begins the epoch")
+		return nil, errors.New("replica: received a step before the work that begins the epoch")
 	}
 	before := w.before
 	w.before = nil
 	if p.committed && before == nil {
-		return nil, errors.New("replica: the leader committed a step, but no step was run in this epoch")
+		return nil, errors.New("replica: the leader committed a step, but this rank ran none in this epoch")
 	}
 	if before != nil {
 		if p.committed {

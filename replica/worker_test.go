@@ -58,10 +58,10 @@ func TestWorkThatMakesNoSense(t *testing.T) {
 		require.Error(t, err)
 	}
 	begin(1, beginning{lineage: 5})
-	require.ErrorContains(t, do(work{committed: true, step: s}), "no step was run in this epoch")
+	require.ErrorContains(t, do(work{committed: true, step: s}), "this rank ran none in this epoch")
 	require.NoError(t, do(work{number: 1, step: s}))
 	begin(2, beginning{lineage: 5}) // step 1 was interrupted
-	require.ErrorContains(t, do(work{committed: true, step: s}), "no step was run in this epoch")
+	require.ErrorContains(t, do(work{committed: true, step: s}), "this rank ran none in this epoch")
 	require.NoError(t, do(work{number: 2, step: entry(2, 0, model.WantNone, 7)}))
 	require.NoError(t, do(work{number: 3, committed: true, step: entry(2, 1, model.WantAll, 8, 9)}))
 	require.Equal(t, map[model.SeqID][]int32{2: {7}}, r.Live())
@@ -120,7 +120,7 @@ func TestAModelThatMeasured(t *testing.T) {
 
 func TestAStartWithoutAForm(t *testing.T) {
 	w := NewWorker(1, nil)
-	require.ErrorContains(t, w.Start(cluster.Epoch{Done: t.Context()}), "none was formed")
+	require.ErrorContains(t, w.Start(cluster.Epoch{Done: t.Context()}), "before a model was formed")
 	require.NoError(t, w.Close(t.Context()))
 }
 
@@ -141,7 +141,7 @@ func TestReportOfAnotherRank(t *testing.T) {
 	require.EqualValues(t, 4, r.Epoch)
 	require.EqualValues(t, 1, r.Group.Ops)
 	_, err = parseReport(raw, 2, 2)
-	require.ErrorContains(t, err, "report of rank 2 says it is of rank 0")
+	require.ErrorContains(t, err, "report of rank 2 claims to be of rank 0")
 	_, err = parseReport([]byte(`{"layers":7}`), 2, 2)
 	require.ErrorContains(t, err, "report of rank 2")
 	require.True(t, json.Valid(raw))
