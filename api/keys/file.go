@@ -129,6 +129,13 @@ func Requests(text string) (Limit, error) { return ParseLimit(text, 1) }
 // Tokens reads a limit of tokens, which is at least 1000.
 func Tokens(text string) (Limit, error) { return ParseLimit(text, leastTokens) }
 
+// How limits and the end of a key are written.
+const (
+	RequestsForm = "a limit such as 60/minute: per second, minute, hour or day"
+	TokensForm   = "a limit of 1000 or more such as 1000000/day: per second, minute, hour or day"
+	ExpiryForm   = "a date such as 2027-01-31, which ends in UTC, or a time such as 2027-01-31T12:00:00Z"
+)
+
 // ParseExpiry reads a time with its zone, or a date; a date means its end.
 func ParseExpiry(text string) (time.Time, error) {
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
@@ -136,7 +143,7 @@ func ParseExpiry(text string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%.40q; expected a date such as 2027-01-31, which ends in UTC, or a time such as 2027-01-31T12:00:00Z", text)
+		return time.Time{}, fmt.Errorf("%.40q; expected %s", text, ExpiryForm)
 	}
 	return at, nil
 }

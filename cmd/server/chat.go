@@ -35,12 +35,12 @@ ends. With both, what comes from the pipe follows the question.`,
 		},
 	}
 	f := cmd.Flags()
-	flags.Parsed(f, &o.URL, "url", defaultURL, urlForm, checkURL, "`address` of the server")
+	flags.URL(f, &o.URL, "url", defaultURL, "`address` of the server")
 	flags.Text(f, &o.Key, "api-key", "", "`key` of the server")
 	settings.MarkSecret(f, "api-key")
 	flags.Text(f, &o.Model, "model-name", "", "`name` of the model; default is the server's first")
 	flags.Text(f, &o.System, "system", "", "the system message")
-	flags.ParsedList(f, &o.Set, "set", false, fieldForm, checkField, "field of the requests, like `temperature=0.7`; may be repeated")
+	flags.TypedList(f, &o.Set, "set", false, chat.FieldForm, chat.ParseField, "field of the requests, like `temperature=0.7`; may be repeated")
 	flags.File(f, &o.Load, "load", "go on with the conversation of a `file` that --save or /save has written")
 	flags.Out(f, &o.Save, "save", "", "write the conversation to a new `file` at the end")
 	flags.Bool(f, &o.NoHistory, "no-history", false, "keep no file of the lines that were typed")

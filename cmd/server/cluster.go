@@ -77,7 +77,7 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	flags.Bool(f, &o.on, "distributed", false, "run one model on several hosts; start the program on each of them")
 	flags.Int(f, &o.rank, "rank", 0, flags.Within(0, mostRanks-1), "rank of this host, less than --world-size; rank 0 leads the group and serves HTTP")
 	flags.Int(f, &o.size, "world-size", 0, flags.Within(1, mostRanks), "number of ranks")
-	flags.Parsed(f, &o.coordinator, "coordinator", "", addressForm, checkAddress, "`HOST:PORT` where rank 0 listens for the other ranks")
+	flags.Address(f, &o.coordinator, "coordinator", "", "`HOST:PORT` where rank 0 listens for the other ranks")
 	flags.Parsed(f, &o.dataPort, "data-port", "", portsForm, checkPorts, "`port` on which this rank listens for the data connections of the others, as a firewall must allow it beside the coordinator's; a range such as 7701-7708 takes the first that is free, for several groups on a host, and with RDMA two are needed; empty leaves the choice to the system")
 	flags.File(f, &o.keyFile, "cluster-key-file", "`file` with the secret that all ranks share; without it a rank listens only on loopback or on an explicit address")
 	o.registerEncrypt(f)

@@ -38,7 +38,7 @@ cannot work as it was given; 1: it failed.`,
 	f := cmd.Flags()
 	flags.Text(f, &o.Model, "model,m", "", "GGUF `file` to examine (the first part of a split file)")
 	flags.Bool(f, &o.Weights, "check-weights", false, "read the whole model and check that no weight is NaN or infinite")
-	flags.ParsedList(f, &o.Listen, "listen", false, addressForm, checkAddress, "`address` that a server or a coordinator shall listen on; may be repeated")
+	flags.Addresses(f, &o.Listen, "listen", "`address` that a server or a coordinator shall listen on; may be repeated")
 	flags.Bool(f, &o.Quick, "quick", false, "do not measure the rate of the memory")
 	flags.Bool(f, &asJSON, "json", false, "print facts and findings as JSON")
 	flags.Text(f, &o.SSH, "ssh", doctor.DefaultSSH, "`command` that reaches other hosts")

@@ -57,7 +57,7 @@ leader cannot be reached; 2: the command cannot work as it was given.`,
 	}
 	f := cmd.Flags()
 	flags.Int(f, &o.rank, "rank", 0, flags.Within(1, mostRanks-1), "the rank that is to leave; rank 0 leads the group and cannot leave it")
-	flags.Parsed(f, &o.coordinator, "coordinator", "", addressForm, checkAddress, "`HOST:PORT` where rank 0 listens for the other ranks")
+	flags.Address(f, &o.coordinator, "coordinator", "", "`HOST:PORT` where rank 0 listens for the other ranks")
 	flags.File(f, &o.keyFile, "cluster-key-file", "`file` with the secret that all ranks share")
 	o.registerEncrypt(f)
 	flags.Duration(f, &limit, "timeout", 2*time.Minute, flags.AnyDuration(), "how long to wait until the rank has left")

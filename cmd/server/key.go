@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -27,15 +26,9 @@ func newKey() *cobra.Command {
 	return cmd
 }
 
-// keyOptions are the flags of key new.
-type keyOptions struct {
-	file, requests, tokens, expires string
-	weight                          int
-	shared                          bool
-}
-
 func newKeyNew() *cobra.Command {
-	o := &keyOptions{}
+	var k keys.Key
+	var path string
 	cmd := &cobra.Command{
 		Use:   "new NAME --api-keys FILE",
 		Short: "Make a key, add its hash to a file and print it",
@@ -54,55 +47,30 @@ remove its line or write another file in its place.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := o.key(args[0])
-			if err != nil {
+			k.Name = args[0]
+			switch err := keys.CheckName(k.Name); {
+			case err != nil:
 				return usage.Wrap(err)
+			case path == "":
+				return usage.Errorf("--api-keys FILE is missing: the file that the server reads")
+			case !k.Expires.IsZero() && k.Expires.Before(time.Now()):
+				return usage.Errorf("--expires %s is in the past", cmd.Flags().Lookup("expires").Value)
 			}
 			secret := keys.New()
 			k.Hash = keys.Hash(secret)
-			if err := keys.Add(o.file, k); err != nil {
+			if err := keys.Add(path, k); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), secret)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), secret)
 			return err
 		},
 	}
 	f := cmd.Flags()
-	flags.Out(f, &o.file, "api-keys", "", "`file` of API keys")
-	flags.Parsed(f, &o.requests, "requests", "", requestsForm, checkRequests, "`limit` of requests, such as 60/minute: per second, minute, hour or day; none without")
-	flags.Parsed(f, &o.tokens, "tokens", "", tokensForm, checkTokens, "`limit` of tokens of prompts and answers, such as 1000000/day; none without")
-	flags.Parsed(f, &o.expires, "expires", "", expiryForm, checkExpiry, "last `day` of the key, such as 2027-01-31 (UTC), or a time; never without")
-	flags.Int(f, &o.weight, "weight", 1, flags.Within(1, keys.MostWeight), "share of the key in the tokens of the steps, to those of other keys")
-	flags.Bool(f, &o.shared, "share-cache", false, "let the key share the prefix cache with the other keys that do, which tells them what others have asked")
+	flags.Out(f, &path, "api-keys", "", "`file` of API keys")
+	flags.Typed(f, &k.Requests, "requests", "", keys.RequestsForm, keys.Requests, "`limit` of requests, such as 60/minute: per second, minute, hour or day; none without")
+	flags.Typed(f, &k.Tokens, "tokens", "", keys.TokensForm, keys.Tokens, "`limit` of tokens of prompts and answers, such as 1000000/day; none without")
+	flags.Typed(f, &k.Expires, "expires", "", keys.ExpiryForm, keys.ParseExpiry, "last `day` of the key, such as 2027-01-31 (UTC), or a time; never without")
+	flags.Int(f, &k.Weight, "weight", 1, flags.Within(1, keys.MostWeight), "share of the key in the tokens of the steps, to those of other keys")
+	flags.Bool(f, &k.Shared, "share-cache", false, "let the key share the prefix cache with the other keys that do, which tells them what others have asked")
 	return cmd
-}
-
-// key reads the flags.
-func (o *keyOptions) key(name string) (k keys.Key, err error) {
-	k.Name, k.Weight, k.Shared = name, o.weight, o.shared
-	if err := keys.CheckName(name); err != nil {
-		return k, err
-	}
-	if o.file == "" {
-		return k, errors.New("--api-keys FILE is missing: the file that the server reads")
-	}
-	if o.requests != "" {
-		if k.Requests, err = keys.Requests(o.requests); err != nil {
-			return k, fmt.Errorf("--requests is %w", err)
-		}
-	}
-	if o.tokens != "" {
-		if k.Tokens, err = keys.Tokens(o.tokens); err != nil {
-			return k, fmt.Errorf("--tokens is %w", err)
-		}
-	}
-	if o.expires != "" {
-		if k.Expires, err = keys.ParseExpiry(o.expires); err != nil {
-			return k, fmt.Errorf("--expires is %w", err)
-		}
-		if k.Expires.Before(time.Now()) {
-			return k, fmt.Errorf("--expires %s is in the past", o.expires)
-		}
-	}
-	return k, nil
 }

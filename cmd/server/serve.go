@@ -65,7 +65,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	flags.Int(f, &o.engine.MaxActive, "max-active", 8, flags.From(1), "most sequences in one step; with several API keys, a key that has none running may run one more, in the place of one of --sessions")
 	flags.Int(f, &o.engine.QueueLength, "queue", 64, flags.From(0), "most requests waiting in the queue, further ones get status 429; 0 disables the queue. With several API keys, a key may have as many as there are free places")
 	flags.Under(f, headingPerformance)
-	flags.Parsed(f, &o.listen, "listen,l", "127.0.0.1:8080", addressForm, checkAddress, "`address` to listen on; other hosts cannot reach a loopback address")
+	flags.Address(f, &o.listen, "listen,l", "127.0.0.1:8080", "`address` to listen on; other hosts cannot reach a loopback address")
 	flags.Texts(f, &o.names, "model-name", false, "`name` of the model in the API; default is the name in the file; may be repeated")
 	flags.Bool(f, &o.strict, "strict-model-names", false, "refuse requests for a model of any other name; else every name stands for the model")
 	flags.OneOf(f, &o.format, "chat-format", "auto", chat.FormatNames(), "`format` in which the model writes conversations: "+strings.Join(chat.FormatNames(), ", ")+"; auto finds out from the file")

@@ -26,7 +26,7 @@ type simulateOptions struct {
 	seed              uint64
 	duration, warmup  time.Duration
 	prefill           float64
-	decode            []string
+	decode            []simulate.Rate
 	bench             string
 	burst, turns      float64
 	think             time.Duration
@@ -80,7 +80,7 @@ sequences that get slower as they get longer.`,
 	flags.Duration(f, &o.duration, "duration", 15*time.Minute, flags.AnyDuration(), "simulated time in which clients ask; what was asked is answered after it too")
 	flags.Duration(f, &o.warmup, "warmup", 3*time.Minute, flags.FromDuration(0), "part of it at the start that is not in the figures; 0: none")
 	flags.Float(f, &o.prefill, "prefill", 0, flags.AboveZero(), "`tokens` of a prompt that a group runs in a second")
-	flags.ParsedList(f, &o.decode, "decode", true, decodeForm, checkDecode, "SEQUENCES=TOKENS a second of all of them; `rates`")
+	flags.TypedList(f, &o.decode, "decode", true, simulate.RateForm, simulate.ParseRate, "SEQUENCES=TOKENS a second of all of them; `rates`")
 	flags.File(f, &o.bench, "bench", "`file` with lines of bench --json, in place of --prefill and --decode")
 	flags.Float(f, &o.burst, "burst", 1, flags.FromFloat(1), "mean number of conversations that begin at the same moment")
 	flags.Float(f, &o.turns, "turns", 5, flags.FromFloat(1), "mean number of requests of a conversation")
@@ -182,7 +182,7 @@ func (o *simulateOptions) configs() (all []simulate.Config, err error) {
 
 // times are those of a step, from what was measured.
 func (o *simulateOptions) times() (simulate.StepTime, error) {
-	prefill, decode := o.prefill, []simulate.Rate(nil)
+	prefill, decode := o.prefill, o.decode
 	switch given := prefill != 0 || len(o.decode) > 0; {
 	case o.bench != "" && given:
 		return nil, errors.New("--bench gives the rates; leave --prefill and --decode out")
@@ -193,13 +193,6 @@ func (o *simulateOptions) times() (simulate.StepTime, error) {
 		}
 	case prefill == 0 || len(o.decode) == 0:
 		return nil, errors.New("how fast is a group? Give --bench with the output of ringmaster bench --json, or --prefill and --decode")
-	}
-	for _, text := range o.decode {
-		rate, err := parseDecode(text)
-		if err != nil {
-			return nil, fmt.Errorf("--decode has %q; expected %s", text, decodeForm)
-		}
-		decode = append(decode, rate)
 	}
 	return simulate.Rates(prefill, decode)
 }

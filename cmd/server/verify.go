@@ -58,9 +58,9 @@ be asked; 2: the command cannot work as it was given.`,
 		},
 	}
 	f := cmd.Flags()
-	flags.Parsed(f, &o.api.URL, "url", defaultURL, urlForm, checkURL, "`address` of the server to examine")
+	flags.URL(f, &o.api.URL, "url", defaultURL, "`address` of the server to examine")
 	flags.Text(f, &o.api.Key, "api-key", "", "its `key`")
-	flags.Parsed(f, &o.api.Against, "against", "", urlForm, checkURL, "`address` of a server to compare with, such as one rank")
+	flags.URL(f, &o.api.Against, "against", "", "`address` of a server to compare with, such as one rank")
 	flags.Text(f, &o.api.AgainstKey, "against-key", "", "that server's `key`")
 	settings.MarkSecret(f, "api-key", "against-key")
 	flags.File(f, &o.api.Recorded, "recorded", "`file` of --record to compare with")

@@ -32,7 +32,7 @@ type groupChecks struct {
 }
 
 func (o *groupChecks) register(f *pflag.FlagSet) {
-	flags.Parsed(f, &o.cluster.coordinator, "coordinator", "", addressForm, checkAddress, "examine the group of the leader at `HOST:PORT`: ranks and links")
+	flags.Address(f, &o.cluster.coordinator, "coordinator", "", "examine the group of the leader at `HOST:PORT`: ranks and links")
 	flags.File(f, &o.cluster.keyFile, "cluster-key-file", "`file` with the secret that all ranks share")
 	o.cluster.registerEncrypt(f)
 	flags.Bool(f, &o.recompute, "recompute", true, "with --coordinator, compute each rank's part of the model on another rank too")

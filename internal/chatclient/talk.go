@@ -16,13 +16,35 @@ import (
 // Talking is how Talk holds a conversation.
 type Talking struct {
 	URL, Key, Model, System       string
-	Load, Save                    string   // files of conversations; empty: none
-	Set                           []string // NAME=VALUE, fields of the requests
+	Load, Save                    string  // files of conversations; empty: none
+	Set                           []Field // of the requests
 	NoHistory, Plain, NoReasoning bool
 }
 
 // maxQuestion is the longest question that is read from a pipe, in bytes.
 const maxQuestion = 64 << 20
+
+// Field is a field of a request by its name.
+type Field struct {
+	Name  string
+	Value any
+	text  string
+}
+
+// FieldForm is how a Field is written.
+const FieldForm = "a field and its value, such as temperature=0.7"
+
+// ParseField reads a Field.
+func ParseField(text string) (Field, error) {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok || name == "" {
+		return Field{}, fmt.Errorf("expected %s", FieldForm)
+	}
+	return Field{name, FieldValue(value), text}, nil
+}
+
+// String is how the field is written.
+func (f Field) String() string { return f.text }
 
 // Talk holds a conversation on the streams of a terminal. With a question or on a pipe it
 // asks once.
@@ -42,8 +64,7 @@ func Talk(ctx context.Context, o Talking, in, out *os.File, question string) err
 	}
 	fields := map[string]any{}
 	for _, f := range o.Set {
-		name, value, _ := strings.Cut(f, "=")
-		fields[name] = FieldValue(value)
+		fields[f.Name] = f.Value
 	}
 	piped := !IsTerminal(in)
 	once := question != "" || piped

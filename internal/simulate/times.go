@@ -8,12 +8,6 @@ import (
 	"time"
 )
 
-// Rate is a measured speed of decoding.
-type Rate struct {
-	Sequences int     // in a step
-	PerSecond float64 // tokens of all of them
-}
-
 // Rates makes the times of steps from what bench measures: the tokens a second of a
 // prefill, and decoding with one or more numbers of sequences. Between two of them a
 // step's time is interpolated; with fewer sequences than the first it is that of the

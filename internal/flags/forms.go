@@ -1,0 +1,53 @@
+package flags
+
+import (
+	"errors"
+	"net"
+	"net/url"
+
+	"github.com/spf13/pflag"
+)
+
+// How addresses are written.
+const (
+	addressForm = "HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080"
+	urlForm     = "an address such as http://127.0.0.1:8080"
+)
+
+// Address declares HOST:PORT. An empty one is allowed if the default is empty.
+func Address(f *pflag.FlagSet, p *string, name, def, usage string) {
+	Parsed(f, p, name, def, addressForm, checkAddress, usage)
+}
+
+// Addresses declares HOST:PORT, which may be repeated.
+func Addresses(f *pflag.FlagSet, p *[]string, name, usage string) {
+	ParsedList(f, p, name, false, addressForm, checkAddress, usage)
+}
+
+// URL declares the address of an HTTP server. An empty one is allowed if the default is empty.
+func URL(f *pflag.FlagSet, p *string, name, def, usage string) {
+	Parsed(f, p, name, def, urlForm, checkURL, usage)
+}
+
+var errForm = errors.New("not of the form")
+
+func checkAddress(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return err
+	}
+	n, err := net.LookupPort("tcp", port)
+	return errors.Join(err, formed(port != "" && n <= 65535))
+}
+
+func checkURL(s string) error {
+	u, err := url.Parse(s)
+	return errors.Join(err, formed(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""))
+}
+
+func formed(ok bool) error {
+	if !ok {
+		return errForm
+	}
+	return nil
+}
