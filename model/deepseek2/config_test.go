@@ -7,9 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
-	"ringmaster/gguf/gguftest"
 	"ringmaster/kernels"
-	"ringmaster/kernels/cpu"
 	"ringmaster/model/decoder"
 	"ringmaster/model/decoder/decodertest"
 	"ringmaster/model/deepseek2"
@@ -21,10 +19,7 @@ func TestConfigOfPresets(t *testing.T) {
 	read := func(name string) deepseek2.Config {
 		c := preset(t, name)
 		c.Holes, c.Vocab = true, 2000
-		f, err := gguf.Open(decodertest.Write(t, c))
-		require.NoError(t, err)
-		defer f.Close()
-		read, err := deepseek2.ReadConfig(f)
+		read, err := deepseek2.ReadConfig(decodertest.OnDisk(t, c))
 		require.NoError(t, err)
 		return read
 	}
@@ -75,60 +70,45 @@ func TestConfigOfPresets(t *testing.T) {
 	require.Equal(t, []int{192, 256}, []int{c.Nope, c.Value})
 }
 
-// minimal is the metadata of a valid file; change edits it, nil deletes.
+// minimalKeys are those of a valid file.
+var minimalKeys = map[string]any{
+	"block_count":                      uint32(3),
+	"context_length":                   uint32(4096),
+	"vocab_size":                       uint32(300),
+	"embedding_length":                 uint32(64),
+	"feed_forward_length":              uint32(96),
+	"leading_dense_block_count":        uint32(1),
+	"attention.head_count":             uint32(4),
+	"attention.head_count_kv":          uint32(1),
+	"attention.q_lora_rank":            uint32(32),
+	"attention.kv_lora_rank":           uint32(64),
+	"attention.key_length":             uint32(80),
+	"attention.value_length":           uint32(64),
+	"attention.key_length_mla":         uint32(48),
+	"attention.value_length_mla":       uint32(32),
+	"attention.layer_norm_rms_epsilon": float32(1e-6),
+	"rope.dimension_count":             uint32(16),
+	"rope.scaling.type":                "yarn",
+	"rope.scaling.factor":              float32(40),
+	"rope.scaling.yarn_log_multiplier": float32(0.1),
+	"expert_count":                     uint32(9),
+	"expert_used_count":                uint32(3),
+	"expert_shared_count":              uint32(1),
+	"expert_feed_forward_length":       uint32(32),
+	"expert_gating_func":               uint32(2),
+}
+
+// minimal is the metadata of a valid file with a change.
 func minimal(change map[string]any) map[string]any { return minimalOf("deepseek2", change) }
 
 func minimalOf(arch string, change map[string]any) map[string]any {
-	a := arch + "."
-	kv := map[string]any{
-		"general.architecture":                 arch,
-		a + "block_count":                      uint32(3),
-		a + "context_length":                   uint32(4096),
-		a + "vocab_size":                       uint32(300),
-		a + "embedding_length":                 uint32(64),
-		a + "feed_forward_length":              uint32(96),
-		a + "leading_dense_block_count":        uint32(1),
-		a + "attention.head_count":             uint32(4),
-		a + "attention.head_count_kv":          uint32(1),
-		a + "attention.q_lora_rank":            uint32(32),
-		a + "attention.kv_lora_rank":           uint32(64),
-		a + "attention.key_length":             uint32(80),
-		a + "attention.value_length":           uint32(64),
-		a + "attention.key_length_mla":         uint32(48),
-		a + "attention.value_length_mla":       uint32(32),
-		a + "attention.layer_norm_rms_epsilon": float32(1e-6),
-		a + "rope.dimension_count":             uint32(16),
-		a + "rope.scaling.type":                "yarn",
-		a + "rope.scaling.factor":              float32(40),
-		a + "rope.scaling.yarn_log_multiplier": float32(0.1),
-		a + "expert_count":                     uint32(9),
-		a + "expert_used_count":                uint32(3),
-		a + "expert_shared_count":              uint32(1),
-		a + "expert_feed_forward_length":       uint32(32),
-		a + "expert_gating_func":               uint32(2),
-	}
-	for k, v := range change {
-		if v == nil {
-			delete(kv, a+k)
-		} else {
-			kv[a+k] = v
-		}
-	}
-	return kv
-}
-
-func fileOf(t *testing.T, kv map[string]any) *gguf.File {
-	w := gguf.NewWriter()
-	for k, v := range kv {
-		require.NoError(t, w.Put(k, v))
-	}
-	return gguftest.Open(t, "test file", w)
+	return decodertest.Keys(arch, minimalKeys, change)
 }
 
 // TestConfigVariants: what files leave out or say otherwise.
 func TestConfigVariants(t *testing.T) {
 	read := func(change map[string]any) deepseek2.Config {
-		c, err := deepseek2.ReadConfig(fileOf(t, minimal(change)))
+		c, err := deepseek2.ReadConfig(decodertest.Header(t, minimal(change)))
 		require.NoError(t, err)
 		return c
 	}
@@ -161,7 +141,7 @@ func TestConfigVariants(t *testing.T) {
 func TestYaRNWithoutMultiplier(t *testing.T) {
 	const key = "rope.scaling.yarn_log_multiplier"
 	read := func(change map[string]any) deepseek2.Config {
-		c, err := deepseek2.ReadConfig(fileOf(t, minimal(change)))
+		c, err := deepseek2.ReadConfig(decodertest.Header(t, minimal(change)))
 		require.NoError(t, err)
 		return c
 	}
@@ -172,21 +152,21 @@ func TestYaRNWithoutMultiplier(t *testing.T) {
 		require.Equal(t, float32(1), read(plain).Turn)
 	}
 	summary := func(change map[string]any) string {
-		p, err := deepseek2.NewPlan(fileOf(t, minimal(change)), deepseek2.Options{}, 1)
+		p, err := deepseek2.NewPlan(decodertest.Header(t, minimal(change)), deepseek2.Options{}, 1)
 		require.NoError(t, err)
 		return p.Summary
 	}
 	require.Contains(t, summary(map[string]any{key: nil}), "the file has no rope.scaling.yarn_log_multiplier, so the rotation has magnitude 1.369")
 	require.NotContains(t, summary(nil), "yarn_log_multiplier")
 	for _, v := range []float64{-0.1, math.NaN(), math.Inf(1)} {
-		_, err := deepseek2.ReadConfig(fileOf(t, minimal(map[string]any{key: float32(v)})))
+		_, err := deepseek2.ReadConfig(decodertest.Header(t, minimal(map[string]any{key: float32(v)})))
 		require.ErrorContains(t, err, `"deepseek2.rope.scaling.yarn_log_multiplier" is not a number of at least 0`)
 	}
 }
 
 // TestConfigErrors: each error names its key.
 func TestConfigErrors(t *testing.T) {
-	for want, change := range map[string]map[string]any{
+	decodertest.Refuses(t, deepseek2.ReadConfig, minimal, map[string]map[string]any{
 		`"deepseek2.block_count" is missing`:                      {"block_count": nil},
 		`"deepseek2.attention.kv_lora_rank" is missing`:           {"attention.kv_lora_rank": nil},
 		`"deepseek2.attention.q_lora_rank" is missing`:            {"attention.q_lora_rank": nil},
@@ -217,27 +197,23 @@ func TestConfigErrors(t *testing.T) {
 		`"deepseek2.leading_dense_block_count" is 3`:              {"leading_dense_block_count": uint32(3)},
 		`"deepseek2.expert_weights_norm" must be a boolean`:       {"expert_weights_norm": "yes"},
 		`"deepseek2.expert_weights_scale" must be a positive num`: {"expert_weights_scale": float32(-1)},
-	} {
-		_, err := deepseek2.ReadConfig(fileOf(t, minimal(change)))
-		require.ErrorContains(t, err, want)
-		require.ErrorContains(t, err, "test file")
-	}
+	})
 }
 
 // TestUnreadKeys: a key with the value that changes nothing may be there; one of which
 // nothing is known is named in the summary.
 func TestUnreadKeys(t *testing.T) {
-	p, err := deepseek2.NewPlan(fileOf(t, minimal(map[string]any{
+	p, err := deepseek2.NewPlan(decodertest.Header(t, minimal(map[string]any{
 		"rope.scaling.attn_factor": float32(1), "moe_every_n_layers": uint32(1), "vision.patch": uint32(3),
 	})), deepseek2.Options{}, 1)
 	require.NoError(t, err)
 	require.Contains(t, p.Summary, "; keys that are not read: deepseek2.vision.patch")
 	require.NotContains(t, p.Summary, "attn_factor")
 	require.Contains(t, p.Summary, "the output is the embedding", "there is no output.weight")
-	p, err = deepseek2.NewPlan(fileOf(t, minimal(map[string]any{"rope.freq_base": nil, "rope.scaling.original_context_length": nil})), deepseek2.Options{}, 1)
+	p, err = deepseek2.NewPlan(decodertest.Header(t, minimal(map[string]any{"rope.freq_base": nil, "rope.scaling.original_context_length": nil})), deepseek2.Options{}, 1)
 	require.NoError(t, err)
 	require.Contains(t, p.Summary, ", rope.freq_base (using 10000), rope.scaling.original_context_length (using")
-	p, err = deepseek2.NewPlan(fileOf(t, minimal(map[string]any{
+	p, err = deepseek2.NewPlan(decodertest.Header(t, minimal(map[string]any{
 		"expert_gating_func": uint32(2), "expert_weights_norm": nil, "expert_weights_scale": nil, "nextn_predict_layers": uint32(1),
 	})), deepseek2.Options{}, 1)
 	require.NoError(t, err)
@@ -248,12 +224,8 @@ func TestUnreadKeys(t *testing.T) {
 // TestBiasesWithoutAScore: biases of routers tell that softmax, which files without the key
 // mean, is not meant.
 func TestBiasesWithoutAScore(t *testing.T) {
-	w := gguf.NewWriter()
-	for k, v := range minimal(map[string]any{"expert_gating_func": nil}) {
-		require.NoError(t, w.Put(k, v))
-	}
-	require.NoError(t, w.Add("blk.1.exp_probs_b.bias", gguf.F32, []int64{9}, nil))
-	f := gguftest.Open(t, "test file", w)
+	f := decodertest.Header(t, minimal(map[string]any{"expert_gating_func": nil}),
+		decodertest.Tensor{"blk.1.exp_probs_b.bias", gguf.F32, []int64{9}})
 	_, err := deepseek2.ReadConfig(f)
 	require.ErrorContains(t, err, "--override-kv deepseek2.expert_gating_func=int:2")
 	_, err = f.Override("deepseek2.expert_gating_func=int:2")
@@ -266,35 +238,19 @@ func TestBiasesWithoutAScore(t *testing.T) {
 // TestBiasesOfSomeLayers: a router's bias that only some layers have is missing in the
 // others, where other experts would be chosen without a word.
 func TestBiasesOfSomeLayers(t *testing.T) {
-	w := gguf.NewWriter()
-	for k, v := range minimal(nil) {
-		require.NoError(t, w.Put(k, v))
-	}
-	require.NoError(t, w.Add("blk.2.exp_probs_b.bias", gguf.F32, []int64{9}, nil))
-	f := gguftest.Open(t, "test file", w)
-	b, err := cpu.New(1)
-	require.NoError(t, err)
-	defer b.Close()
-	_, err = deepseek2.Open(f, b, deepseek2.Options{})
-	require.ErrorContains(t, err, `tensor "blk.1.exp_probs_b.bias" is missing`)
+	f := decodertest.Header(t, minimal(nil), decodertest.Tensor{"blk.2.exp_probs_b.bias", gguf.F32, []int64{9}})
+	architecture.OpenFails(t, f, `tensor "blk.1.exp_probs_b.bias" is missing`)
 }
 
 // TestLoadErrors: all missing, wrong and unknown tensors are reported together.
 func TestLoadErrors(t *testing.T) {
-	w := gguf.NewWriter()
-	for k, v := range minimal(nil) {
-		require.NoError(t, w.Put(k, v))
-	}
-	require.NoError(t, w.Add("token_embd.weight", gguf.F16, []int64{64, 299}, nil))
-	require.NoError(t, w.Add("output_norm.weight", gguf.F32, []int64{63}, nil))
-	require.NoError(t, w.Add("blk.0.attn_k_b.weight", gguf.F16, []int64{64, 32, 4}, nil)) // not transposed
-	require.NoError(t, w.Add("blk.1.attn_q_a.bias", gguf.F32, []int64{32}, nil))
-	f := gguftest.Open(t, "test file", w)
-	b, err := cpu.New(1)
-	require.NoError(t, err)
-	defer b.Close()
-	_, err = deepseek2.Open(f, b, deepseek2.Options{})
-	for _, want := range []string{
+	f := decodertest.Header(t, minimal(nil),
+		decodertest.Tensor{"token_embd.weight", gguf.F16, []int64{64, 299}},
+		decodertest.Tensor{"output_norm.weight", gguf.F32, []int64{63}},
+		decodertest.Tensor{"blk.0.attn_k_b.weight", gguf.F16, []int64{64, 32, 4}}, // not transposed
+		decodertest.Tensor{"blk.1.attn_q_a.bias", gguf.F32, []int64{32}},
+	)
+	err := architecture.OpenFails(t, f,
 		`tensor "token_embd.weight" has shape [64 299]; expected [64 300 1]`,
 		`tensor "output_norm.weight" has shape [63]; expected 64 elements`,
 		`tensor "blk.0.attn_k_b.weight" has shape [64 32 4]; expected [32 64 4]`,
@@ -302,8 +258,6 @@ func TestLoadErrors(t *testing.T) {
 		`tensor "blk.1.ffn_gate_inp.weight" is missing`,
 		`tensor "blk.0.attn_kv_a_mqa.weight" is missing, and those of 2 more layers`,
 		`tensor "blk.1.attn_q_a.bias" is not part of this architecture`,
-	} {
-		require.ErrorContains(t, err, want)
-	}
+	)
 	require.NotContains(t, err.Error(), `"blk.0.ffn_gate_inp.weight"`, "the first layer has no experts")
 }

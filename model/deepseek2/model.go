@@ -22,10 +22,7 @@ import (
 type Options = decoder.OpenOptions
 
 // Model is a loaded model. It implements model.Model.
-type Model struct {
-	*decoder.Model[*cache]
-	c Config
-}
+type Model = decoder.Model[*cache]
 
 // forward is the forward pass: the weights, and buffers for steps of some length. It
 // implements decoder.Network.
@@ -49,7 +46,7 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := decoder.Open(f, b, o, c.Context, func() (*decoder.Architecture[*cache], error) {
+	return decoder.Open(f, b, o, c.Context, func() (*decoder.Architecture[*cache], error) {
 		w, err := load(f, b, &c)
 		if err != nil {
 			return nil, err
@@ -60,10 +57,6 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 			Network: func(base decoder.Base) decoder.Pass[*cache] { return &forward{Base: base, c: &c, w: w} },
 		}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &Model{m, c}, nil
 }
 
 // shape is what all architectures have, with the sizes that the types of the weights
@@ -74,9 +67,6 @@ func (c *Config) shape(s parallel.Sizes, denseParts int) decoder.Shape {
 		Experts: c.Experts, Used: c.Used, ExpertFF: c.ExpertFF, SharedFF: c.SharedFF, Sizes: s, DenseParts: denseParts,
 	}
 }
-
-// Config is the model's hyper-parameters.
-func (m *Model) Config() Config { return m.c }
 
 // CacheBytes implements decoder.Network.
 func (m *forward) CacheBytes(length int) int64 {

@@ -3,7 +3,6 @@ package deepseek2_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -92,14 +91,7 @@ func TestExactOfWholeModels(t *testing.T) {
 		files[name] = decodertest.InMemory(t, preset(t, name))
 	}
 	if testenv.Rest(t, testenv.Full, "small-v3, a file of 1 GB") {
-		c := preset(t, "small-v3")
-		path := filepath.Join(t.TempDir(), "small-v3.gguf")
-		_, err := c.WriteFile(path)
-		require.NoError(t, err)
-		f, err := gguf.Open(path)
-		require.NoError(t, err)
-		defer f.Close()
-		files["small-v3"] = f
+		files["small-v3"] = decodertest.OnDisk(t, preset(t, "small-v3"))
 	}
 	architecture.ExactOfWholeModels(t, files)
 }
@@ -221,16 +213,14 @@ func TestTrueShapes(t *testing.T) {
 				testenv.Need(t, testenv.Full, "the shapes of this preset")
 			}
 			c.Holes = true
-			f, err := gguf.Open(decodertest.Write(t, c))
-			require.NoError(t, err)
-			defer f.Close()
+			f := decodertest.OnDisk(t, c)
 			plan, err := deepseek2.NewPlan(f, deepseek2.Options{Context: 4096, MaxTokens: 16}, 2)
 			require.NoError(t, err)
 			m, err := deepseek2.Open(f, b, deepseek2.Options{Context: 4096, MaxTokens: 16})
 			require.NoError(t, err)
 			require.Equal(t, plan.Sizes, m.Sizes())
 			require.Equal(t, plan.PerSequence(), m.SequenceBytes(4096))
-			require.Equal(t, c.Layers, m.Config().Layers)
+			require.Equal(t, c.Layers, m.Info().Layers)
 			require.NoError(t, m.Close())
 		})
 	}

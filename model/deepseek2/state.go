@@ -26,18 +26,6 @@ type cache struct {
 // firstCapacity is the room that a new sequence has, in positions.
 const firstCapacity = 256
 
-// capacityFor is the capacity of a sequence that has held length positions:
-// firstCapacity, doubled until it is enough, and at most the context. It depends on
-// nothing else, so that the need of a request is known before it runs. Doubling makes
-// copying cost amortised constant time.
-func capacityFor(length, context int) int {
-	capacity := firstCapacity
-	for capacity < length {
-		capacity *= 2
-	}
-	return min(capacity, max(context, length))
-}
-
 // rowBytes and keyBytes are the memory of a layer's rows and of its indexer's keys at a
 // capacity, in whole pages.
 func rowBytes(c *Config, capacity int) int64 {
@@ -54,17 +42,14 @@ func sequenceBytes(c *Config, length, context int) (rows, keys int64) {
 	if length <= 0 {
 		return 0, 0
 	}
-	capacity := capacityFor(length, context)
+	capacity := decoder.Capacity(firstCapacity, length, context)
 	return int64(c.Layers) * rowBytes(c, capacity), int64(c.Index.layers()) * keyBytes(c, capacity)
 }
 
 // growthBytes is the most that a sequence holds in addition while the rows of a layer
 // are copied to a larger place: the smaller one.
 func growthBytes(c *Config, context int) int64 {
-	before := 0
-	for capacity := firstCapacity; capacity < context; capacity *= 2 {
-		before = capacity
-	}
+	before := decoder.LastCapacity(firstCapacity, context)
 	return max(rowBytes(c, before), keyBytes(c, before))
 }
 
@@ -96,7 +81,7 @@ func (s *cache) Grow(length int) error {
 	if length <= s.capacity {
 		return nil
 	}
-	room := capacityFor(length, s.context)
+	room := decoder.Capacity(firstCapacity, length, s.context)
 	err := s.each(func(layer int, what string, width int, part *[]uint16) error {
 		if len(*part) >= room*width { // an earlier Grow that failed came this far
 			return nil

@@ -8,8 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
-	"ringmaster/gguf/gguftest"
-	"ringmaster/kernels/cpu"
 	"ringmaster/model/decoder"
 	"ringmaster/model/decoder/decodertest"
 	"ringmaster/model/deepseek4"
@@ -33,69 +31,55 @@ func TestReadConfig(t *testing.T) {
 	}
 }
 
-// minimal is the metadata of a valid file; change edits it, nil deletes.
-func minimal(change map[string]any) map[string]any {
-	kv := map[string]any{
-		"general.architecture":                           "deepseek4",
-		"deepseek4.block_count":                          uint32(3),
-		"deepseek4.context_length":                       uint32(4096),
-		"deepseek4.vocab_size":                           uint32(300),
-		"deepseek4.embedding_length":                     uint32(64),
-		"deepseek4.attention.head_count":                 uint32(4),
-		"deepseek4.attention.key_length":                 uint32(64),
-		"deepseek4.rope.dimension_count":                 uint32(32),
-		"deepseek4.rope.freq_base":                       float32(10000),
-		"deepseek4.attention.q_lora_rank":                uint32(32),
-		"deepseek4.attention.output_lora_rank":           uint32(32),
-		"deepseek4.attention.output_group_count":         uint32(2),
-		"deepseek4.attention.sliding_window":             uint32(128),
-		"deepseek4.attention.compress_ratios":            []int32{128, 4, 0, 0},
-		"deepseek4.attention.compress_rope_freq_base":    float32(160000),
-		"deepseek4.rope.scaling.type":                    "yarn",
-		"deepseek4.rope.scaling.factor":                  float32(16),
-		"deepseek4.rope.scaling.original_context_length": uint64(65536),
-		"deepseek4.rope.scaling.yarn_beta_fast":          float32(32),
-		"deepseek4.rope.scaling.yarn_beta_slow":          float32(1),
-		"deepseek4.attention.indexer.head_count":         uint32(4),
-		"deepseek4.attention.indexer.key_length":         uint32(32),
-		"deepseek4.attention.indexer.top_k":              uint32(8),
-		"deepseek4.attention.layer_norm_rms_epsilon":     float32(1e-6),
-		"deepseek4.hyper_connection.count":               uint32(4),
-		"deepseek4.hyper_connection.sinkhorn_iterations": uint32(20),
-		"deepseek4.hyper_connection.epsilon":             float32(1e-6),
-		"deepseek4.expert_count":                         uint32(7),
-		"deepseek4.expert_used_count":                    uint32(3),
-		"deepseek4.expert_feed_forward_length":           uint32(32),
-		"deepseek4.expert_weights_scale":                 float32(2.5),
-		"deepseek4.hash_layer_count":                     uint32(1),
-		"deepseek4.swiglu_clamp_exp":                     float32(10),
-		"deepseek4.nextn_predict_layers":                 uint32(1),
-		"deepseek4.expert_gating_func":                   "sqrtsoftplus",
-		"deepseek4.attention.value_length":               uint32(64),
-		"deepseek4.expert_weights_norm":                  true,
-	}
-	for k, v := range change {
-		if v == nil {
-			delete(kv, "deepseek4."+k)
-		} else {
-			kv["deepseek4."+k] = v
-		}
-	}
-	return kv
+// minimalKeys are those of a valid file.
+var minimalKeys = map[string]any{
+	"block_count":                          uint32(3),
+	"context_length":                       uint32(4096),
+	"vocab_size":                           uint32(300),
+	"embedding_length":                     uint32(64),
+	"attention.head_count":                 uint32(4),
+	"attention.key_length":                 uint32(64),
+	"rope.dimension_count":                 uint32(32),
+	"rope.freq_base":                       float32(10000),
+	"attention.q_lora_rank":                uint32(32),
+	"attention.output_lora_rank":           uint32(32),
+	"attention.output_group_count":         uint32(2),
+	"attention.sliding_window":             uint32(128),
+	"attention.compress_ratios":            []int32{128, 4, 0, 0},
+	"attention.compress_rope_freq_base":    float32(160000),
+	"rope.scaling.type":                    "yarn",
+	"rope.scaling.factor":                  float32(16),
+	"rope.scaling.original_context_length": uint64(65536),
+	"rope.scaling.yarn_beta_fast":          float32(32),
+	"rope.scaling.yarn_beta_slow":          float32(1),
+	"attention.indexer.head_count":         uint32(4),
+	"attention.indexer.key_length":         uint32(32),
+	"attention.indexer.top_k":              uint32(8),
+	"attention.layer_norm_rms_epsilon":     float32(1e-6),
+	"hyper_connection.count":               uint32(4),
+	"hyper_connection.sinkhorn_iterations": uint32(20),
+	"hyper_connection.epsilon":             float32(1e-6),
+	"expert_count":                         uint32(7),
+	"expert_used_count":                    uint32(3),
+	"expert_feed_forward_length":           uint32(32),
+	"expert_weights_scale":                 float32(2.5),
+	"hash_layer_count":                     uint32(1),
+	"swiglu_clamp_exp":                     float32(10),
+	"nextn_predict_layers":                 uint32(1),
+	"expert_gating_func":                   "sqrtsoftplus",
+	"attention.value_length":               uint32(64),
+	"expert_weights_norm":                  true,
 }
 
-func fileOf(t *testing.T, kv map[string]any) *gguf.File {
-	w := gguf.NewWriter()
-	for k, v := range kv {
-		require.NoError(t, w.Put(k, v))
-	}
-	return gguftest.Open(t, "test file", w)
+// minimal is the metadata of a valid file with a change.
+func minimal(change map[string]any) map[string]any {
+	return decodertest.Keys("deepseek4", minimalKeys, change)
 }
 
 // TestConfigVariants: the variants that occur in published files.
 func TestConfigVariants(t *testing.T) {
 	read := func(change map[string]any) deepseek4.Config {
-		c, err := deepseek4.ReadConfig(fileOf(t, minimal(change)))
+		c, err := deepseek4.ReadConfig(decodertest.Header(t, minimal(change)))
 		require.NoError(t, err)
 		return c
 	}
@@ -122,7 +106,7 @@ func TestConfigVariants(t *testing.T) {
 
 // TestConfigErrors: each error names its key.
 func TestConfigErrors(t *testing.T) {
-	for want, change := range map[string]map[string]any{
+	decodertest.Refuses(t, deepseek4.ReadConfig, minimal, map[string]map[string]any{
 		`"deepseek4.block_count" is missing`:                              {"block_count": nil},
 		`"deepseek4.embedding_length" is missing`:                         {"embedding_length": "64"},
 		`"deepseek4.attention.head_count_kv" is 2`:                        {"attention.head_count_kv": uint32(2)},
@@ -143,14 +127,10 @@ func TestConfigErrors(t *testing.T) {
 		`"deepseek4.rope.freq_base" must be a positive number`:            {"rope.freq_base": float32(0)},
 		`"deepseek4.expert_weights_norm" must be a boolean`:               {"expert_weights_norm": "yes"},
 		`"deepseek4.attention.layer_norm_rms_epsilon" must be a positive`: {"attention.layer_norm_rms_epsilon": float32(-1)},
-	} {
-		_, err := deepseek4.ReadConfig(fileOf(t, minimal(change)))
-		require.ErrorContains(t, err, want)
-		require.ErrorContains(t, err, "test file")
-	}
+	})
 	kv := minimal(nil)
 	kv["general.architecture"] = "llama"
-	_, err := deepseek4.ReadConfig(fileOf(t, kv))
+	_, err := deepseek4.ReadConfig(decodertest.Header(t, kv))
 	require.ErrorContains(t, err, `architecture is "llama", expected "deepseek4"`)
 }
 
@@ -161,14 +141,14 @@ func TestUnknownKeys(t *testing.T) {
 		"rope.scaling.yarn_log_multiplier": float32(0.1), "attention.temperature_scale": float32(1), "attention.scale": float32(1),
 		"expert_something": uint32(1), "hyper_connection.mode": uint32(2), "final_logit_softcapping": float32(30), "swiglu_limit": float32(7),
 	} {
-		_, err := deepseek4.ReadConfig(fileOf(t, minimal(map[string]any{key: value})))
+		_, err := deepseek4.ReadConfig(decodertest.Header(t, minimal(map[string]any{key: value})))
 		require.ErrorContains(t, err, `"deepseek4.`+key+`"`)
 	}
-	p, err := deepseek4.NewPlan(fileOf(t, minimal(map[string]any{"rope.scaling.yarn_log_multiplier": float32(0), "vision.patch": uint32(3), "swiglu_clamp_exp": nil})), deepseek4.Options{}, 1)
+	p, err := deepseek4.NewPlan(decodertest.Header(t, minimal(map[string]any{"rope.scaling.yarn_log_multiplier": float32(0), "vision.patch": uint32(3), "swiglu_clamp_exp": nil})), deepseek4.Options{}, 1)
 	require.NoError(t, err)
 	require.Contains(t, p.Summary, "; keys that are not read: deepseek4.vision.patch")
 	require.Contains(t, p.Summary, "SwiGLU has no limit")
-	f := fileOf(t, minimal(map[string]any{"swiglu_clamp_exp": nil, "swiglu_clamp_shexp": nil}))
+	f := decodertest.Header(t, minimal(map[string]any{"swiglu_clamp_exp": nil, "swiglu_clamp_shexp": nil}))
 	_, err = f.Override("deepseek4.swiglu_clamp_exp=float:10") // what the summary advises
 	require.NoError(t, err)
 	c, err := deepseek4.ReadConfig(f)
@@ -177,26 +157,18 @@ func TestUnknownKeys(t *testing.T) {
 	require.Equal(t, float32(10), c.ClampShared[1])
 	kv := minimal(nil)
 	kv["general.quantization_version"] = uint32(1)
-	_, err = deepseek4.ReadConfig(fileOf(t, kv))
+	_, err = deepseek4.ReadConfig(decodertest.Header(t, kv))
 	require.ErrorContains(t, err, `key "general.quantization_version" is not 2`)
 }
 
 // TestLoadErrors: all missing or wrong tensors are reported together.
 func TestLoadErrors(t *testing.T) {
-	kv := minimal(nil)
-	w := gguf.NewWriter()
-	for k, v := range kv {
-		require.NoError(t, w.Put(k, v))
-	}
-	require.NoError(t, w.Add("token_embd.weight", gguf.F16, []int64{64, 299}, nil))
-	require.NoError(t, w.Add("output.weight", gguf.I32, []int64{64, 300}, nil))
-	require.NoError(t, w.Add("output_norm.weight", gguf.F32, []int64{63}, nil))
-	f := gguftest.Open(t, "test file", w)
-	b, err := cpu.New(1)
-	require.NoError(t, err)
-	defer b.Close()
-	_, err = deepseek4.Open(f, b, deepseek4.Options{})
-	for _, want := range []string{
+	f := decodertest.Header(t, minimal(nil),
+		decodertest.Tensor{"token_embd.weight", gguf.F16, []int64{64, 299}},
+		decodertest.Tensor{"output.weight", gguf.I32, []int64{64, 300}},
+		decodertest.Tensor{"output_norm.weight", gguf.F32, []int64{63}},
+	)
+	err := architecture.OpenFails(t, f,
 		`tensor "token_embd.weight" has shape [64 299]; expected [64 300 1]`,
 		`tensor "output.weight" has type I32, which the cpu`,
 		`tensor "output_norm.weight" has shape [63]; expected 64 elements`,
@@ -204,9 +176,7 @@ func TestLoadErrors(t *testing.T) {
 		`tensor "blk.0.ffn_gate_tid2eid.weight" is missing`,
 		`tensor "blk.1.indexer.proj.weight" is missing`,
 		`tensor "blk.1.exp_probs_b.bias" is missing, and that of 1 more layer`,
-	} {
-		require.ErrorContains(t, err, want)
-	}
+	)
 	require.NotContains(t, err.Error(), "blk.2.attn_compressor", "ratio 0 has no compressor")
 }
 
@@ -288,15 +258,12 @@ func TestPlanOfRanks(t *testing.T) {
 
 // TestPlanOfUnreadBlocks: blocks after the last layer are mapped but not read.
 func TestPlanOfUnreadBlocks(t *testing.T) {
-	w := gguf.NewWriter()
-	for k, v := range minimal(nil) {
-		require.NoError(t, w.Put(k, v))
-	}
-	require.NoError(t, w.Add("blk.2.nextn.eh_proj.weight", gguf.F16, []int64{128, 64}, nil))
-	require.NoError(t, w.Add("blk.2.ffn_down_exps.weight", gguf.F16, []int64{32, 64, 7}, nil))
-	require.NoError(t, w.Add("blk.1.ffn_down_exps.weight", gguf.F16, []int64{32, 64, 7}, nil))
-	require.NoError(t, w.Add("output_norm.weight", gguf.F32, []int64{64}, nil))
-	f := gguftest.Open(t, "test file", w)
+	f := decodertest.Header(t, minimal(nil),
+		decodertest.Tensor{"blk.2.nextn.eh_proj.weight", gguf.F16, []int64{128, 64}},
+		decodertest.Tensor{"blk.2.ffn_down_exps.weight", gguf.F16, []int64{32, 64, 7}},
+		decodertest.Tensor{"blk.1.ffn_down_exps.weight", gguf.F16, []int64{32, 64, 7}},
+		decodertest.Tensor{"output_norm.weight", gguf.F32, []int64{64}},
+	)
 	p, err := deepseek4.NewPlan(f, deepseek4.Options{}, 1)
 	require.NoError(t, err)
 	require.Equal(t, int64(2*32*64*7), p.Experts)
@@ -306,7 +273,7 @@ func TestPlanOfUnreadBlocks(t *testing.T) {
 	require.NoError(t, p.Write(&out))
 	require.Contains(t, out.String(), "not read")
 	require.NotContains(t, p.Summary, "nextn_predict_layers")
-	p, err = deepseek4.NewPlan(fileOf(t, minimal(nil)), deepseek4.Options{}, 1)
+	p, err = deepseek4.NewPlan(decodertest.Header(t, minimal(nil)), deepseek4.Options{}, 1)
 	require.NoError(t, err)
 	require.Contains(t, p.Summary, "; deepseek4.nextn_predict_layers is 1, but no tensor belongs to multi-token prediction, so all ")
 }

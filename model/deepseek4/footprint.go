@@ -6,18 +6,6 @@ import "ringmaster/model/decoder"
 // positions: 1024 entries in a layer of ratio 4.
 const firstCapacity = 4096
 
-// capacityFor is the capacity of the compressed caches of a sequence that has held length
-// positions: firstCapacity, doubled until it is enough, and at most the context. It
-// depends on nothing else, so that the need of a request is known before it runs.
-// Doubling makes copying cost amortised constant time.
-func capacityFor(length, context int) int {
-	capacity := firstCapacity
-	for capacity < length {
-		capacity *= 2
-	}
-	return min(capacity, max(context, length))
-}
-
 // footprint is the memory of KV caches for a configuration and a length of steps,
 // in bytes. Every buffer counts as whole pages.
 type footprint struct {
@@ -102,10 +90,7 @@ func (f footprint) sequence(length int) int64 {
 // growth is the most bytes that a sequence holds in addition while one of its
 // caches is copied to a larger one: the smaller one.
 func (f footprint) growth() (most int64) {
-	before := 0 // the last capacity below the whole context
-	for capacity := firstCapacity; capacity < f.context; capacity *= 2 {
-		before = capacity
-	}
+	before := decoder.LastCapacity(firstCapacity, f.context)
 	for _, r := range f.c.Ratios {
 		for _, dim := range cacheDims(f.c, r) {
 			most = max(most, f.cache(r, dim, before))

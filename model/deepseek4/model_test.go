@@ -2,7 +2,6 @@ package deepseek4_test
 
 import (
 	"math/rand/v2"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,13 +103,7 @@ func TestExactOfWholeModels(t *testing.T) {
 	if testenv.Rest(t, testenv.Full, "small256, a file of 1 GB") {
 		small256, err := synthetic.Preset("small256")
 		require.NoError(t, err)
-		path := filepath.Join(t.TempDir(), "small256.gguf")
-		_, err = small256.WriteFile(path)
-		require.NoError(t, err)
-		f, err := gguf.Open(path)
-		require.NoError(t, err)
-		defer f.Close()
-		files["small256"] = f
+		files["small256"] = decodertest.OnDisk(t, small256)
 	}
 	architecture.ExactOfWholeModels(t, files)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"ringmaster/kernels"
+	"ringmaster/model/decoder"
 )
 
 // rewind is how many positions behind its greatest length a sequence can be
@@ -83,7 +84,7 @@ func (s *cache) Grow(length int) error {
 	if length <= s.capacity {
 		return nil
 	}
-	room := capacityFor(length, s.context)
+	room := decoder.Capacity(firstCapacity, length, s.context)
 	for i := range s.layers {
 		for _, c := range []*compressorState{s.layers[i].comp, s.layers[i].index} {
 			if c == nil {

@@ -74,14 +74,21 @@ func InMemory(t testing.TB, c synthetic.Config) *gguf.File {
 	return gguftest.Open(t, "test file", w)
 }
 
-// openFile loads a model; it is closed with the test.
-func (a Architecture) openFile(t testing.TB, path string, threads int, o decoder.OpenOptions) Model {
+// OnDisk is the file of a shape, written to disk and mapped. It is closed with the test.
+func OnDisk(t testing.TB, c synthetic.Config) *gguf.File { return openPath(t, Write(t, c)) }
+
+func openPath(t testing.TB, path string) *gguf.File {
 	f, err := gguf.Open(path)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
+// openFile loads a model; it is closed with the test.
+func (a Architecture) openFile(t testing.TB, path string, threads int, o decoder.OpenOptions) Model {
 	b, err := cpu.New(threads)
 	require.NoError(t, err)
-	return a.openWith(t, f, b, o)
+	return a.openWith(t, openPath(t, path), b, o)
 }
 
 // OpenOn loads a model on a single-threaded backend, deferred if lazy is set. It is

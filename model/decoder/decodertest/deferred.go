@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/gguf"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/deferred"
 	"ringmaster/model/decoder"
@@ -21,15 +20,8 @@ func (a Architecture) FlushesAreWhereTheyMustBe(t *testing.T) {
 	ids := RandomIDs(r, c.Vocab, 260)
 	want := Feed(t, a.openFile(t, path, 1, decoder.OpenOptions{MaxTokens: 130}), 1, 0, ids, Always(130))
 
-	f, err := gguf.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
 	inner, err := cpu.New(2)
 	require.NoError(t, err)
-	b := deferred.Wrap(inner)
-	defer b.Close()
-	m, err := a.Open(f, b, decoder.OpenOptions{MaxTokens: 64})
-	require.NoError(t, err)
-	defer m.Close()
+	m := a.openWith(t, openPath(t, path), deferred.Wrap(inner), decoder.OpenOptions{MaxTokens: 64})
 	RequireSame(t, want, Feed(t, m, 1, 0, ids, func() int { return 1 + r.IntN(64) }), "deferred")
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/gguf"
 	"ringmaster/kernels/reference"
 	"ringmaster/model/decoder"
 )
@@ -25,14 +24,7 @@ func (a Architecture) AgreesWithReference(t *testing.T) {
 			ids := RandomIDs(r, c.Vocab, 140)
 			got := Feed(t, a.openFile(t, path, 2, decoder.OpenOptions{}), 1, 0, ids, Always(140))
 
-			f, err := gguf.Open(path)
-			require.NoError(t, err)
-			defer f.Close()
-			b := reference.New()
-			defer b.Close()
-			m, err := a.Open(f, b, decoder.OpenOptions{MaxTokens: 140})
-			require.NoError(t, err)
-			defer m.Close()
+			m := a.openWith(t, openPath(t, path), reference.New(), decoder.OpenOptions{MaxTokens: 140})
 			want := Feed(t, m, 1, 0, ids, Always(140))
 
 			near := 0

@@ -132,9 +132,7 @@ func (a Architecture) RankTouchesItsExperts(t *testing.T, c synthetic.Config) {
 	}
 
 	// Alone, a rank touches all pages, which shows that the measurement works.
-	f, err := gguf.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
+	f := openPath(t, path)
 	_, _, err = Play(a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 200}), steps)
 	require.NoError(t, err)
 	tensor, ok := f.Tensor("blk.1.ffn_up_exps.weight")
