@@ -91,6 +91,12 @@ func NewEach(inner kernels.Backend, do func(op *Op, run func())) *Each {
 	return &Each{inner, inner, do}
 }
 
+// RowsAgree is the inner backend's.
+func (e *Each) RowsAgree() bool { return kernels.RowsAgree(e.inner) }
+
+// Packer is the inner backend's.
+func (e *Each) Packer() kernels.Packer { return kernels.PackerOf(e.inner) }
+
 // do hands over a call. arguments are pointers to all slices, weights and structs that
 // run reads.
 func (e *Each) do(c Call, rows int, run func(), arguments ...any) {

@@ -85,12 +85,6 @@ func (b *Backend) Free(mem []byte) {
 // Submit starts nothing, because the contract lets a backend wait until Flush.
 func (b *Backend) Submit() {}
 
-// RowsAgree is the inner backend's.
-func (b *Backend) RowsAgree() bool { return kernels.RowsAgree(b.inner) }
-
-// Packer is the inner backend's.
-func (b *Backend) Packer() kernels.Packer { return kernels.PackerOf(b.inner) }
-
 // Flush runs the encoded ops and shows their results. It fails where the inner backend
 // does, and also when the host has changed memory that an encoded op reads or writes; the
 // error names the bytes.

@@ -156,12 +156,6 @@ func label(op string, weights ...kernels.Weight) string {
 // Name is "profiled" and the name of the inner backend.
 func (b *Backend) Name() string { return "profiled " + b.inner.Name() }
 
-// RowsAgree asks the inner backend.
-func (b *Backend) RowsAgree() bool { return kernels.RowsAgree(b.inner) }
-
-// Packer is the inner backend's.
-func (b *Backend) Packer() kernels.Packer { return kernels.PackerOf(b.inner) }
-
 // Submit does nothing, because all ops have run.
 func (b *Backend) Submit() {}
 

@@ -15,23 +15,44 @@ import (
 )
 
 // TestOursOnRandomShapes compares our logits with the float64 forward pass that is given
-// the experts which ours chose: what is left is the rounding of the KV cache to float16
+// the experts which ours chose: what remains is the rounding of the KV cache to float16
 // and of activations to 15 bits. Where ours chose other experts than float64 would have,
 // the scores were tied within that rounding.
 func TestOursOnRandomShapes(t *testing.T) {
-	shapes, tokens := 3, 40
+	onShapes(t, 3, 8, 40, 61, func(t *testing.T, _ *rand.Rand, c synthetic.Config, ids func(int) []int) { ours(t, c, ids(c.Vocab)) })
+}
+
+// TestOursOfSparseShapes does the same of models with an indexer, of both families; it is
+// given the positions too. Attention that reads everything is far off.
+func TestOursOfSparseShapes(t *testing.T) {
+	onShapes(t, 2, 4, 60, 63, func(t *testing.T, r *rand.Rand, c synthetic.Config, draw func(int) []int) {
+		c, err := exact.Sparse(r, c)
+		require.NoError(t, err)
+		ids := draw(c.Vocab)
+		got := ours(t, c, ids)
+		c.TopK = len(ids)
+		dense, err := exact.Ours(t.Context(), open(t, c), ids)
+		require.NoError(t, err)
+		far, _ := exact.Distance(dense.Logits, got.Logits)
+		require.Greater(t, far, 20*farthest)
+	})
+}
+
+// onShapes runs a check on random shapes, with a function that draws the tokens. In the
+// full form it takes more shapes and longer sequences.
+func onShapes(t *testing.T, shapes, more, tokens int, seed uint64, check func(*testing.T, *rand.Rand, synthetic.Config, func(vocab int) []int)) {
 	if testenv.Rest(t, testenv.Full, "more shapes and longer sequences") {
-		shapes, tokens = 8, 120
-		if testenv.Rest(t, testenv.Exhaustive, "sixteen shapes") {
-			shapes = 16
+		shapes, tokens = more, 120
+		if testenv.Rest(t, testenv.Exhaustive, "twice as many shapes") {
+			shapes *= 2
 		}
 	}
 	for i := range shapes {
 		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(uint64(i), 61))
+			r := rand.New(rand.NewPCG(uint64(i), seed))
 			c, err := exact.Random(r, false)
 			require.NoError(t, err)
-			ours(t, c, exact.RandomIDs(r, tokens, c.Vocab))
+			check(t, r, c, func(vocab int) []int { return exact.RandomIDs(r, tokens, vocab) })
 		})
 	}
 }
@@ -49,34 +70,6 @@ func ours(t *testing.T, c synthetic.Config, ids []int) exact.Run {
 	require.LessOrEqual(t, want.Regret, tie)
 	require.LessOrEqual(t, want.ReadRegret, tie)
 	return got
-}
-
-// TestOursOfSparseShapes does the same of models with an indexer, of both families; it is
-// given the positions too. Attention that reads everything is far off.
-func TestOursOfSparseShapes(t *testing.T) {
-	shapes, tokens := 2, 60
-	if testenv.Rest(t, testenv.Full, "more shapes and longer sequences") {
-		shapes, tokens = 4, 120
-		if testenv.Rest(t, testenv.Exhaustive, "eight shapes") {
-			shapes = 8
-		}
-	}
-	for i := range shapes {
-		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(uint64(i), 63))
-			c, err := exact.Random(r, false)
-			require.NoError(t, err)
-			c, err = exact.Sparse(r, c)
-			require.NoError(t, err)
-			ids := exact.RandomIDs(r, tokens, c.Vocab)
-			got := ours(t, c, ids)
-			c.TopK = len(ids)
-			dense, err := exact.Ours(t.Context(), open(t, c), ids)
-			require.NoError(t, err)
-			far, _ := exact.Distance(dense.Logits, got.Logits)
-			require.Greater(t, far, 20*farthest)
-		})
-	}
 }
 
 // TestYaRNWithoutMultiplier: cos and sin have another magnitude then, in attention and in
@@ -115,50 +108,47 @@ func TestForcedExperts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 62))
 	c, err := exact.Random(r, true)
 	require.NoError(t, err)
-	f := open(t, c)
-	ids := exact.RandomIDs(r, 12, c.Vocab)
-	free, err := exact.Forward(f, ids, exact.Rounding{}, nil)
-	require.NoError(t, err)
-	again, err := exact.Forward(f, ids, exact.Rounding{}, &free)
-	require.NoError(t, err)
-	require.Equal(t, free.Logits, again.Logits)
-	require.Zero(t, again.Regret)
-	last := free.Chosen[len(free.Chosen)-1][5]
-	for e := range c.Experts {
-		if e != last[0] && (len(last) < 2 || e < last[1]) {
-			last[0] = e
-			break
+	forced(t, c, exact.RandomIDs(r, 12, c.Vocab), func(run *exact.Run) {
+		last := run.Chosen[len(run.Chosen)-1][5]
+		for e := range c.Experts {
+			if e != last[0] && (len(last) < 2 || e < last[1]) {
+				last[0] = e
+				break
+			}
 		}
-	}
-	other, err := exact.Forward(f, ids, exact.Rounding{}, &free)
-	require.NoError(t, err)
-	require.Greater(t, other.Regret, 10*tie)
+	}, func(run exact.Run) float64 { return run.Regret })
 }
 
 // TestForcedPositions checks the same of positions that tokens read.
 func TestForcedPositions(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 64))
 	c, err := synthetic.Preset("v32-tiny")
 	require.NoError(t, err)
 	c.TopK = 3
+	ids := exact.RandomIDs(rand.New(rand.NewPCG(1, 64)), 12, c.Vocab)
+	forced(t, c, ids, func(run *exact.Run) {
+		last := run.Read[len(run.Read)-1][11]
+		for s := range ids {
+			if s < last[0] || s > last[0] && s < last[1] {
+				last[0] = s
+				break
+			}
+		}
+	}, func(run exact.Run) float64 { return run.ReadRegret })
+}
+
+// forced runs a model with its own choices, and with those that spoil changes.
+func forced(t *testing.T, c synthetic.Config, ids []int, spoil func(*exact.Run), regret func(exact.Run) float64) {
 	f := open(t, c)
-	ids := exact.RandomIDs(r, 12, c.Vocab)
 	free, err := exact.Forward(f, ids, exact.Rounding{}, nil)
 	require.NoError(t, err)
 	again, err := exact.Forward(f, ids, exact.Rounding{}, &free)
 	require.NoError(t, err)
 	require.Equal(t, free.Logits, again.Logits)
-	require.Zero(t, again.ReadRegret)
-	last := free.Read[len(free.Read)-1][11]
-	for s := range ids {
-		if s < last[0] || s > last[0] && s < last[1] {
-			last[0] = s
-			break
-		}
-	}
+	require.Zero(t, regret(again))
+	spoil(&free)
 	other, err := exact.Forward(f, ids, exact.Rounding{}, &free)
 	require.NoError(t, err)
-	require.Greater(t, other.ReadRegret, 10*tie)
+	require.Greater(t, regret(other), 10*tie)
 }
 
 func open(t *testing.T, c synthetic.Config) *gguf.File {

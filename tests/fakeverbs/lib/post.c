@@ -91,6 +91,12 @@ static void plan_send(struct qp *q, struct send_slot *s) {
 	}
 }
 
+// post_result is what a post returns: rc, with the sign of the provider, or the refusal of a fault.
+static int post_result(const struct device *d, int rc, int fails, int refusal) {
+	if (rc == 0) return fails ? refusal : 0;
+	return d->negative ? -rc : rc;
+}
+
 int fake_post_send(struct rmv_qp *h, struct rmv_send_wr *wr, struct rmv_send_wr **bad) {
 	struct qp *q = slot_of(h);
 	const struct device *d = &fab->dev[q->dev];
@@ -150,12 +156,7 @@ int fake_post_send(struct rmv_qp *h, struct rmv_send_wr *wr, struct rmv_send_wr 
 	if (!idle || state == RMV_QPS_ERR) {
 		qp_notify(q);
 	}
-	if (d->negative) {
-		rc = -rc;
-	}
-	if (fails && rc == 0) {
-		rc = refusal;
-	}
+	rc = post_result(d, rc, fails, refusal);
 	if (rc != 0 && bad != NULL) {
 		*bad = wr;
 	}
@@ -206,12 +207,7 @@ int fake_post_recv(struct rmv_qp *h, struct rmv_recv_wr *wr, struct rmv_recv_wr 
 	if (state == RMV_QPS_ERR || d->late) {
 		qp_notify(q);
 	}
-	if (d->negative) {
-		rc = -rc;
-	}
-	if (fails && rc == 0) {
-		rc = refusal;
-	}
+	rc = post_result(d, rc, fails, refusal);
 	if (rc != 0 && bad != NULL) {
 		*bad = wr;
 	}
