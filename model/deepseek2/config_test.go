@@ -225,7 +225,7 @@ func TestUnreadKeys(t *testing.T) {
 // mean, is not meant.
 func TestBiasesWithoutAScore(t *testing.T) {
 	f := decodertest.Header(t, minimal(map[string]any{"expert_gating_func": nil}),
-		decodertest.Tensor{"blk.1.exp_probs_b.bias", gguf.F32, []int64{9}})
+		decodertest.Zeros("blk.1.exp_probs_b.bias", gguf.F32, 9))
 	_, err := deepseek2.ReadConfig(f)
 	require.ErrorContains(t, err, "--override-kv deepseek2.expert_gating_func=int:2")
 	_, err = f.Override("deepseek2.expert_gating_func=int:2")
@@ -238,17 +238,17 @@ func TestBiasesWithoutAScore(t *testing.T) {
 // TestBiasesOfSomeLayers: a router's bias that only some layers have is missing in the
 // others, where other experts would be chosen without a word.
 func TestBiasesOfSomeLayers(t *testing.T) {
-	f := decodertest.Header(t, minimal(nil), decodertest.Tensor{"blk.2.exp_probs_b.bias", gguf.F32, []int64{9}})
+	f := decodertest.Header(t, minimal(nil), decodertest.Zeros("blk.2.exp_probs_b.bias", gguf.F32, 9))
 	architecture.OpenFails(t, f, `tensor "blk.1.exp_probs_b.bias" is missing`)
 }
 
 // TestLoadErrors: all missing, wrong and unknown tensors are reported together.
 func TestLoadErrors(t *testing.T) {
 	f := decodertest.Header(t, minimal(nil),
-		decodertest.Tensor{"token_embd.weight", gguf.F16, []int64{64, 299}},
-		decodertest.Tensor{"output_norm.weight", gguf.F32, []int64{63}},
-		decodertest.Tensor{"blk.0.attn_k_b.weight", gguf.F16, []int64{64, 32, 4}}, // not transposed
-		decodertest.Tensor{"blk.1.attn_q_a.bias", gguf.F32, []int64{32}},
+		decodertest.Zeros("token_embd.weight", gguf.F16, 64, 299),
+		decodertest.Zeros("output_norm.weight", gguf.F32, 63),
+		decodertest.Zeros("blk.0.attn_k_b.weight", gguf.F16, 64, 32, 4), // not transposed
+		decodertest.Zeros("blk.1.attn_q_a.bias", gguf.F32, 32),
 	)
 	err := architecture.OpenFails(t, f,
 		`tensor "token_embd.weight" has shape [64 299]; expected [64 300 1]`,

@@ -247,11 +247,11 @@ func TestSparseConfigErrors(t *testing.T) {
 // have its tensors.
 func TestSparseLoadErrors(t *testing.T) {
 	f := decodertest.Header(t, sparseKeys("glm-dsa", map[string]any{"attention.indexer.types": []bool{true, true, false}}),
-		decodertest.Tensor{"blk.0.attn_k_b.weight", gguf.F16, []int64{32, 64, 4}},
-		decodertest.Tensor{"blk.0.indexer.attn_k.weight", gguf.F16, []int64{64, 33}},
-		decodertest.Tensor{"blk.0.indexer.k_norm.bias", gguf.F32, []int64{31}},
-		decodertest.Tensor{"blk.1.indexer.something.weight", gguf.F32, []int64{31}},
-		decodertest.Tensor{"blk.2.indexer.attn_k.weight", gguf.F16, []int64{64, 1}},
+		decodertest.Zeros("blk.0.attn_k_b.weight", gguf.F16, 32, 64, 4),
+		decodertest.Zeros("blk.0.indexer.attn_k.weight", gguf.F16, 64, 33),
+		decodertest.Zeros("blk.0.indexer.k_norm.bias", gguf.F32, 31),
+		decodertest.Zeros("blk.1.indexer.something.weight", gguf.F32, 31),
+		decodertest.Zeros("blk.2.indexer.attn_k.weight", gguf.F16, 64, 1),
 	)
 	err := architecture.OpenFails(t, f,
 		`tensor "blk.0.indexer.attn_k.weight" has shape [64 33]; expected [64 32 1]`,

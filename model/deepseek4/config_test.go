@@ -164,9 +164,9 @@ func TestUnknownKeys(t *testing.T) {
 // TestLoadErrors: all missing or wrong tensors are reported together.
 func TestLoadErrors(t *testing.T) {
 	f := decodertest.Header(t, minimal(nil),
-		decodertest.Tensor{"token_embd.weight", gguf.F16, []int64{64, 299}},
-		decodertest.Tensor{"output.weight", gguf.I32, []int64{64, 300}},
-		decodertest.Tensor{"output_norm.weight", gguf.F32, []int64{63}},
+		decodertest.Zeros("token_embd.weight", gguf.F16, 64, 299),
+		decodertest.Zeros("output.weight", gguf.I32, 64, 300),
+		decodertest.Zeros("output_norm.weight", gguf.F32, 63),
 	)
 	err := architecture.OpenFails(t, f,
 		`tensor "token_embd.weight" has shape [64 299]; expected [64 300 1]`,
@@ -259,10 +259,10 @@ func TestPlanOfRanks(t *testing.T) {
 // TestPlanOfUnreadBlocks: blocks after the last layer are mapped but not read.
 func TestPlanOfUnreadBlocks(t *testing.T) {
 	f := decodertest.Header(t, minimal(nil),
-		decodertest.Tensor{"blk.2.nextn.eh_proj.weight", gguf.F16, []int64{128, 64}},
-		decodertest.Tensor{"blk.2.ffn_down_exps.weight", gguf.F16, []int64{32, 64, 7}},
-		decodertest.Tensor{"blk.1.ffn_down_exps.weight", gguf.F16, []int64{32, 64, 7}},
-		decodertest.Tensor{"output_norm.weight", gguf.F32, []int64{64}},
+		decodertest.Zeros("blk.2.nextn.eh_proj.weight", gguf.F16, 128, 64),
+		decodertest.Zeros("blk.2.ffn_down_exps.weight", gguf.F16, 32, 64, 7),
+		decodertest.Zeros("blk.1.ffn_down_exps.weight", gguf.F16, 32, 64, 7),
+		decodertest.Zeros("output_norm.weight", gguf.F32, 64),
 	)
 	p, err := deepseek4.NewPlan(f, deepseek4.Options{}, 1)
 	require.NoError(t, err)

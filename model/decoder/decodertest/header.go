@@ -27,19 +27,22 @@ func Keys(arch string, base, change map[string]any) map[string]any {
 
 // Tensor is a tensor in a file of Header.
 type Tensor struct {
-	Name  string
-	Type  gguf.Type
-	Shape []int64
+	name  string
+	kind  gguf.Type
+	shape []int64
 }
 
-// Header is a file named "test file" with metadata and tensors that read as zeros.
+// Zeros is a tensor that reads as zeros.
+func Zeros(name string, t gguf.Type, shape ...int64) Tensor { return Tensor{name, t, shape} }
+
+// Header is a file named "test file" with metadata and tensors.
 func Header(t testing.TB, kv map[string]any, tensors ...Tensor) *gguf.File {
 	w := gguf.NewWriter()
 	for k, v := range kv {
 		require.NoError(t, w.Put(k, v))
 	}
 	for _, x := range tensors {
-		require.NoError(t, w.Add(x.Name, x.Type, x.Shape, nil))
+		require.NoError(t, w.Add(x.name, x.kind, x.shape, nil))
 	}
 	return gguftest.Open(t, "test file", w)
 }
