@@ -191,7 +191,7 @@ func TestChatOnAPipe(t *testing.T) {
 		"--set is":              {"x", "--set", "novalue"},
 		"accepts at most 1 arg": {"x", "y"},
 		"unknown flag":          {"--bogus"},
-		"is no conversation":    {"x", "--load", "chat_test.go"},
+		"is not a conversation": {"x", "--load", "chat_test.go"},
 	} {
 		_, err := ask("", args...)
 		require.ErrorContains(t, err, want)

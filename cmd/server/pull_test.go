@@ -40,7 +40,7 @@ func TestPullCommand(t *testing.T) {
 	for want, args := range map[string][]string{
 		"0 arguments":            {},
 		"2 arguments":            {"hf:a/b", "hf:a/c"},
-		"names no repository":    {"hf:nobody"},
+		"names no repository":    {"hf:someone"},
 		"not the name of a .ggu": {server.URL + "/m.bin"},
 		"--connections is":       {server.URL + "/m.gguf", "--connections", "99"},
 		"expected a whole":       {server.URL + "/m.gguf", "--connections", "many"},

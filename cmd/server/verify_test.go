@@ -147,7 +147,7 @@ func TestVerifyFailures(t *testing.T) {
 	}{
 		"stream ended before":   {1, []string{"--url", broken("data: [DONE]")}},
 		"of the prompt and":     {1, []string{"--url", hashing(t, func(e string) string { return strings.ReplaceAll(e, "completion_tokens", "other") })}},
-		"is no JSON":            {1, []string{"--url", hashing(t, func(e string) string { return strings.ReplaceAll(e, "data: {", "data: <") })}},
+		"is not JSON":           {1, []string{"--url", hashing(t, func(e string) string { return strings.ReplaceAll(e, "data: {", "data: <") })}},
 		"the answer failed":     {1, []string{"--url", hashing(t, func(e string) string { return "data: {\"error\":{\"message\":\"lost\"}}\n\n" })}},
 		"404":                   {1, []string{"--url", other.URL}},
 		"is the server running": {1, []string{"--url", "http://127.0.0.1:1"}},

@@ -1,4 +1,4 @@
-package chat
+package chatclient
 
 import (
 	"runtime"
@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDeepMarkdown: an answer that a server made to be costly stays text.
+// TestDeepMarkdown: an answer that a server made to be costly stays plain text.
 func TestDeepMarkdown(t *testing.T) {
 	var lists strings.Builder
 	for i := range 200 {

@@ -1,10 +1,12 @@
-// Package chat is a conversation in the terminal with a server of OpenAI's Chat
-// Completions: streaming, with the reasoning dimmed, Markdown, commands and history.
+// Package chatclient holds a conversation in the terminal with a server of OpenAI's Chat
+// Completions: streaming, with dimmed reasoning, Markdown, commands and history.
+// NewClient names the server, and Talk holds the conversation on the streams of a
+// terminal.
 //
-// Whatever comes from the server is text of a stranger: the client cleans it as it reads
-// it, and Session's output lets nothing through but the sequences that set text, so a
-// server cannot send commands to the terminal.
-package chat
+// Text from the server is untrusted: the client cleans it on arrival, and Session's
+// output passes only the escape sequences that style text, so that a server cannot send
+// commands to the terminal.
+package chatclient
 
 import (
 	"bytes"
@@ -25,17 +27,18 @@ import (
 
 // Bounds of what a server may send.
 const (
-	maxErrorBody = 64 << 10 // bytes of an error that are read
+	maxErrorBody = 64 << 10 // most bytes read of an error
 	maxModels    = 1 << 20  // bytes of the list of models
 )
 
-// Message is one of a conversation, as the API has it.
+// Message is one message of a conversation, in the API's form.
 type Message struct {
 	Role    string `json:"role"` // system, user or assistant
 	Content string `json:"content"`
 }
 
-// Request is what is asked; Options are further fields of the body by their names.
+// Request is a request for an answer; Options are further fields of the body by their
+// names.
 type Request struct {
 	Model    string
 	Messages []Message
@@ -51,17 +54,17 @@ type Usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// Event is a piece of an answer; Finish is in the last but for Usage.
+// Event is a piece of an answer. Finish is in the last one before Usage.
 type Event struct {
 	Text, Reasoning string
 	Finish          string
 	Usage           *Usage
 }
 
-// Client speaks to one server. Its methods name the address and the cure in errors.
+// Client talks to one server. The errors of its methods name the address and the cure.
 type Client struct {
-	// Stall is the longest time in which the server sends nothing, not even that it
-	// is still there; then the answer has failed. 0: DefaultStall.
+	// Stall is how long the server may send nothing, not even a keep-alive, before the
+	// answer has failed. 0: DefaultStall.
 	Stall time.Duration
 
 	base string // without a slash at the end
@@ -69,8 +72,8 @@ type Client struct {
 	http *http.Client
 }
 
-// DefaultStall is longer than the 15 seconds between two signs of life of this
-// project's server.
+// DefaultStall is longer than the 15 seconds between two keep-alives of this project's
+// server.
 const DefaultStall = 2 * time.Minute
 
 // NewClient returns a client of the server at an address such as
@@ -92,10 +95,10 @@ func NewClient(address, key string) (*Client, error) {
 	return &Client{base: u.String(), key: key, http: &http.Client{Transport: transport}}, nil
 }
 
-// Address is the server's, without /v1.
+// Address returns the server's address, without /v1.
 func (c *Client) Address() string { return c.base }
 
-// Models are the names of the server's models; at least one.
+// Models returns the names of the server's models; at least one.
 func (c *Client) Models(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -110,7 +113,7 @@ func (c *Client) Models(ctx context.Context) ([]string, error) {
 		} `json:"data"`
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxModels)).Decode(&list); err != nil {
-		return nil, fmt.Errorf("%s/v1/models is no list of models (%w); is this an OpenAI-compatible server?", c.base, safetext.Error(err, safetext.Evidence))
+		return nil, fmt.Errorf("%s/v1/models is not a list of models (%w); is this an OpenAI-compatible server?", c.base, safetext.Error(err, safetext.Evidence))
 	}
 	var names []string
 	for _, m := range list.Data {
@@ -145,7 +148,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	return resp, nil
 }
 
-// unreachable is the error of a request without a response.
+// unreachable returns the error of a request without a response.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -157,9 +160,9 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w; is the server running, and is --url its address?", c.base, safetext.Error(err, safetext.Evidence))
 }
 
-// refused is the error of a status other than 200.
+// refused returns the error of a status other than 200.
 func (c *Client) refused(resp *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // as much as there is
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // as much as can be read
 	message := errorMessage(text)
 	if message == "" {
 		message = safetext.Line(resp.Status, safetext.Evidence)
@@ -176,7 +179,7 @@ func (c *Client) refused(resp *http.Response) error {
 	return fmt.Errorf("%s: %s", c.base, message)
 }
 
-// errorMessage is the message of an error's JSON, "" if there is none.
+// errorMessage returns the message of an error's JSON, "" if there is none.
 func errorMessage(text []byte) string {
 	var body struct {
 		Error struct {

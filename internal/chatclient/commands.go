@@ -1,4 +1,4 @@
-package chat
+package chatclient
 
 import (
 	"context"
@@ -23,13 +23,13 @@ const help = `/new               forget the conversation
 /system [TEXT]     the system message from now on; without TEXT none
 /model [NAME]      the model from now on; without NAME the server's models
 /set [NAME VALUE]  a field of the requests, such as temperature 0.7; VALUE none
-                   takes it out; without NAME the fields
+                   removes it; without NAME the fields
 /think on|off      ask the model to reason first, or not to
 /reasoning on|off  show reasoning, or hide it
 /save FILE         write the conversation as JSON
-/load FILE         go on with a conversation that was saved
+/load FILE         continue a saved conversation
 /exit              leave, as ^D does
-^C stops an answer. A line that ends with \ goes on in the next one. A line that
+^C stops an answer. A line that ends with \ continues in the next one. A line that
 begins with // is a question that begins with /.`
 
 // command runs a line that begins with /; more is false after the last one.
@@ -91,7 +91,7 @@ func (s *Session) flag(name, value string, set func(bool)) {
 	s.say("%s is %s", name[1:], value)
 }
 
-// lastQuestion is the index of the last message of the user, -1 without one.
+// lastQuestion returns the index of the user's last message, -1 without one.
 func (s *Session) lastQuestion() int {
 	for i, m := range slices.Backward(s.messages) {
 		if m.Role == "user" {
@@ -166,7 +166,7 @@ func (s *Session) set(line string) {
 	s.say("%s is %s", safetext.Drop(name), safetext.Drop(value))
 }
 
-// FieldValue is a value as JSON has it, or else the text itself.
+// FieldValue returns a text as a JSON value, or as a string if it is not JSON.
 func FieldValue(text string) any {
 	var v any
 	if json.Unmarshal([]byte(text), &v) != nil {
@@ -175,7 +175,7 @@ func FieldValue(text string) any {
 	return v
 }
 
-// writeConversation writes JSON, readable by its owner only. It replaces no file.
+// writeConversation writes JSON that only its owner can read. It never replaces a file.
 func writeConversation(path string, messages []Message) error {
 	if path == "" {
 		return errors.New("name a file, such as /save talk.json")
@@ -195,8 +195,8 @@ func writeConversation(path string, messages []Message) error {
 	return errors.Join(err, f.Close())
 }
 
-// ReadConversation reads what writeConversation has written. Errors name the file and are those of package
-// usage where its content is wrong.
+// ReadConversation reads what writeConversation has written. Errors name the file, and
+// are those of package usage if its content is wrong.
 func ReadConversation(path string) ([]Message, error) {
 	if path == "" {
 		return nil, errors.New("name a file, such as /load talk.json")
@@ -215,7 +215,7 @@ func ReadConversation(path string) ([]Message, error) {
 	}
 	var messages []Message
 	if err := json.Unmarshal(data, &messages); err != nil {
-		return nil, usage.Errorf("%s is no conversation (%w); expected what /save writes", path, err)
+		return nil, usage.Errorf("%s is not a conversation (%w); expected what /save writes", path, err)
 	}
 	for i, m := range messages {
 		if m.Role != "user" && m.Role != "assistant" && m.Role != "system" {
@@ -225,7 +225,7 @@ func ReadConversation(path string) ([]Message, error) {
 	return messages, nil
 }
 
-// readMessage reads a line, with those that follow one that ends with a backslash.
+// readMessage reads a line, and the lines that continue it after a backslash.
 func readMessage(ctx context.Context, in LineReader) (string, error) {
 	var b strings.Builder
 	prompt := "> "

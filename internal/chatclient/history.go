@@ -1,4 +1,4 @@
-package chat
+package chatclient
 
 import (
 	"bufio"
@@ -13,18 +13,18 @@ import (
 // Bounds of the history.
 const (
 	maxHistory     = 1000    // lines
-	maxHistoryFile = 4 << 20 // bytes that are read
+	maxHistoryFile = 4 << 20 // most bytes that are read
 )
 
-// History are the lines that were typed, the last one first, kept in a file that only
-// its owner can read. It implements the History of golang.org/x/term.
+// History holds the typed lines, the last one first, in a file that only its owner can
+// read. It implements the History of golang.org/x/term.
 type History struct {
-	path  string // "": kept in memory only
+	path  string // "": in memory only
 	lines []string
 }
 
-// HistoryPath is where the history is kept: in XDG_STATE_HOME, or .local/state in the
-// home directory; "" if there is neither.
+// HistoryPath returns the path of the history: in XDG_STATE_HOME, otherwise in
+// .local/state of the home directory; "" if neither is known.
 func HistoryPath(lookup func(string) (string, bool)) string {
 	if dir, ok := lookup("XDG_STATE_HOME"); ok && filepath.IsAbs(dir) {
 		return filepath.Join(dir, "ringmaster", "history")
@@ -35,7 +35,7 @@ func HistoryPath(lookup func(string) (string, bool)) string {
 	return ""
 }
 
-// OpenHistory reads a history; a file that is not there is an empty one.
+// OpenHistory reads a history; a missing file is an empty one.
 func OpenHistory(path string) (*History, error) {
 	h := &History{path: path}
 	if path == "" {
@@ -66,7 +66,7 @@ func OpenHistory(path string) (*History, error) {
 	return h, lines.Err()
 }
 
-// Add remembers a line, unless it is empty or that before it.
+// Add remembers a line, unless it is empty or repeats the last one.
 func (h *History) Add(line string) {
 	if line = strings.TrimSpace(line); line == "" || len(h.lines) > 0 && h.lines[0] == line {
 		return
@@ -75,13 +75,13 @@ func (h *History) Add(line string) {
 	h.lines = h.lines[:min(len(h.lines), maxHistory)]
 }
 
-// Len is the number of lines.
+// Len returns the number of lines.
 func (h *History) Len() int { return len(h.lines) }
 
-// At is a line; 0 is the last one that was added.
+// At returns a line; 0 is the last one that was added.
 func (h *History) At(i int) string { return h.lines[i] }
 
-// Save writes the history to its file, at once or not at all.
+// Save writes the history to its file, completely or not at all.
 func (h *History) Save() error {
 	if h.path == "" {
 		return nil
@@ -105,7 +105,7 @@ func (h *History) Save() error {
 		err = os.Rename(f.Name(), h.path)
 	}
 	if err != nil {
-		os.Remove(f.Name()) // what is left of it is of no use
+		os.Remove(f.Name()) // a partial file is of no use
 	}
 	return err
 }

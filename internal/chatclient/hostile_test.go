@@ -1,4 +1,4 @@
-package chat
+package chatclient
 
 import (
 	"encoding/json"
@@ -14,8 +14,8 @@ import (
 	"ringmaster/internal/safetext"
 )
 
-// TestHostileNamesAndAnswers: a conversation with a server whose names, answers and usage are
-// meant for the terminal shows nothing but text and what sets it.
+// TestHostileNamesAndAnswers: a conversation with a server that puts escape sequences
+// into names, answers and usage shows nothing but text and styles.
 func TestHostileNamesAndAnswers(t *testing.T) {
 	bad := "\x1b[2J\x1b]52;c;eA==\x07\u009b6n\r\u202e\u2066\x7f\x1b[31m\x1b[5A"
 	name, err := json.Marshal("m" + strings.Repeat(bad, 1000))

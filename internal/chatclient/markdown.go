@@ -1,4 +1,4 @@
-package chat
+package chatclient
 
 import (
 	"fmt"
@@ -24,17 +24,17 @@ const leastWidth = 20
 
 var markdown = goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.TaskList), goldmark.WithParserOptions(mdtables.Options()...))
 
-// maxMarkdown is the longest text that is set, in bytes; the parser takes time by the square
-// of the length of some. It is that of the chat page.
+// maxMarkdown is the longest text that is formatted, in bytes, because the parser takes
+// time by the square of the length of some texts. The chat page has the same limit.
 const maxMarkdown = 64 << 10
 
-// lines is the reader of the parser, within mdtables.MaxLooks.
+// lines reads for the parser, within mdtables.MaxLooks.
 type lines struct {
 	text.Reader
 	left int
 }
 
-// tooDeep is the panic that leaves the parser, which cannot be cancelled.
+// tooDeep is the panic value that leaves the parser, because it cannot be cancelled.
 type tooDeep struct{}
 
 // PeekLine implements text.Reader.
@@ -45,7 +45,7 @@ func (l *lines) PeekLine() ([]byte, text.Segment) {
 	return l.Reader.PeekLine()
 }
 
-// parse is nil for a text that would take too long.
+// parse returns nil for a text that would take too long.
 func parse(source string) (doc ast.Node) {
 	if len(source) > maxMarkdown || mdtables.Deep(source) {
 		return nil
@@ -58,7 +58,7 @@ func parse(source string) (doc ast.Node) {
 	return markdown.Parser().Parse(&lines{text.NewReader([]byte(source)), mdtables.MaxLooks}, parser.WithContext(mdtables.Context(mdtables.NewBudget())))
 }
 
-// render sets Markdown for a terminal of a width in columns; the text ends with a
+// render formats Markdown for a terminal of a width in columns; the result ends with a
 // line break unless it is empty. A text that would take too long stays as it is.
 func render(source string, width int) string {
 	doc := parse(source)
@@ -75,7 +75,8 @@ func render(source string, width int) string {
 
 type renderer struct{ src []byte }
 
-// blocks are the lines of all children of a node; apart puts an empty line between.
+// blocks returns the lines of all children of a node; apart puts an empty line between
+// them.
 func (r renderer) blocks(parent ast.Node, width int, apart bool) (lines []string) {
 	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
 		block := r.block(n, max(width, leastWidth))
@@ -87,7 +88,7 @@ func (r renderer) blocks(parent ast.Node, width int, apart bool) (lines []string
 	return lines
 }
 
-// block is the lines of one block.
+// block returns the lines of one block.
 func (r renderer) block(n ast.Node, width int) []string {
 	switch n := n.(type) {
 	case *ast.Heading:
@@ -114,7 +115,7 @@ func (r renderer) block(n ast.Node, width int) []string {
 	return r.blocks(n, width, true)
 }
 
-// raw are the lines of a block as they are written.
+// raw returns the lines of a block as they are written.
 func (r renderer) raw(n ast.Node) []string {
 	var lines []string
 	for i := range n.Lines().Len() {
@@ -124,7 +125,8 @@ func (r renderer) raw(n ast.Node) []string {
 	return lines
 }
 
-// code is not wrapped, so that it can be copied.
+// code returns the lines of a block of code. They are not wrapped, so that they can be
+// copied.
 func (r renderer) code(n ast.Node) []string {
 	language := ""
 	if f, ok := n.(*ast.FencedCodeBlock); ok {
@@ -146,10 +148,10 @@ func (r renderer) code(n ast.Node) []string {
 	return lines
 }
 
-// maxHighlighting bounds the time in which a block of code gets its colours.
+// maxHighlighting bounds the time for the colours of a block of code.
 const maxHighlighting = time.Second
 
-// colours are those of code, which the terminal's own scheme makes readable.
+// colours are the colours of code; the terminal's own scheme makes them readable.
 var colours = map[highlight.Class]style{
 	highlight.Keyword: magenta, highlight.Heading: magenta, highlight.Tag: red, highlight.Deleted: red, highlight.String: green, highlight.Inserted: green,
 	highlight.Number: yellow, highlight.Attribute: yellow, highlight.Function: blue, highlight.Comment: dim,
@@ -188,13 +190,13 @@ func indent(lines []string, first, rest string) []string {
 	return out
 }
 
-// cell is one of a table, with its width in columns.
+// cell is a cell of a table, with its width in columns.
 type cell struct {
 	shown string
 	width int
 }
 
-// table sets columns as wide as their longest cell.
+// table formats a table with columns as wide as their longest cells.
 func (r renderer) table(n *xast.Table) []string {
 	var rows [][]cell
 	var widths []int
@@ -221,8 +223,8 @@ func (r renderer) table(n *xast.Table) []string {
 	return setTable(rows, widths)
 }
 
-// setTable fills the cells up to the widths of their columns, and puts a rule below
-// the first row.
+// setTable pads the cells to the widths of their columns, and puts a rule below the first
+// row.
 func setTable(rows [][]cell, widths []int) (lines []string) {
 	for i, cells := range rows {
 		var b strings.Builder
@@ -244,7 +246,7 @@ func setTable(rows [][]cell, widths []int) (lines []string) {
 	return lines
 }
 
-// inline are the spans of a block's text in a style.
+// inline returns the spans of a block's text in a style.
 func (r renderer) inline(parent ast.Node, s style) (spans []span) {
 	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
 		spans = append(spans, r.span(n, s)...)
@@ -295,8 +297,8 @@ func (r renderer) span(n ast.Node, s style) []span {
 	return r.inline(n, s)
 }
 
-// text is a run of text without backslashes and with its entities resolved; one of
-// them may stand for a control character, so the result is cleaned again.
+// text returns a run of text without backslashes and with its entities resolved. An
+// entity may stand for a control character, so the result is cleaned again.
 func (r renderer) text(n *ast.Text) string {
 	v := n.Value(r.src)
 	if !n.IsRaw() {
@@ -305,5 +307,5 @@ func (r renderer) text(n *ast.Text) string {
 	return safetext.Drop(string(v))
 }
 
-// target shows where a link leads: what the text says may be another place.
+// target shows where a link leads, because its text may claim another place.
 func (r renderer) target(to string) []span { return []span{{" (" + safetext.Drop(to) + ")", dim}} }

@@ -1,4 +1,4 @@
-package chat
+package chatclient
 
 import (
 	"fmt"
@@ -8,26 +8,25 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// screen shows an answer while it grows. A block of Markdown is shown as it is
-// written until it is complete; then its rows are erased and it is set. What has
-// grown beyond the screen stays as it was written, since rows that have scrolled
-// away cannot be erased.
+// screen shows an answer while it grows. It shows a block of Markdown as it is written
+// until it is complete, then erases its rows and formats it. A block that outgrows the
+// screen stays as it was written, since rows that have scrolled away cannot be erased.
 type screen struct {
 	w             io.Writer
 	width, height int
-	styled        bool // false: everything as it is written
+	styled        bool // false: everything is shown as it is written
 	err           error
 
-	block   strings.Builder // the source of the block under way
+	block   strings.Builder // source of the current block
 	line    string          // its last line, incomplete
 	blank   bool            // the last line of block is empty
-	fence   string          // that ends the code under way; "" outside of code
-	sent    int             // bytes of line that are shown, in code
-	rows    int             // of the block on the screen, above the cursor's
-	column  int             // of the cursor
+	fence   string          // fence that ends the current code; "" outside of code
+	sent    int             // bytes of line that are already shown, in code
+	rows    int             // rows of the block on the screen, above the cursor's
+	column  int             // column of the cursor
 	frozen  bool            // the block has outgrown the screen
-	shown   bool            // a block has been set: the next one has an empty line before it
-	thought bool            // reasoning is under way
+	shown   bool            // a block has been formatted, so the next one begins after an empty line
+	thought bool            // the reasoning has not ended
 }
 
 func (s *screen) put(text string) {
@@ -49,7 +48,7 @@ func (s *screen) Reason(text string) {
 	s.thought = true
 }
 
-// endReasoning sets the answer apart from the reasoning before it.
+// endReasoning separates the answer from the reasoning before it.
 func (s *screen) endReasoning() {
 	if !s.thought {
 		return
@@ -88,8 +87,8 @@ func (s *screen) Text(text string) {
 	}
 }
 
-// showCode shows what is new of a line of code, unless it may be the fence that ends
-// it.
+// showCode shows the new part of a line of code, unless it may be the fence that ends the
+// code.
 func (s *screen) showCode() {
 	if strings.Trim(strings.TrimSpace(s.line), s.fence[:1]) == "" {
 		return
@@ -98,7 +97,7 @@ func (s *screen) showCode() {
 	s.sent = len(s.line)
 }
 
-// begin ends the block before an incomplete line if that line starts a new one.
+// begin ends the block before an incomplete line if that line starts a new block.
 func (s *screen) begin() {
 	if !s.blank || strings.TrimSpace(s.line) == "" {
 		return
@@ -116,7 +115,7 @@ func isList(block string) bool {
 	for i := len(lines) - 1; i >= 0; i-- {
 		t := lines[i]
 		if t == "" || t[0] == ' ' || t[0] == '\t' {
-			continue // belongs to what is above
+			continue // belongs to the item above
 		}
 		digits := strings.TrimLeft(t, "0123456789")
 		return strings.ContainsRune("-*+", rune(t[0])) || len(digits) < len(t) && digits != "" && strings.ContainsRune(".)", rune(digits[0]))
@@ -124,7 +123,7 @@ func isList(block string) bool {
 	return false
 }
 
-// live shows a piece of the block under way as it is written, and counts its rows.
+// live shows a piece of the current block as it is written, and counts its rows.
 func (s *screen) live(piece string) {
 	if s.shown && s.block.Len() == 0 && s.column == 0 && s.rows == 0 && piece != "" {
 		s.put("\n")
@@ -138,7 +137,7 @@ func (s *screen) live(piece string) {
 		if cluster == "\t" {
 			cluster, w = " ", 1
 		}
-		if s.column+w > s.width-1 { // never in the last column, where terminals differ
+		if s.column+w > s.width-1 { // never in the last column, because terminals differ there
 			s.newRow()
 		}
 		s.put(cluster)
@@ -153,7 +152,7 @@ func (s *screen) newRow() {
 	s.frozen = s.frozen || s.rows >= s.height-1
 }
 
-// endLine takes the line that is complete into the block.
+// endLine moves the complete line into the block.
 func (s *screen) endLine() {
 	line := s.line
 	s.line = ""
@@ -187,17 +186,17 @@ func (s *screen) endLine() {
 	s.newRow()
 }
 
-// closes reports whether a line ends the code under way.
+// closes reports whether a line ends the current code.
 func (s *screen) closes(line string) bool {
 	t := strings.TrimSpace(line)
 	return strings.HasPrefix(t, s.fence) && strings.Trim(t, s.fence[:1]) == ""
 }
 
-// fenceOf is the fence that a line opens, "" if it opens none.
+// fenceOf returns the fence that a line opens, "" if it opens none.
 func fenceOf(line string) string {
 	t := strings.TrimLeft(line, " ")
 	if len(line)-len(t) > 3 {
-		return "" // of an item, or code by indentation: set with its block
+		return "" // of an item, or code by indentation: formatted with its block
 	}
 	for _, c := range []string{"`", "~"} {
 		if n := len(t) - len(strings.TrimLeft(t, c)); n >= 3 && (c == "~" || !strings.Contains(t[n:], c)) {
@@ -223,8 +222,8 @@ func (s *screen) openFence(line, fence string) {
 	s.fence, s.shown, s.column, s.rows = fence, false, 0, 0
 }
 
-// set erases the block under way, with the incomplete line below it, and sets it; the
-// incomplete line is shown again by the caller.
+// set erases the current block, with the incomplete line below it, and formats it; the
+// caller shows the incomplete line again.
 func (s *screen) set() {
 	source := s.block.String()
 	s.block.Reset()

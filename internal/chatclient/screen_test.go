@@ -1,4 +1,4 @@
-package chat
+package chatclient
 
 import (
 	"fmt"
@@ -13,12 +13,12 @@ import (
 	"ringmaster/internal/safetext"
 )
 
-// grid is a terminal that knows what screen uses: text, line breaks, carriage return,
+// grid is a terminal that supports what screen uses: text, line breaks, carriage return,
 // cursor up, erase below, colours (which it drops).
 type grid struct {
 	rows      [][]string // cells; a wide character leaves its second cell empty
 	row, col  int
-	top       int // rows above are out of reach
+	top       int // rows above have scrolled away
 	w, height int
 }
 
@@ -85,7 +85,7 @@ func (g *grid) String() string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// shown is the screen after an answer came in the given pieces.
+// shown returns the screen after an answer came in the given pieces.
 func shown(t *testing.T, width, height int, pieces ...string) string {
 	t.Helper()
 	g := &grid{w: width, height: height}
@@ -182,13 +182,14 @@ func TestMarkdownInPieces(t *testing.T) {
 	}
 }
 
-// TestMarkdown compares the screen with what is expected of each kind of block.
+// TestMarkdown compares the screen with the expected form of each kind of block.
 func TestMarkdown(t *testing.T) {
 	require.Equal(t, documentShown, shown(t, 40, 60, document))
 }
 
-// TestOutgrown: a block longer than the screen stays as it was written; nothing is
-// erased that has scrolled away (grid refuses that), and what follows is set again.
+// TestOutgrown: a block longer than the screen stays as it was written, because nothing
+// may be erased that has scrolled away (grid refuses that); what follows is formatted
+// again.
 func TestOutgrown(t *testing.T) {
 	long := strings.Repeat("**word** ", 60)
 	got := shown(t, 30, 6, strings.SplitAfter(long+"\n\nThen **bold**.", " ")...)

@@ -1,4 +1,4 @@
-package chat
+package chatclient
 
 import (
 	"context"
@@ -11,22 +11,22 @@ import (
 	"ringmaster/internal/safetext"
 )
 
-// LineReader gives what the user types. At the end of input it returns io.EOF, at the
+// LineReader returns what the user types. At the end of input it returns io.EOF, at the
 // end of ctx its cause.
 type LineReader interface {
 	ReadLine(ctx context.Context, prompt string) (string, error)
 }
 
-// Options are how a Session looks and asks.
+// Options say how a Session looks and asks.
 type Options struct {
 	Model       string         // "": the server's first
 	System      string         // "": no system message
 	Fields      map[string]any // further fields of each request, such as temperature
-	Styled      bool           // set Markdown and dim the reasoning; else plain text
+	Styled      bool           // format Markdown and dim the reasoning; otherwise plain text
 	NoReasoning bool           // do not show reasoning
-	// Size is the terminal's, in columns and rows; asked before each answer.
+	// Size returns the terminal's columns and rows; it is called before each answer.
 	Size func() (width, height int)
-	// Interrupts end the answer under way, not the session; nil: nothing does.
+	// Interrupts end the running answer, not the session; nil: nothing does.
 	Interrupts <-chan os.Signal
 	Now        func() time.Time
 }
@@ -40,11 +40,11 @@ type Session struct {
 	models   []string
 }
 
-// errInterrupted is the cause of the end of an answer that the user stopped.
+// errInterrupted is the cause of an answer's end when the user stopped it.
 var errInterrupted = errors.New("stopped")
 
 // New begins a conversation: it asks the server for its models and checks that it has
-// o.Model. Errors of a wrong name are those of package usage.
+// o.Model. An unknown name is an error of package usage.
 func New(ctx context.Context, c *Client, out io.Writer, o Options) (*Session, error) {
 	models, err := c.Models(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Session) clear() {
 	}
 }
 
-// Load replaces the conversation by that of a file.
+// Load replaces the conversation with that of a file.
 func (s *Session) Load(path string) error {
 	messages, err := ReadConversation(path)
 	if err == nil {
@@ -81,7 +81,7 @@ func (s *Session) Load(path string) error {
 	return err
 }
 
-// Resume goes on with the messages of a conversation.
+// Resume continues with the messages of a conversation.
 func (s *Session) Resume(messages []Message) { s.messages = messages }
 
 // Save writes the conversation to a new file.
@@ -94,9 +94,9 @@ func (s *Session) Once(ctx context.Context, question string) error {
 	return err
 }
 
-// Run reads questions and commands until the input ends or the user leaves. A failed
-// answer is shown and does not end it; errors are those of the input and output, and
-// the cause of ctx.
+// Run reads questions and commands until the input ends or the user leaves. It shows a
+// failed answer and continues; its errors are those of the input and output, and the
+// cause of ctx.
 func (s *Session) Run(ctx context.Context, in LineReader) error {
 	s.say("%s at %s. /help lists the commands, ^D ends.", s.o.Model, s.client.Address())
 	for {
@@ -147,13 +147,13 @@ func (s *Session) ask(ctx context.Context) error {
 // outputError is an error of writing to the terminal.
 type outputError struct{ error }
 
-// answer asks for an answer, shows it as it streams, and appends it to the
-// conversation; of one that fails, the text received so far.
+// answer asks for an answer, shows it as it streams, and appends it to the conversation.
+// If the answer fails, the text received so far is appended.
 func (s *Session) answer(ctx context.Context) (shown bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	select {
-	case <-s.o.Interrupts: // came when there was nothing to stop
+	case <-s.o.Interrupts: // pressed when there was nothing to stop
 	default:
 	}
 	stop := make(chan struct{})
@@ -198,7 +198,7 @@ func (s *Session) answer(ctx context.Context) (shown bool, err error) {
 	return shown, err
 }
 
-// timing is when the pieces of an answer came.
+// timing holds the times of the pieces of an answer.
 type timing struct {
 	begun, first, last time.Time
 	pieces             int
@@ -212,7 +212,7 @@ func (t *timing) piece(now time.Time) {
 	t.pieces++
 }
 
-// line is what is said of an answer: tokens, their rate, the wait for the first.
+// line returns the line below an answer: tokens, their rate, the wait for the first.
 func (t *timing) line(u *Usage) string {
 	text := fmt.Sprintf("%d tokens", u.Completion)
 	if d := t.last.Sub(t.first).Seconds(); u.Completion > 1 && d > 0 {
@@ -228,10 +228,10 @@ func (t *timing) line(u *Usage) string {
 	return text
 }
 
-// maxSaid is the longest line of the program's own, in bytes.
+// maxSaid is the longest line that say shows, in bytes.
 const maxSaid = 8 << 10
 
-// say shows a line of the program's own.
+// say shows a line of the program, as opposed to the model.
 func (s *Session) say(format string, args ...any) {
 	text := safetext.Line(fmt.Sprintf(format, args...), maxSaid)
 	if s.o.Styled {

@@ -1,4 +1,4 @@
-package chat
+package chatclient
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 	"ringmaster/internal/usage"
 )
 
-// serveReal is a server with the real API and engine over a model that answers with
+// serveReal starts a server with the real API and engine over a model that answers with
 // say.
 func serveReal(t *testing.T, say func(question string) string, key string) string {
 	m := enginetest.NewModel(int(apitest.Size), enginetest.Options{Say: func(history []int32) string {
@@ -45,7 +45,7 @@ func serveReal(t *testing.T, say func(question string) string, key string) strin
 	return server.URL
 }
 
-// typed are lines of a user; between them a test may act.
+// typed are a user's lines; a test may act between them.
 type typed struct {
 	lines []string
 	at    int
@@ -75,8 +75,8 @@ func talk(t *testing.T, url string, o Options, lines ...string) (string, *Sessio
 	return out.String(), s
 }
 
-// TestConversation goes through the real API: the second question is asked with the
-// first and its answer, reasoning is apart from the answer and is not sent back.
+// TestConversation uses the real API: the second question is sent with the first and its
+// answer; reasoning is shown apart from the answer and is not sent back.
 func TestConversation(t *testing.T) {
 	url := serveReal(t, func(q string) string {
 		switch {
@@ -101,8 +101,8 @@ func TestConversation(t *testing.T) {
 	require.NotContains(t, out, "Let me think")
 }
 
-// On a terminal the reasoning is dimmed, Markdown is set, and a line tells tokens and
-// rate.
+// On a terminal the reasoning is dimmed, Markdown is formatted, and a line shows tokens
+// and rate.
 func TestStyled(t *testing.T) {
 	url := serveReal(t, func(q string) string {
 		if strings.HasSuffix(q, "<think>") {
@@ -118,7 +118,7 @@ func TestStyled(t *testing.T) {
 	require.Regexp(t, `\d+ tokens, [\d.]+ tokens/s, first token after [\d.]+ s; prompt of \d+`, out)
 }
 
-// TestCommands: what commands say and change; wrong ones are named.
+// TestCommands: what commands print and change; wrong ones are named.
 func TestCommands(t *testing.T) {
 	url := serveReal(t, func(q string) string { return "seen " + fmt.Sprint(strings.Count(q, "/slash")) }, "")
 	file := filepath.Join(t.TempDir(), "talk.json")
@@ -143,7 +143,7 @@ func TestCommands(t *testing.T) {
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	for text, want := range map[string]string{`{`: "no conversation", `[{"role":"root"}]`: `role "root"`} {
+	for text, want := range map[string]string{`{`: "not a conversation", `[{"role":"root"}]`: `role "root"`} {
 		bad := filepath.Join(t.TempDir(), "bad.json")
 		require.NoError(t, os.WriteFile(bad, []byte(text), 0o600))
 		err := s.Load(bad)
@@ -152,8 +152,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// script is a server whose answers are the given bodies in turn; an empty one closes
-// the connection at once. Requests go to asked.
+// script starts a server that answers with the given bodies in turn; an empty one closes
+// the connection at once. Requests are appended to asked.
 func script(t *testing.T, status int, bodies ...string) (url string, asked *[]map[string]any) {
 	asked = new([]map[string]any)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -182,12 +182,12 @@ func script(t *testing.T, status int, bodies ...string) (url string, asked *[]ma
 const part = `data: {"choices":[{"delta":{"content":"Half"}}]}` + "\n\n"
 
 // TestBrokenStreams: an answer that breaks off, fails or is nonsense is shown with its
-// error, the session goes on, and /retry asks the same again.
+// error, the session continues, and /retry asks the same again.
 func TestBrokenStreams(t *testing.T) {
 	whole := `data: {"choices":[{"delta":{"content":"Whole"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
 	for want, broken := range map[string]string{
 		"the stream ended before the answer":   part,
-		"sent an event that is no JSON":        part + "data: {nonsense\n\n",
+		"sent an event that is not JSON":       part + "data: {nonsense\n\n",
 		"rank 2 is lost":                       part + `data: {"error":{"message":"rank 2 is lost"}}` + "\n\n",
 		"the answer failed":                    `data: {"error":{"code":3}}` + "\n\n",
 		"token too long":                       part + "data: " + strings.Repeat("x", maxLine+1),
@@ -242,7 +242,7 @@ func TestRefused(t *testing.T) {
 	require.ErrorContains(t, err, "is the server running")
 }
 
-// TestStall: a server that is silent for too long ends the answer, and one that still
+// TestStall: a server that is silent for too long ends the answer, but one that still
 // sends comments does not.
 func TestStall(t *testing.T) {
 	release := make(chan struct{})
@@ -266,8 +266,8 @@ func TestStall(t *testing.T) {
 	require.Equal(t, "Half", got)
 }
 
-// TestInterrupt: an interrupt ends the answer, at the server too, and not the session;
-// one that comes while nothing is asked is forgotten.
+// TestInterrupt: an interrupt ends the answer, at the server too, but not the session; an
+// interrupt without an answer has no effect.
 func TestInterrupt(t *testing.T) {
 	gone := make(chan struct{}, 1)
 	asked := make(chan struct{}, 1)
@@ -307,11 +307,11 @@ func TestInterrupt(t *testing.T) {
 	require.ErrorIs(t, s.Once(ctx, "q"), io.ErrClosedPipe)
 }
 
-// TestHistory: the file keeps the last lines, once each in a row.
+// TestHistory: the file keeps the last lines, without repeats in a row.
 func TestHistory(t *testing.T) {
-	env := map[string]string{"HOME": "/nobody"}
+	env := map[string]string{"HOME": "/home/me"}
 	lookup := func(n string) (string, bool) { v, ok := env[n]; return v, ok }
-	require.Equal(t, "/nobody/.local/state/ringmaster/history", HistoryPath(lookup))
+	require.Equal(t, "/home/me/.local/state/ringmaster/history", HistoryPath(lookup))
 	env["XDG_STATE_HOME"] = t.TempDir()
 	path := HistoryPath(lookup)
 	require.Equal(t, filepath.Join(env["XDG_STATE_HOME"], "ringmaster", "history"), path)

@@ -1,4 +1,4 @@
-package chat
+package chatclient
 
 import (
 	"bufio"
@@ -18,15 +18,15 @@ import (
 // maxLine is the longest line of a stream that is read, in bytes.
 const maxLine = 4 << 20
 
-// ErrBroken is wrapped by the error of an answer whose stream ended before it did.
+// ErrBroken is wrapped by the error of an answer if its stream ended too early.
 var ErrBroken = errors.New("the stream ended before the answer")
 
-// errStalled is the cause of the end of an answer whose stream was silent.
+// errStalled is the cause of an answer's end after its stream was silent.
 var errStalled = errors.New("stalled")
 
-// Stream asks and calls each with the pieces of the answer, in order. It returns
-// after the last one, or with an error: that of each, the cause of ctx, the server's
-// own, or one that wraps ErrBroken.
+// Stream sends a request and calls each with the pieces of the answer, in order. It
+// returns after the last one, or with an error: that of each, the cause of ctx, the
+// server's own, or one that wraps ErrBroken.
 func (c *Client) Stream(ctx context.Context, r Request, each func(Event) error) error {
 	body := map[string]any{"model": r.Model, "messages": r.Messages, "stream": true, "stream_options": map[string]any{"include_usage": true}}
 	maps.Copy(body, r.Options)
@@ -44,7 +44,7 @@ func (c *Client) Stream(ctx context.Context, r Request, each func(Event) error) 
 	defer watch.Stop()
 	err = c.answer(ctx, data, func() { watch.Reset(stall) }, each)
 	if errors.Is(err, errStalled) {
-		return fmt.Errorf("%s sent nothing for %v, not even that it is still there; see its log and /readyz", c.base, stall)
+		return fmt.Errorf("%s sent nothing for %v, not even a keep-alive; see its log and /readyz", c.base, stall)
 	}
 	return err
 }
@@ -103,7 +103,7 @@ func (c *Client) parse(data string) (Event, error) {
 		Error json.RawMessage `json:"error"`
 	}
 	if err := json.Unmarshal([]byte(data), &chunk); err != nil {
-		return Event{}, fmt.Errorf("%s sent an event that is no JSON (%w); is this an OpenAI-compatible server?", c.base, safetext.Error(err, safetext.Evidence))
+		return Event{}, fmt.Errorf("%s sent an event that is not JSON (%w); is this an OpenAI-compatible server?", c.base, safetext.Error(err, safetext.Evidence))
 	}
 	if len(chunk.Error) > 0 && string(chunk.Error) != "null" {
 		message := errorMessage([]byte(data))

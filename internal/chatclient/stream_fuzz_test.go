@@ -1,4 +1,4 @@
-package chat
+package chatclient
 
 import (
 	"bytes"
@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answers is a transport whose every answer is a stream of some bytes.
+// answers is a transport that answers every request with a stream of some bytes.
 type answers []byte
 
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(bytes.NewReader(a)), Request: r}, nil
 }
 
-// FuzzStream: whatever a server sends, the answer ends, as whole only with its end or its
-// finish reason, and no control character of it reaches the terminal.
+// FuzzStream: whatever a server sends, the answer ends. It counts as complete only with
+// its end or its finish reason, and no control character of it reaches the terminal.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\\u001b[2J\\u202eb\",\"reasoning_content\":\"c\"}}]}\n\n: keep-alive\n\ndata: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1}}\n\ndata: [DONE]\n\n"))
 	f.Add([]byte("data: {\"error\":{\"message\":\"\\u0007no\"}}\n\n"))

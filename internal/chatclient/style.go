@@ -1,4 +1,4 @@
-package chat
+package chatclient
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// style is how text looks, a set of bits.
+// style is the look of text, a set of bits.
 type style uint16
 
 const (
@@ -16,17 +16,17 @@ const (
 	underline
 	strike
 	code
-	red // the colours take the place of that of code
+	red // the colours replace that of code
 	green
 	yellow
 	blue
 	magenta
 )
 
-// sgr are the parameters of the terminal's sequence for each bit, in their order.
+// sgr has the parameter of the terminal's sequence for each bit, in order.
 var sgr = []string{"1", "2", "3", "4", "9", "36", "31", "32", "33", "34", "35"}
 
-// on is the sequence that switches a style on, from none.
+// on returns the sequence that switches a style on, from none.
 func (s style) on() string {
 	var p []string
 	for i, x := range sgr {
@@ -42,7 +42,7 @@ func (s style) on() string {
 
 const plain = "\x1b[0m"
 
-// paint is text in a style.
+// paint returns text in a style.
 func paint(text string, s style) string {
 	if s == 0 || text == "" {
 		return text
@@ -56,14 +56,14 @@ type span struct {
 	style style
 }
 
-// word is what is not broken between lines, with its width in columns.
+// word is a part of a line that is not broken, with its width in columns.
 type word struct {
 	spans []span
 	width int
 	end   bool // a hard line break follows
 }
 
-// words divides spans at spaces and hard breaks.
+// words splits spans at spaces and hard breaks.
 func words(spans []span) []word {
 	var out []word
 	var w word
@@ -93,8 +93,8 @@ func words(spans []span) []word {
 	return out
 }
 
-// wrap sets spans in lines of at most width columns; a longer word has a line of its
-// own, which the terminal breaks.
+// wrap arranges spans in lines of at most width columns. A longer word gets its own line,
+// which the terminal breaks.
 func wrap(spans []span, width int) []string {
 	var lines []string
 	var line strings.Builder

@@ -1,4 +1,4 @@
-package chat
+package chatclient
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"ringmaster/internal/usage"
 )
 
-// Talking is how Talk holds a conversation.
+// Talking configures Talk.
 type Talking struct {
 	URL, Key, Model, System       string
 	Load, Save                    string  // files of conversations; empty: none
@@ -54,7 +54,7 @@ func Talk(ctx context.Context, o Talking, in, out *os.File, question string) err
 		return err
 	}
 	var before []Message
-	if o.Load != "" { // before the server is asked
+	if o.Load != "" { // before any request to the server
 		if before, err = ReadConversation(o.Load); err != nil {
 			return usage.Errorf("--load: %w", err)
 		}
@@ -90,7 +90,7 @@ func Talk(ctx context.Context, o Talking, in, out *os.File, question string) err
 	if once {
 		err = s.Once(ctx, question)
 	} else {
-		// ^C ends the answer; stopOnSignal would end the program.
+		// ^C ends the answer; with stopOnSignal it would end the program.
 		signal.Reset(os.Interrupt)
 		signal.Notify(interrupts, os.Interrupt)
 		err = o.converse(ctx, s, in, out)
@@ -111,17 +111,17 @@ func (o *Talking) converse(ctx context.Context, s *Session, in, out *os.File) er
 	}
 	history, err := OpenHistory(path)
 	if err != nil {
-		return fmt.Errorf("the history of earlier conversations: %w; --no-history goes without", err)
+		return fmt.Errorf("the history of earlier conversations: %w; --no-history disables it", err)
 	}
 	err = s.Run(ctx, NewTerminal(in, out, history))
 	fmt.Fprintln(out) // the cursor is behind the prompt
 	if herr := history.Save(); err == nil && herr != nil {
-		return fmt.Errorf("the history: %w; --no-history goes without", herr)
+		return fmt.Errorf("the history: %w; --no-history disables it", herr)
 	}
 	return err
 }
 
-// readQuestion is the question of the command line followed by that of a pipe.
+// readQuestion returns the question of the command line, followed by the text on a pipe.
 func readQuestion(in io.Reader, before string) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(in, maxQuestion+1))
 	if err != nil {

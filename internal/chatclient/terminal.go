@@ -1,4 +1,4 @@
-package chat
+package chatclient
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"ringmaster/internal/safetext"
 )
 
-// Terminal reads lines with editing and history from a terminal. The terminal is raw
-// only while a line is read, so that ^C reaches the program during an answer.
+// Terminal reads lines with editing and history from a terminal. The terminal is raw only
+// while a line is read, so that ^C reaches the program during an answer.
 type Terminal struct {
 	in, out *os.File
 	term    *term.Terminal
@@ -33,10 +33,10 @@ func NewTerminal(in, out *os.File, history *History) *Terminal {
 // IsTerminal reports whether a file is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// Size is the terminal's in columns and rows, 80 by 24 if it is unknown.
+// Size returns the terminal's columns and rows, 80 by 24 if unknown.
 func (t *Terminal) Size() (width, height int) { return Size(t.out) }
 
-// Size is that of a terminal in columns and rows, 80 by 24 if it is unknown.
+// Size returns a terminal's columns and rows, 80 by 24 if unknown.
 func Size(f *os.File) (width, height int) {
 	width, height, err := term.GetSize(int(f.Fd()))
 	if err != nil || width < 1 || height < 1 {
@@ -45,9 +45,9 @@ func Size(f *os.File) (width, height int) {
 	return width, height
 }
 
-// ReadLine implements LineReader. What is pasted with line breaks is one line with
-// line breaks. ^C, and ^D on an empty line, are io.EOF. After the end of ctx the
-// terminal must not be used again.
+// ReadLine implements LineReader. Pasted text with line breaks is one line that contains
+// them. ^C, and ^D on an empty line, are io.EOF. After the end of ctx the terminal must
+// not be used again.
 func (t *Terminal) ReadLine(ctx context.Context, prompt string) (line string, err error) {
 	state, err := term.MakeRaw(int(t.in.Fd()))
 	if err != nil {
@@ -72,7 +72,7 @@ func (t *Terminal) ReadLine(ctx context.Context, prompt string) (line string, er
 	select {
 	case r := <-done:
 		return r.line, r.err
-	case <-ctx.Done(): // a read of a terminal cannot be called back
+	case <-ctx.Done(): // a read of a terminal cannot be cancelled
 		return "", context.Cause(ctx)
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"ringmaster/internal/usage"
 )
 
-// Prepare gives the flags of a command that are not on its command line their values,
-// from the environment, then from the file; sets the logger by them; and logs which file
-// was read. What is wrong with any of them is an error of usage.
+// Prepare sets the flags of a command that are not on its command line, from the
+// environment, then from the file. It sets the logger accordingly and logs which file was
+// read. A mistake in any of them is an error of usage.
 func (p Program) Prepare(cmd *cobra.Command) (settings.Origins, error) {
 	b, err := p.Bind(cmd, os.LookupEnv)
 	if err != nil {
 		return nil, usage.Wrap(err)
 	}
-	if f := cmd.Flags().Lookup(logFlag); f != nil { // else the command stands alone, without the root's flags
+	if f := cmd.Flags().Lookup(logFlag); f != nil { // otherwise the command is used without the root's flags
 		if err := SetLogger(cmd.ErrOrStderr(), f.Value.(pflag.SliceValue).GetSlice()); err != nil {
 			return nil, usage.Wrap(err)
 		}
@@ -35,15 +35,15 @@ func (p Program) Prepare(cmd *cobra.Command) (settings.Origins, error) {
 	return b.Origins, nil
 }
 
-// Bound is what became of the flags of a command.
+// Bound describes where the flags of a command got their values.
 type Bound struct {
 	Origins settings.Origins
-	Path    string // of the file that was read; empty if none was
-	set     int    // flags that have their values from it
-	secret  bool   // it has a key
+	Path    string // the file that was read; empty if none was
+	set     int    // number of flags that have their values from it
+	secret  bool   // the file has a key
 }
 
-// log says which file was read, if one was.
+// log logs which file was read, if one was.
 func (b *Bound) log() {
 	if b.Path == "" {
 		return
@@ -54,7 +54,8 @@ func (b *Bound) log() {
 	}
 }
 
-// Bind sets the flags of a command from the environment and the file, and refuses empty ones.
+// Bind sets the flags of a command from the environment and the file, and refuses empty
+// guarded ones.
 func (p Program) Bind(cmd *cobra.Command, lookup func(string) (string, bool)) (*Bound, error) {
 	b := &Bound{Origins: settings.Origins{}}
 	if err := settings.FromEnvironment(cmd.Flags(), Prefix, lookup, b.Origins); err != nil {
@@ -74,7 +75,7 @@ func (p Program) Bind(cmd *cobra.Command, lookup func(string) (string, bool)) (*
 	if err != nil || path == "" {
 		return b, err
 	}
-	// The values of all commands are tried on flags that nobody uses.
+	// The values of all commands are tried on flags of a separate tree.
 	commands, shared := Settings(p.Root())
 	file, err := settings.Parse(path, text, commands, shared, RemovedFlag)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // Program is a tree of commands.
 type Program struct {
-	// Root builds the tree. Values are tried on the flags of a tree that is then dropped.
+	// Root builds the tree. Values are tried on the flags of a second tree.
 	Root func() *cobra.Command
 }
 
@@ -26,7 +26,7 @@ const logFlag = "log"
 // logWords are its words.
 var logWords = []string{"debug", "info", "warn", "error", "json"}
 
-// Register declares the flags of every command: how it logs, and the file of settings.
+// Register declares the flags of every command: its log, and the file of settings.
 func Register(f *pflag.FlagSet) {
 	words, file := []string{}, ""
 	flags.SomeOf(f, &words, logFlag, []string{"info"}, logWords, "log messages: the least level, debug, info, warn or error, and json for one object a line, such as debug,json")

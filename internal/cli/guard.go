@@ -11,21 +11,20 @@ import (
 	"ringmaster/internal/settings"
 )
 
-// guardFlags restrict who may call the API or join the group, or how much memory
-// is used, or say which model is meant. An empty value, which an unset variable of a
-// script gives, must not lift the restriction: without a name the API would be served on
-// all addresses.
+// guardFlags restrict who may call the API or join the group, or how much memory is used,
+// or which model is meant. An empty value, as an unset variable of a script gives, must
+// not lift the restriction: without a name the API would be served on all addresses.
 var guardFlags = []string{"model", "api-key", "allow-host", "cors-origin", "cluster-encrypt", "listen", "memory"}
 
-// guarded reports whether an empty value of a flag is refused: it is one of guardFlags, or
-// the path of a file. Without a file the group would have no key, and another model than
-// the one that was meant would answer.
+// guarded reports whether an empty value of a flag is refused: the flag is one of
+// guardFlags, or the path of a file. Without the file the group would have no key, or
+// another model than the intended one would answer.
 func guarded(f *pflag.Flag) bool {
 	v, ok := f.Value.(flags.Value)
 	return slices.Contains(guardFlags, f.Name) || ok && (v.Kind() == flags.Input || v.Kind() == flags.Output)
 }
 
-// refuseEmpty returns an error if a guarded flag was given an empty value.
+// refuseEmpty returns an error if a guarded flag has an empty value.
 func refuseEmpty(set *pflag.FlagSet, origins settings.Origins) (err error) {
 	set.VisitAll(func(f *pflag.Flag) {
 		if err != nil || !f.Changed || !guarded(f) {

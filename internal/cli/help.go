@@ -13,9 +13,9 @@ import (
 // HelpWidth is the most columns of a help text.
 const HelpWidth = 100
 
-// Help writes the part of a command's help below its description: how it is called,
-// examples, commands, and its flags in lines of HelpWidth, those without a heading first
-// and then the others by headings in the order of these.
+// Help writes the part of a command's help below its description: its usage, examples,
+// commands, and its flags in lines of HelpWidth. Flags without a heading come first, then
+// the others by headings in the given order.
 func Help(c *cobra.Command, headings []string) error {
 	var b strings.Builder
 	if c.Runnable() {

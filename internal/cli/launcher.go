@@ -13,9 +13,9 @@ import (
 	"ringmaster/internal/settings"
 )
 
-// jacclNames are the environment variables of JACCL and MLX that correspond to a
-// flag. The flag and its own variable come first, then the first of these that is
-// set, then the file: a launcher sets them for each process, and the file may be the
+// jacclNames has the environment variables of JACCL and MLX that correspond to a flag.
+// The flag and its own variable take precedence, then the first of these that is set,
+// then the file, because a launcher sets them for each process, and the file may be the
 // same on all hosts.
 var jacclNames = map[string][]string{
 	"rank":        {"JACCL_RANK", "MLX_RANK"},
@@ -23,8 +23,8 @@ var jacclNames = map[string][]string{
 	"world-size":  {"MLX_WORLD_SIZE"},
 }
 
-// jacclSizeFiles are environment variables that name a JSON file with an entry
-// for each rank, which determines the world size.
+// jacclSizeFiles are environment variables that name a JSON file with an entry for each
+// rank; its length is the world size.
 var jacclSizeFiles = []string{"JACCL_IBV_DEVICES", "MLX_IBV_DEVICES", "MLX_HOSTFILE"}
 
 // FromJACCL sets the flags of a group from the environment variables of JACCL and

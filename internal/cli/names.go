@@ -11,8 +11,8 @@ import (
 	"ringmaster/internal/usage"
 )
 
-// AllUsage makes what a command and those below it find wrong with their flags and
-// arguments errors of usage, with the nearest name in place of one that there is not.
+// AllUsage makes mistakes in the flags and arguments of a command and its subcommands
+// errors of usage, with the nearest name for an unknown one.
 func AllUsage(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if removed := removedOnLine(err); removed != nil {
@@ -33,7 +33,7 @@ func AllUsage(cmd *cobra.Command) {
 	}
 }
 
-// nearestFlag proposes the flag that may have been meant by one that there is not.
+// nearestFlag proposes a flag for an unknown one.
 func nearestFlag(c *cobra.Command, err error) string {
 	missing, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok || missing.GetSpecifiedShortnames() != "" {
@@ -50,7 +50,7 @@ func nearestFlag(c *cobra.Command, err error) string {
 	return settings.Nearest(missing.GetSpecifiedName(), "--%s", known)
 }
 
-// nearestCommand proposes the command that may have been meant by an argument that is none.
+// nearestCommand proposes a command for an unknown one.
 func nearestCommand(c *cobra.Command, args []string) string {
 	var known []string
 	for _, s := range c.Commands() {
@@ -64,8 +64,8 @@ func nearestCommand(c *cobra.Command, args []string) string {
 	return settings.Nearest(args[0], "%q", known)
 }
 
-// Strict makes cobra's own commands, which take any argument and ignore it, refuse those
-// that mean nothing.
+// Strict makes cobra's own commands refuse meaningless arguments, because they would
+// ignore them.
 func Strict(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Removed are flags that serve no longer has, each with what takes its place. A flag
-// that is given and ignored would be worse than an error.
+// Removed maps flags that serve no longer has to their replacements, because silently
+// ignoring a given flag would be worse than an error.
 var Removed = map[string]string{
 	"body-budget":                 "all bodies together may have twice the bytes of --max-body",
 	"cache-disk":                  "give the size with --cache-dir, such as --cache-dir /var/cache/ringmaster=16GiB",
@@ -35,7 +35,7 @@ var Removed = map[string]string{
 	"stuck-after":                 "/readyz reports the server as stuck after a fifth of --work-timeout",
 }
 
-// RemovedFlag is the error for a removed flag, nil for any other name.
+// RemovedFlag returns the error for a removed flag, nil for any other name.
 func RemovedFlag(name string) error {
 	if instead := Removed[name]; instead != "" {
 		return fmt.Errorf("--%s was removed: %s", name, instead)
@@ -43,7 +43,7 @@ func RemovedFlag(name string) error {
 	return nil
 }
 
-// removedOnLine is RemovedFlag for what parsing the command line found wrong.
+// removedOnLine returns RemovedFlag for an error of parsing the command line.
 func removedOnLine(err error) error {
 	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return RemovedFlag(missing.GetSpecifiedName())

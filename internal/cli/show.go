@@ -16,8 +16,8 @@ import (
 	"ringmaster/internal/settings"
 )
 
-// Other finds the command of a tree that args name, serve if they name none, and gives
-// its flags the values that they would have. file is the flag of the file of config itself.
+// Other finds the command of a tree that args name, serve if they name none, and sets its
+// flags to the values that they would have. file is config's own flag of the file.
 func (p Program) Other(root *cobra.Command, args []string, file *pflag.Flag) (*cobra.Command, *Bound, error) {
 	if len(args) == 0 {
 		args = []string{"serve"}
@@ -28,7 +28,7 @@ func (p Program) Other(root *cobra.Command, args []string, file *pflag.Flag) (*c
 	}
 	commands, _ := Settings(root)
 	if commands[tableOf(target)] == nil || !target.HasParent() {
-		return nil, nil, fmt.Errorf("%s is no command with settings%s; see ringmaster --help", strings.Join(args, " "), nearestCommand(target, args))
+		return nil, nil, fmt.Errorf("%s is not a command with settings%s; see ringmaster --help", strings.Join(args, " "), nearestCommand(target, args))
 	}
 	if err := target.ParseFlags(rest); err != nil {
 		return nil, nil, fmt.Errorf("%w%s; see %s --help", flags.Explain(err), nearestFlag(target, err), target.CommandPath())
@@ -99,14 +99,14 @@ func (b *Bound) PrintTOML(w io.Writer, cmd *cobra.Command) error {
 	return err
 }
 
-// Setting is one in JSON.
+// Setting is a setting in JSON.
 type Setting struct {
 	Name   string `json:"name"`
-	Value  any    `json:"value"` // null for a key and for what is not set
+	Value  any    `json:"value"` // null for a key and for an unset flag
 	Secret bool   `json:"secret,omitempty"`
 	Source string `json:"source"`         // default, file, environment or command line
 	Where  string `json:"where"`          // the variable, or the file and the line
-	File   string `json:"file,omitempty"` // the path alone
+	File   string `json:"file,omitempty"` // only the path
 	Line   int    `json:"line,omitempty"`
 }
 
@@ -114,7 +114,7 @@ type Setting struct {
 func (b *Bound) PrintJSON(w io.Writer, cmd *cobra.Command) error {
 	report := struct {
 		Command  string    `json:"command"`
-		File     string    `json:"file"` // that was read; empty if none was
+		File     string    `json:"file"` // the file that was read; empty if none was
 		Settings []Setting `json:"settings"`
 	}{tableOf(cmd), b.Path, nil}
 	visitSettings(cmd, func(f *pflag.Flag) {

@@ -9,16 +9,18 @@ import (
 	"ringmaster/internal/settings"
 )
 
-// ConfigName is the name of the command that shows settings, which has none itself.
+// ConfigName is the name of the command that shows settings; it has no settings of its
+// own.
 const ConfigName = "config"
 
-// ReadsFile reports whether a command has settings: not those that write completions and
-// manual pages.
+// ReadsFile reports whether a command has settings. Commands that write completions and
+// manual pages do not.
 func ReadsFile(cmd *cobra.Command) bool {
 	return !cmd.Hidden && (!cmd.HasParent() || cmd.Parent().Name() != "completion")
 }
 
-// tableOf is the name of a command's table: its path below the root, whose own is serve.
+// tableOf returns the name of a command's table: its path below the root. The root's
+// table is serve.
 func tableOf(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
 		return "serve"
@@ -27,13 +29,13 @@ func tableOf(cmd *cobra.Command) string {
 	return below
 }
 
-// RunsModel reports whether a command has the flags of a model or its group: those take
-// what is before the first table of the file. Elsewhere a name such as --model or --rank
-// is the command's own.
+// RunsModel reports whether a command has the flags of a model or its group. These
+// commands use the part before the first table of the file. In others a name such as
+// --model or --rank has its own meaning.
 func RunsModel(cmd *cobra.Command) bool { return cmd.Flags().Lookup("world-size") != nil }
 
-// Settings lists the flags that a file may set of all commands of a tree, and the
-// commands that take what is before the first table.
+// Settings returns the flags of all commands of a tree that a file may set, and the
+// commands that use the part before the first table.
 func Settings(root *cobra.Command) (commands settings.Commands, shared []string) {
 	commands = settings.Commands{}
 	var visit func(*cobra.Command)

@@ -11,22 +11,22 @@ import (
 	"ringmaster/internal/settings"
 )
 
-// Prefix begins the names of the variables of flags.
+// Prefix begins the names of the environment variables of flags.
 const Prefix = "RINGMASTER_"
 
-// Variable is the environment variable of a flag.
+// Variable returns the environment variable of a flag.
 func Variable(flag string) string { return settings.Variable(Prefix, flag) }
 
-// otherVariables are the variables with the prefix that are no flags: of libraries, of
-// mkmodel and of the tests.
+// otherVariables matches the variables with the prefix that are not flags: of libraries,
+// of mkmodel and of the tests.
 var otherVariables = regexp.MustCompile(`^RINGMASTER_(VERBS_LIBRARY|MKMODEL_.*|FULL|LEVEL|GOLDEN|HEADERS|PICTURES|TEST_.*|TCP_BENCH_.*)$`)
 
-// kubernetesVariables are those that Kubernetes gives each container for a service named
-// ringmaster...; RINGMASTER_PORT is one of them if it has an address.
+// kubernetesVariables matches those that Kubernetes gives each container for a service
+// named ringmaster...; RINGMASTER_PORT is one of them if it has an address.
 var kubernetesVariables = regexp.MustCompile(`_SERVICE_HOST=|_SERVICE_PORT(_\w+)?=|_PORT(_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)?=(tcp|udp|sctp)://|_PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=`)
 
-// Unknown are warnings about the variables of an environment that look like flags
-// and are none, each with the nearest name. Values, which may be keys, are not shown.
+// Unknown returns warnings about environment variables that look like flags but are not,
+// each with the nearest name. It does not show values, because they may be keys.
 func (p Program) Unknown(environ []string) (warnings []string) {
 	var known []string
 	for _, v := range environ {

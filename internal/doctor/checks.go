@@ -16,7 +16,7 @@ type check struct {
 	find func(*Facts) []Finding
 }
 
-// hostChecks are made on each host, in this order.
+// hostChecks run on each host, in this order.
 var hostChecks = []check{
 	{"facts", checkErrors},
 	{"processor", checkProcessor},
@@ -30,7 +30,7 @@ var hostChecks = []check{
 	{"mac", checkMac},
 }
 
-// maxEvidence bounds each text of a finding, in bytes: what a host says of itself may be of
+// maxEvidence bounds each text of a finding, in bytes, because a host's report may have
 // any length.
 const maxEvidence = 800
 
@@ -45,8 +45,7 @@ func checkErrors(h *Facts) (out []Finding) {
 	return out
 }
 
-// slowLevels are the instruction sets that a faster one exists for on the same
-// architecture.
+// slowLevels are the instruction sets that have a faster one on the same architecture.
 var slowLevels = map[string]string{
 	"portable": "on x86 a processor with AVX2 is several times as fast; in a virtual machine, pass the host's processor through (QEMU: -cpu host)",
 }
@@ -87,21 +86,21 @@ func checkMemory(h *Facts) (out []Finding) {
 	}
 	text := fmt.Sprintf("%s, %s free", units.Bytes(h.Memory), units.Bytes(h.Free))
 	if h.GPUMemory > 0 {
-		text += fmt.Sprintf(", of which the GPU may use %s", units.Bytes(h.GPUMemory))
+		text += fmt.Sprintf(", and the GPU may use %s", units.Bytes(h.GPUMemory))
 	}
 	if h.MemoryRate > 0 {
 		text += fmt.Sprintf(", read at %.1f GB/s", h.MemoryRate/1e9)
 	}
 	out = append(out, finding(OK, "", "%s", text))
 	if h.Free < h.Memory/4 {
-		out = append(out, finding(Warning, "end what else runs on this host: the model has what is free", "only %s of %s are free", units.Bytes(h.Free), units.Bytes(h.Memory)))
+		out = append(out, finding(Warning, "stop other programs on this host, because the model only gets what is free", "only %s of %s are free", units.Bytes(h.Free), units.Bytes(h.Memory)))
 	}
 	if h.Swap > 256<<20 {
-		out = append(out, finding(Note, "end what else runs, then swapoff -a and swapon -a", "%s of swap are in use: a part of what runs here waits for a disk", units.Bytes(h.Swap)))
+		out = append(out, finding(Note, "stop other programs, then swapoff -a and swapon -a", "%s of swap are in use: parts of the running programs wait for a disk", units.Bytes(h.Swap)))
 	}
-	// A DIMM of DDR4-2400 alone brings 19 GB/s.
+	// A single DIMM of DDR4-2400 reaches 19 GB/s.
 	if h.MemoryRate > 0 && h.MemoryRate < 10e9 {
-		out = append(out, finding(Warning, "see whether something else runs, and whether all memory channels are populated (dmidecode -t memory)", "memory is read at %.1f GB/s, less than one module brings; decoding is bound by it", h.MemoryRate/1e9))
+		out = append(out, finding(Warning, "check whether other programs run, and whether all memory channels are populated (dmidecode -t memory)", "memory is read at %.1f GB/s, less than one module delivers; decoding is bound by it", h.MemoryRate/1e9))
 	}
 	return out
 }
@@ -130,7 +129,7 @@ func checkClock(h *Facts) []Finding {
 
 func checkNetwork(h *Facts) (out []Finding) {
 	if len(h.Interfaces) == 0 {
-		return []Finding{finding(Warning, "bring one up to reach other hosts", "no network interface is up but the loopback")}
+		return []Finding{finding(Warning, "bring one up to reach other hosts", "only the loopback interface is up")}
 	}
 	var names []string
 	for _, i := range h.Interfaces {
@@ -138,7 +137,7 @@ func checkNetwork(h *Facts) (out []Finding) {
 	}
 	out = append(out, finding(OK, "", "%s", strings.Join(names, "; ")))
 	if len(h.Addresses) > 0 && !slices.ContainsFunc(h.Addresses, usableAddress) {
-		out = append(out, finding(Note, "in a group give --coordinator an address of the network, or correct /etc/hosts (Debian puts the name at 127.0.1.1)", "the name of this host stands for %s only, which other hosts cannot reach", strings.Join(h.Addresses, ", ")))
+		out = append(out, finding(Note, "in a group give --coordinator an address of the network, or correct /etc/hosts (Debian puts the name at 127.0.1.1)", "the name of this host resolves to %s only, which other hosts cannot reach", strings.Join(h.Addresses, ", ")))
 	}
 	return out
 }
@@ -151,7 +150,7 @@ func usableAddress(a string) bool {
 func checkPorts(h *Facts) (out []Finding) {
 	for _, p := range h.Ports {
 		if p.Error != "" {
-			out = append(out, finding(Error, "end what listens there (ss -ltnp, on a Mac lsof -iTCP -sTCP:LISTEN), or choose another address", "%s, for %s: %s", p.Address, p.Use, p.Error))
+			out = append(out, finding(Error, "stop the program that listens there (ss -ltnp, on a Mac lsof -iTCP -sTCP:LISTEN), or choose another address", "%s, for %s: %s", p.Address, p.Use, p.Error))
 		}
 	}
 	if len(h.Firewalls) > 0 {

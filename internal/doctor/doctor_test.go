@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sound is a host without anything worse than a note.
+// sound returns a host without anything worse than a note.
 func sound(name string) Facts {
 	return Facts{
 		Version: FactsVersion, Host: name, System: "linux", Arch: "amd64", Release: "6.1.0", Build: "abc", Program: "p", Math: "m", Backend: "cpu avx512",
@@ -26,7 +26,7 @@ func sound(name string) Facts {
 	}
 }
 
-// mac is a sound Mac with RDMA.
+// mac returns a sound Mac with RDMA.
 func mac() Facts {
 	h := sound("mac")
 	h.System, h.Arch, h.Release, h.Backend, h.Levels = "darwin", "arm64", "26.4.1", "Apple M5", []string{"neon", "portable"}
@@ -36,8 +36,8 @@ func mac() Facts {
 	return h
 }
 
-// TestEachFinding changes one fact of a sound host at a time: the finding comes with
-// its severity, evidence and, where something is to be done, a cure.
+// TestEachFinding changes one fact of a sound host at a time: the finding comes with its
+// severity, evidence and, if something needs doing, a cure.
 func TestEachFinding(t *testing.T) {
 	for _, tt := range []struct {
 		check    string
@@ -58,8 +58,8 @@ func TestEachFinding(t *testing.T) {
 		{"limits", Note, "1024 open files", nil, func(h *Facts) { h.Files.Soft = 1024 }},
 		{"limits", Error, "8.0 MiB of memory may be locked", nil, func(h *Facts) { h.RDMA.Devices = []RDMADevice{{Name: "mlx5_0"}} }},
 		{"clock", Warning, "not synchronized", nil, func(h *Facts) { h.Synchronized = "no" }},
-		{"network", Warning, "no network interface", nil, func(h *Facts) { h.Interfaces = nil }},
-		{"network", Note, "stands for 127.0.1.1 only", nil, func(h *Facts) { h.Addresses = []string{"127.0.1.1"} }},
+		{"network", Warning, "only the loopback interface", nil, func(h *Facts) { h.Interfaces = nil }},
+		{"network", Note, "resolves to 127.0.1.1 only", nil, func(h *Facts) { h.Addresses = []string{"127.0.1.1"} }},
 		{"ports", Error, "0.0.0.0:9000, for --listen: address already in use", nil, func(h *Facts) { h.Ports = []Port{{"0.0.0.0:9000", "--listen", "address already in use"}} }},
 		{"ports", Note, "firewall is active: ufw", nil, func(h *Facts) { h.Firewalls = []string{"ufw"} }},
 		{"model", Error, "/m.gguf: truncated", nil, func(h *Facts) { h.Model.Error = "truncated" }},
@@ -107,7 +107,7 @@ func TestEachFinding(t *testing.T) {
 	}
 }
 
-// TestGroupFindings is the same of what must agree between hosts.
+// TestGroupFindings does the same for what must agree between hosts.
 func TestGroupFindings(t *testing.T) {
 	two := func() []Facts { return []Facts{sound("a"), sound("b")} }
 	r := Examine(two())
@@ -126,7 +126,7 @@ func TestGroupFindings(t *testing.T) {
 		{"builds", Error, "builds differ: abc on a; def on b", "same build", func(h *Facts) { h.Build = "def" }},
 		{"builds", Error, "builds of version abc differ: linux/amd64 with hash p on a; linux/amd64 with hash q on b", "copy one program", func(h *Facts) { h.Program = "q" }},
 		{"builds", Error, "linux/amd64 with hash p on a; darwin/arm64 with hash q on b", "clean clone", func(h *Facts) { h.System, h.Arch, h.Program = "darwin", "arm64", "q" }},
-		{"processor", Error, "return other bits: m on a; n on b", "glibc", func(h *Facts) { h.Math = "n" }},
+		{"processor", Error, "return different bits: m on a; n on b", "glibc", func(h *Facts) { h.Math = "n" }},
 		{"processor", Warning, "cpu avx512 on a; cpu avx2 on b", "--simd avx2", func(h *Facts) { h.Backend, h.Levels = "cpu avx2", []string{"avx2", "portable"} }},
 		{"processor", Error, "cpu avx512 on a; Apple M5 on b", "--backend cpu", func(h *Facts) { h.Backend = "Apple M5" }},
 		{"model", Error, "files differ: f on a; g on b", "SHA-256", func(h *Facts) { h.Model.Fingerprint = "g" }},
@@ -149,7 +149,8 @@ func TestGroupFindings(t *testing.T) {
 	}
 }
 
-// TestReport: exit codes by the worst finding, the same report as text and as JSON.
+// TestReport: exit codes follow the worst finding, and the report is the same as text and
+// as JSON.
 func TestReport(t *testing.T) {
 	for worst, code := range map[Severity]int{OK: 0, Note: 0, Warning: 3, Error: 4} {
 		r := Report{Findings: []Finding{{Severity: OK}, {Severity: worst}, {Severity: OK}}}
@@ -174,7 +175,7 @@ func TestReport(t *testing.T) {
 	require.Error(t, json.Unmarshal([]byte(`{"findings":[{"severity":"bad"}]}`), &back))
 }
 
-// source is a host of a system whose programs print the given texts.
+// source returns a host of a system with programs that print the given texts.
 func source(system string, files map[string]string, programs map[string]string) *Source {
 	root := fstest.MapFS{}
 	for name, text := range files {
@@ -202,7 +203,7 @@ func source(system string, files map[string]string, programs map[string]string) 
 	}
 }
 
-// TestGather reads what Linux and a Mac say; what cannot be read is said.
+// TestGather reads what Linux and a Mac report; what cannot be read is listed.
 func TestGather(t *testing.T) {
 	h := Gather(t.Context(), source("linux", map[string]string{
 		"proc/sys/kernel/osrelease": "6.1\n", "proc/meminfo": "MemTotal: 5 kB\nSwapTotal: 30 kB\nSwapFree: 10 kB\n",
@@ -228,8 +229,8 @@ func TestGather(t *testing.T) {
 	require.NotPanics(t, func() { Examine([]Facts{Gather(t.Context(), source("darwin", nil, nil), Ask{})}) })
 }
 
-// TestRemote: facts come through a login shell's noise; a host that cannot be asked,
-// answers nonsense or is of another version is a finding of its own.
+// TestRemote: facts pass through a login shell's noise; a host that cannot be asked,
+// answers nonsense or has another version is a finding of its own.
 func TestRemote(t *testing.T) {
 	clock := time.Unix(1000, 0)
 	facts := func(change func(*Facts)) string {
@@ -257,7 +258,7 @@ func TestRemote(t *testing.T) {
 	require.Equal(t, "good", all[0].Host, "as it was addressed")
 	require.Equal(t, time.Hour-time.Second, all[0].Ahead, "less the two seconds of asking")
 	require.Equal(t, []string{"ssh", "-o", "BatchMode=yes", "good", `'/opt/it'\''s/ringmaster' doctor --facts '--model=a b'`}, asked)
-	for host, want := range map[string]string{"old": "another version", "noise": "is no report", "half": "is no report", "gone": "Permission denied"} {
+	for host, want := range map[string]string{"old": "another version", "noise": "is not a report", "half": "is not a report", "gone": "Permission denied"} {
 		all, failed = r.Gather(t.Context(), []string{host})
 		require.Empty(t, all)
 		require.Len(t, failed, 1)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzFacts: whatever a host answers over ssh, it is refused or taken for the facts of a
-// host, and the checks of them end.
+// FuzzFacts: any answer over ssh is refused or taken as the facts of a host, and the
+// checks of these end.
 func FuzzFacts(f *testing.F) {
 	good, err := json.Marshal(Facts{Version: FactsVersion})
 	require.NoError(f, err)

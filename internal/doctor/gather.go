@@ -12,18 +12,18 @@ import (
 	"ringmaster/internal/network"
 )
 
-// Source is where facts come from. The functions stand for what depends on the host;
-// tests replace them. A nil function gives nothing.
+// Source is where facts come from. Its functions access the host; tests replace them. A
+// nil function returns nothing.
 type Source struct {
 	System, Arch, Build, Program, Commit, Math string
 	Root                                       fs.FS         // the file system, paths without the leading /
-	Limit                                      time.Duration // for each program and look-up
+	Limit                                      time.Duration // for each program and lookup
 	Now                                        func() time.Time
 
 	Hostname   func() (string, error)
 	Resolve    func(ctx context.Context, host string) ([]string, error)
 	Interfaces func() ([]Interface, error)
-	Listen     func(address string) error // whether an address can be listened on
+	Listen     func(address string) error // returns whether an address can be listened on
 	Run        func(ctx context.Context, name string, args ...string) (string, error)
 	Limits     func() (files, locked Limit, err error)
 	Memory     func() (total, free int64, known bool)
@@ -34,13 +34,13 @@ type Source struct {
 	RDMA       func(ctx context.Context) RDMA
 }
 
-// Ask is what is examined beside the host itself.
+// Ask says what to examine besides the host itself.
 type Ask struct {
 	Model string // its file; "": none
-	Ports []Port // to be listened on
+	Ports []Port // to listen on
 }
 
-// Gather collects the facts of this host. What cannot be determined is in Errors.
+// Gather collects the facts of this host. Errors lists what cannot be determined.
 func Gather(ctx context.Context, s *Source, ask Ask) Facts {
 	h := Facts{Version: FactsVersion, System: s.System, Arch: s.Arch, Build: s.Build, Program: s.Program, Commit: s.Commit, Math: s.Math, Clock: s.Now().UTC(), Ports: []Port{}, Interfaces: []Interface{}}
 	fail := func(what string, err error) {
@@ -87,7 +87,7 @@ func Gather(ctx context.Context, s *Source, ask Ask) Facts {
 	return h
 }
 
-// read is the trimmed text of a file, "" if it cannot be read.
+// read returns the trimmed text of a file, "" if it cannot be read.
 func (s *Source) read(path string) string {
 	text, err := fs.ReadFile(s.Root, path)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Source) read(path string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// program runs a program in bounded time; "" if it fails or is not there.
+// program runs a program in bounded time; "" if it fails or is missing.
 func (s *Source) program(ctx context.Context, name string, args ...string) string {
 	ctx, cancel := context.WithTimeout(ctx, s.Limit)
 	defer cancel()
@@ -107,7 +107,7 @@ func (s *Source) program(ctx context.Context, name string, args ...string) strin
 	return strings.TrimSpace(text)
 }
 
-// firewallUnits are the services of Linux that filter what comes in.
+// firewallUnits are the services of Linux that filter incoming traffic.
 var firewallUnits = []string{"firewalld", "ufw", "nftables"}
 
 func (s *Source) linux(ctx context.Context, h *Facts) {
@@ -122,7 +122,7 @@ func (s *Source) linux(ctx context.Context, h *Facts) {
 	h.Firewalls = s.firewalls(ctx)
 }
 
-// firewalls are the services that filter what comes in and run.
+// firewalls returns the active ones of firewallUnits.
 func (s *Source) firewalls(ctx context.Context) (active []string) {
 	for _, unit := range firewallUnits {
 		if s.program(ctx, "systemctl", "is-active", unit) == "active" {
@@ -132,7 +132,7 @@ func (s *Source) firewalls(ctx context.Context) (active []string) {
 	return active
 }
 
-// meminfo is a number of /proc/meminfo in KiB, 0 without it.
+// meminfo returns a number of /proc/meminfo in KiB, 0 without it.
 func meminfo(text, key string) int64 {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == key {
@@ -149,7 +149,7 @@ func (s *Source) mac(ctx context.Context, h *Facts) {
 	number := func(name string) int64 {
 		n, err := strconv.ParseInt(s.program(ctx, "sysctl", "-n", name), 10, 64)
 		if err != nil {
-			return 0 // not known to this system
+			return 0 // this system does not have it
 		}
 		return n
 	}
@@ -168,7 +168,7 @@ func (s *Source) mac(ctx context.Context, h *Facts) {
 	}
 }
 
-// SystemInterfaces lists the interfaces that are up, but for the loopback.
+// SystemInterfaces returns the interfaces that are up, except the loopback.
 func SystemInterfaces() ([]Interface, error) {
 	all, err := net.Interfaces()
 	if err != nil {

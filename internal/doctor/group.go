@@ -10,7 +10,7 @@ import (
 	"ringmaster/internal/units"
 )
 
-// groupCheck is one examination of all hosts together.
+// groupCheck is a check of all hosts together.
 type groupCheck struct {
 	name string
 	find func([]Facts) []Finding
@@ -25,7 +25,7 @@ var groupChecks = []groupCheck{
 	{"network", checkNetworks},
 }
 
-// byValue lists which hosts have which value, "" left out.
+// byValue lists which hosts have which value, without "".
 func byValue(hosts []Facts, of func(*Facts) string) (values []string, text string) {
 	names := map[string][]string{}
 	for i := range hosts {
@@ -56,8 +56,9 @@ func checkBuilds(hosts []Facts) []Finding {
 	return []Finding{finding(OK, "", "all hosts have the build %s", text)}
 }
 
-// otherPrograms lists the programs if not all are the same, "" if they are or if that is
-// unknown: files of one platform are equal, and those of several have one known commit.
+// otherPrograms lists the programs if they differ, "" if they are equal or that is
+// unknown: all files for one platform must be equal, and files for several must have one
+// known commit.
 func otherPrograms(hosts []Facts) string {
 	_, text := byValue(hosts, func(h *Facts) string {
 		if h.Program == "" {
@@ -78,24 +79,24 @@ func otherPrograms(hosts []Facts) string {
 	return ""
 }
 
-// checkSameBits: ranks must compute the same bits, so they need the same instruction
-// set, or the same GPU.
+// checkSameBits checks the instruction sets or GPUs, because ranks must compute the same
+// bits.
 func checkSameBits(hosts []Facts) []Finding {
 	values, text := byValue(hosts, func(h *Facts) string { return h.Backend })
 	if len(values) < 2 {
 		if values, text = byValue(hosts, func(h *Facts) string { return h.Math }); len(values) > 1 && strings.HasPrefix(hosts[0].Backend, "cpu") {
-			return []Finding{finding(Error, "install the same release of the system (of glibc) on all hosts, or run all ranks in the same container image", "the mathematical functions of the C library return other bits: %s", text)}
+			return []Finding{finding(Error, "install the same release of the system (of glibc) on all hosts, or run all ranks in the same container image", "the mathematical functions of the C library return different bits: %s", text)}
 		}
 		return nil
 	}
 	if level := bestCommon(hosts); level != "" {
-		return []Finding{finding(Warning, "give every rank --simd "+level, "what computes differs, and with it the last bits: %s", text)}
+		return []Finding{finding(Warning, "give every rank --simd "+level, "instruction sets differ, and with them the last bits of results: %s", text)}
 	}
-	return []Finding{finding(Error, "give every rank --backend cpu, or group hosts of one kind", "what computes differs: %s; ranks must compute the same bits", text)}
+	return []Finding{finding(Error, "give every rank --backend cpu, or group hosts of one kind", "processors or GPUs differ: %s; ranks must compute the same bits", text)}
 }
 
-// bestCommon is the best instruction set that all hosts have, "" without one or where
-// a GPU computes.
+// bestCommon returns the best instruction set that all hosts have, "" without one or if a
+// GPU computes.
 func bestCommon(hosts []Facts) string {
 	for _, level := range hosts[0].Levels {
 		if !slices.ContainsFunc(hosts, func(h Facts) bool {
@@ -120,7 +121,7 @@ func checkSameModel(hosts []Facts) (out []Finding) {
 	return out
 }
 
-// checkShares: an even division wastes what a larger host has.
+// checkShares reports that an even division wastes memory of a larger host.
 func checkShares(hosts []Facts) []Finding {
 	least, most := offer(&hosts[0]), offer(&hosts[0])
 	var sum int64
@@ -146,7 +147,7 @@ func offer(h *Facts) int64 {
 	return h.Free
 }
 
-// mostSkew is a difference of clocks that asking over ssh cannot cause.
+// mostSkew is a difference of clocks that the delay of ssh cannot explain.
 const mostSkew = 5 * time.Second
 
 func checkClocks(hosts []Facts) []Finding {
@@ -161,13 +162,13 @@ func checkClocks(hosts []Facts) []Finding {
 		}
 	}
 	if d := last.Ahead - first.Ahead; d > mostSkew {
-		return []Finding{finding(Warning, "synchronize the clocks (timedatectl set-ntp true, or chrony)", "%s is %v ahead of %s, less the time of asking", last.Host, d.Round(time.Second), first.Host)}
+		return []Finding{finding(Warning, "synchronize the clocks (timedatectl set-ntp true, or chrony)", "%s is %v ahead of %s, not counting the delay of asking", last.Host, d.Round(time.Second), first.Host)}
 	}
 	return nil
 }
 
-// checkNetworks looks for networks that all hosts share, and for different MTUs in
-// one: a frame that is too long for one end is lost.
+// checkNetworks looks for networks that all hosts share, and for different MTUs in one,
+// because a frame that is too long for one end is lost.
 func checkNetworks(hosts []Facts) (out []Finding) {
 	type end struct {
 		host string

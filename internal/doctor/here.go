@@ -25,9 +25,9 @@ import (
 	"ringmaster/model/tokenizer"
 )
 
-// here is where the facts of this host come from.
+// here returns the source of this host's facts.
 func (o *Options) here() *Source {
-	hash, _ := program.Hash() // unknown is "", which is compared with nothing
+	hash, _ := program.Hash() // if unknown it is "", which equals nothing
 	gpu := int64(0)
 	s := &Source{
 		System: runtime.GOOS, Arch: runtime.GOARCH, Build: program.Version(), Program: hash, Commit: program.CleanCommit(), Math: cpu.MathBits(), Root: os.DirFS("/"), Limit: 20 * time.Second, Now: time.Now,
@@ -44,8 +44,8 @@ func (o *Options) here() *Source {
 	return s
 }
 
-// computes is what this host computes with: the GPU of a Mac, whose memory it sets, or
-// the processor.
+// computes returns what this host computes with: the processor, or the GPU of a Mac with
+// its memory in memory.
 func computes(memory *int64) (backend string, levels []string, processors, quota int, err error) {
 	for _, l := range slices.Backward(cpu.Levels()) {
 		levels = append(levels, l.String())
@@ -98,7 +98,7 @@ func memoryRate(ctx context.Context) (float64, error) {
 	return best, nil
 }
 
-// processLimits are those that a server started from here would have.
+// processLimits returns those that a server started from here would have.
 func processLimits() (files, locked Limit, err error) {
 	read := func(what int) (Limit, error) {
 		var l unix.Rlimit
@@ -112,7 +112,7 @@ func processLimits() (files, locked Limit, err error) {
 	return files, locked, err
 }
 
-// examineModel opens a model's file and says where it lies.
+// examineModel opens a model's file and describes it and its file system.
 func (o *Options) examineModel(ctx context.Context, path string) Model {
 	m := Model{Path: path, Cached: -1}
 	f, err := arch.OpenFile(path)
@@ -138,15 +138,15 @@ func (o *Options) examineModel(ctx context.Context, path string) Model {
 	return m
 }
 
-// otherModel reports whether an error says that a file is sound and this program does not
-// run it, so that fetching it again would not help.
+// otherModel reports whether an error means that a file is valid but this program does
+// not run it, so that fetching it again would not help.
 func otherModel(err error) bool {
 	var file *model.FileError
 	var types *gguf.ForeignTypes
 	return errors.As(err, &file) || errors.As(err, &types) || errors.Is(err, tokenizer.ErrVocabulary)
 }
 
-// examineRDMA is the report of rails here.
+// examineRDMA returns the report of rails here.
 func examineRDMA(ctx context.Context) RDMA {
 	r := rails.Here(ctx, "")
 	out := RDMA{Library: r.Library, Devices: []RDMADevice{}, Notes: r.Notes}
@@ -157,7 +157,7 @@ func examineRDMA(ctx context.Context) RDMA {
 	return out
 }
 
-// Resolve is what a host's name stands for.
+// Resolve returns the addresses that a host's name resolves to.
 func Resolve(ctx context.Context, host string) ([]string, error) {
 	return net.DefaultResolver.LookupHost(ctx, host)
 }

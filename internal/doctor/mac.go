@@ -8,12 +8,12 @@ import (
 	"ringmaster/internal/units"
 )
 
-// The GPU of a Mac may use three quarters or so of the memory by default; leaveFree
-// is what the system needs beside a raised limit.
+// The GPU of a Mac may use about three quarters of the memory by default; leaveFree is
+// what the system needs beside a raised limit.
 const leaveFree = 8 << 30
 
-// checkMac finds what only a Mac has. None of it has been tried on one: each finding
-// says so.
+// checkMac checks what only a Mac has. None of these checks has been tried on one, and
+// each finding says so.
 func checkMac(h *Facts) (out []Finding) {
 	m := h.Mac
 	if m == nil {
@@ -79,7 +79,7 @@ func macMemory(h *Facts, add func(Severity, string, string, ...any)) {
 // macVersion reads a version such as 26.3.1.
 func macVersion(s string) (major, minor int) {
 	parts := strings.Split(s, ".")
-	major, _ = strconv.Atoi(parts[0]) // 0 if it is none: as old as can be
+	major, _ = strconv.Atoi(parts[0]) // 0 if not a number: the oldest possible
 	if len(parts) > 1 {
 		minor, _ = strconv.Atoi(parts[1])
 	}

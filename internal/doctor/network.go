@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// Network is what the network checks find on this host that a rank of a group should say when
-// it starts: nothing that is merely in order, and nothing that takes time to measure.
+// Network returns the findings on this host's network that a rank should log when it
+// starts: no findings of severity OK, and none that take time to measure.
 func Network(ctx context.Context, s *Source) []Finding {
 	h := Facts{System: s.System}
 	var err error
 	if h.Interfaces, err = s.Interfaces(); err != nil {
-		return nil // then nothing is known
+		return nil // without an answer nothing is known
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.Limit)
 	defer cancel()
 	if h.Host, err = s.Hostname(); err == nil {
-		h.Addresses, _ = s.Resolve(bounded, h.Host) // an unknown name does not concern a rank
+		h.Addresses, _ = s.Resolve(bounded, h.Host) // a name that does not resolve does not concern a rank
 	}
 	switch s.System {
 	case "linux":

@@ -9,20 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNetwork: what a rank says of its host's network when it starts, and that it says nothing
-// of a sound one.
+// TestNetwork: what a rank logs about its host's network when it starts; a sound network
+// gives no line.
 func TestNetwork(t *testing.T) {
 	lan := []Interface{{"eth0", 1500, []string{"10.0.0.1/24"}}}
 	for name, c := range map[string]struct {
 		system     string
 		interfaces []Interface
 		address    string
-		tool       string // what systemctl or the firewall of a Mac says
+		tool       string // output of systemctl or the firewall of a Mac
 		want       []string
 	}{
 		"sound":            {"linux", lan, "10.0.0.1", "inactive", nil},
-		"no network":       {"linux", []Interface{}, "10.0.0.1", "inactive", []string{"no network interface is up but the loopback"}},
-		"127.0.1.1":        {"linux", lan, "127.0.1.1", "inactive", []string{"the name of this host stands for 127.0.1.1 only, which other hosts cannot reach"}},
+		"no network":       {"linux", []Interface{}, "10.0.0.1", "inactive", []string{"only the loopback interface is up"}},
+		"127.0.1.1":        {"linux", lan, "127.0.1.1", "inactive", []string{"the name of this host resolves to 127.0.1.1 only, which other hosts cannot reach"}},
 		"a firewall":       {"linux", lan, "10.0.0.1", "active", []string{"a firewall is active: firewalld, ufw, nftables"}},
 		"a Mac":            {"darwin", lan, "10.0.0.1", "Firewall is disabled. (State = 0)", nil},
 		"a Mac's firewall": {"darwin", lan, "10.0.0.1", "Firewall is enabled. (State = 1)", []string{"a firewall is active: the application firewall of macOS"}},

@@ -10,19 +10,19 @@ import (
 	"ringmaster/internal/subprocess"
 )
 
-// DefaultSSH asks no questions: a host that wants a password is a finding.
+// DefaultSSH asks no questions, so that a host that wants a password is a finding.
 const DefaultSSH = "ssh -o BatchMode=yes -o ConnectTimeout=10"
 
 // Options say what is examined and how other hosts are reached.
 type Options struct {
 	Model          string        // its file; empty: none
-	Listen         []string      // addresses that a server or a coordinator shall listen on
+	Listen         []string      // addresses that a server or a coordinator will listen on
 	Weights, Quick bool          // read the whole model; do not measure the memory
-	SSH, Program   string        // the command that reaches other hosts, and the program's path there
+	SSH, Program   string        // command that reaches other hosts, and the program's path there
 	Limit          time.Duration // for each host
 }
 
-// Check refuses what no examination can be made of.
+// Check refuses options that cannot be examined.
 func (o *Options) Check(hosts []string) error {
 	for i, h := range hosts {
 		if h == "" || h[0] == '-' {
@@ -41,7 +41,7 @@ func (o *Options) Check(hosts []string) error {
 	return nil
 }
 
-// Facts are those of this host.
+// Facts returns those of this host.
 func (o *Options) Facts(ctx context.Context) Facts {
 	ask := Ask{Model: o.Model}
 	for _, a := range o.Listen {
@@ -50,7 +50,7 @@ func (o *Options) Facts(ctx context.Context) Facts {
 	return Gather(ctx, o.here(), ask)
 }
 
-// Report examines the hosts, this one if there are none.
+// Report examines the hosts, or this one if the list is empty.
 func (o *Options) Report(ctx context.Context, hosts []string) (*Report, error) {
 	var report *Report
 	if len(hosts) == 0 {
@@ -64,7 +64,7 @@ func (o *Options) Report(ctx context.Context, hosts []string) (*Report, error) {
 	return report, ctx.Err()
 }
 
-// remoteArgs are the flags of doctor on another host.
+// remoteArgs returns the flags of doctor on another host.
 func (o *Options) remoteArgs() []string {
 	var args []string
 	if o.Model != "" {

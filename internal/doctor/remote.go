@@ -15,14 +15,14 @@ import (
 // Remote asks other hosts for their facts over ssh, all at once.
 type Remote struct {
 	Run     func(ctx context.Context, name string, args ...string) (string, error)
-	Command []string      // of ssh, with its options
+	Command []string      // ssh with its options
 	Program string        // on the other hosts
-	Args    []string      // of doctor there
+	Args    []string      // arguments of doctor there
 	Limit   time.Duration // for each host
 	Now     func() time.Time
 }
 
-// Bounds of the answer of a host: bytes, and entries of each of its lists.
+// Bounds of a host's answer: bytes, and entries of each of its lists.
 const (
 	maxFacts = 1 << 20
 	maxList  = 256
@@ -31,8 +31,8 @@ const (
 // maxNoise is how much of what is not JSON an error quotes, in bytes.
 const maxNoise = 200
 
-// Gather returns the facts of the hosts in their order, and findings of those that
-// could not be asked, whose facts are left out.
+// Gather returns the facts of the hosts in their order, and findings about the hosts that
+// could not be asked; all omits these.
 func (r *Remote) Gather(ctx context.Context, hosts []string) (all []Facts, failed []Finding) {
 	facts, errs := make([]Facts, len(hosts)), make([]error, len(hosts))
 	var wg sync.WaitGroup
@@ -74,32 +74,32 @@ func (r *Remote) one(ctx context.Context, name string) (Facts, error) {
 	}
 	h.Host = name
 	if h.Ahead = h.Clock.Sub(asked); h.Ahead > 0 {
-		h.Ahead = max(0, h.Ahead-took) // it was read at some time of the asking
+		h.Ahead = max(0, h.Ahead-took) // the clock was read at some time during the call
 	}
 	return h, nil
 }
 
-// parseFacts reads the output of doctor --facts, after what a login shell may have
+// parseFacts reads the output of doctor --facts, and skips what a login shell may have
 // printed before it.
 func parseFacts(text string) (h Facts, err error) {
 	if len(text) > maxFacts {
-		return h, fmt.Errorf("the answer is no report: it has more than %d bytes and begins with %q", maxFacts, safetext.Line(text[:maxNoise], maxNoise))
+		return h, fmt.Errorf("the answer is not a report: it has more than %d bytes and begins with %q", maxFacts, safetext.Line(text[:maxNoise], maxNoise))
 	}
 	at := strings.Index("\n"+text, "\n{")
 	if at < 0 {
-		return h, fmt.Errorf("the answer is no report: %q", safetext.Line(text, maxNoise))
+		return h, fmt.Errorf("the answer is not a report: %q", safetext.Line(text, maxNoise))
 	}
 	if err := json.NewDecoder(strings.NewReader(text[at:])).Decode(&h); err != nil {
-		return h, fmt.Errorf("the answer is no report: %w", safetext.Error(err, maxNoise))
+		return h, fmt.Errorf("the answer is not a report: %w", safetext.Error(err, maxNoise))
 	}
 	safetext.Strings(&h, maxEvidence)
 	for _, n := range []int{len(h.Levels), len(h.Addresses), len(h.Interfaces), len(h.Ports), len(h.Firewalls), len(h.Errors), len(h.RDMA.Devices), len(h.RDMA.Notes)} {
 		if n > maxList {
-			return h, fmt.Errorf("the answer is no report: a list has %d entries, at most %d are expected", n, maxList)
+			return h, fmt.Errorf("the answer is not a report: a list has %d entries, at most %d are expected", n, maxList)
 		}
 	}
 	if h.Version != FactsVersion {
-		return h, errors.New("the program there is of another version; install the same build on all hosts")
+		return h, errors.New("the program on that host has another version; install the same build on all hosts")
 	}
 	return h, nil
 }

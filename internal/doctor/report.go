@@ -12,7 +12,7 @@ type Severity int
 
 // The severities, from harmless on.
 const (
-	OK      Severity = iota // as it should be; said because it was asked
+	OK      Severity = iota // as it should be; shown because the user asked
 	Note                    // worth knowing
 	Warning                 // slow, or will fail under some conditions
 	Error                   // will not work, or gives wrong results
@@ -20,7 +20,7 @@ const (
 
 var severityNames = []string{"ok", "note", "warning", "error"}
 
-// String is the name of a severity.
+// String returns the name of a severity.
 func (s Severity) String() string { return severityNames[s] }
 
 // MarshalText writes the name.
@@ -36,23 +36,23 @@ func (s *Severity) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Finding is what a check says of a host.
+// Finding is the result of a check of a host.
 type Finding struct {
-	Host     string   `json:"host"` // "": of all hosts together
+	Host     string   `json:"host"` // "": about all hosts together
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
-	Evidence string   `json:"evidence"`       // what was seen, in figures
-	Cure     string   `json:"cure,omitempty"` // what to do; "" where nothing is to be done
+	Evidence string   `json:"evidence"`       // what was observed, in figures
+	Cure     string   `json:"cure,omitempty"` // what to do; "" if nothing needs doing
 	Unproven bool     `json:"unproven,omitempty"`
 }
 
-// Report is the outcome of an examination.
+// Report is the result of an examination.
 type Report struct {
 	Hosts    []Facts   `json:"hosts"`
 	Findings []Finding `json:"findings"`
 }
 
-// Worst is the highest severity of a report.
+// Worst returns the highest severity of a report.
 func (r *Report) Worst() Severity {
 	worst := OK
 	for _, f := range r.Findings {
@@ -61,8 +61,8 @@ func (r *Report) Worst() Severity {
 	return worst
 }
 
-// ExitCode is the program's for a report: 0 without warnings, 3 with some, 4 with
-// errors.
+// ExitCode returns the program's exit code for a report: 0 without warnings, 3 with some,
+// 4 with errors.
 func (r *Report) ExitCode() int {
 	switch r.Worst() {
 	case Error:
@@ -73,7 +73,7 @@ func (r *Report) ExitCode() int {
 	return 0
 }
 
-// Examine runs all checks over the facts of the hosts, in the order of the ranks.
+// Examine runs all checks on the facts of the hosts, which are in the order of the ranks.
 func Examine(hosts []Facts) *Report {
 	r := &Report{Hosts: hosts, Findings: []Finding{}}
 	for i := range hosts {
@@ -96,7 +96,7 @@ func Examine(hosts []Facts) *Report {
 	return r
 }
 
-// Write prints a report for people: the hosts in turn, then what concerns all.
+// Write prints a report for people: each host in turn, then what concerns all.
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
 	names := make([]string, len(r.Hosts))

@@ -14,14 +14,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // checksumBytes follow each block on the wire: its CRC-32C, little-endian.
 const checksumBytes = 4
 
-// buffers is how many blocks a rank holds: one that arrives, one that goes on, and one
-// that is read from the disk or written to it.
+// buffers is how many blocks a rank holds: one to receive, one to send, and one to read
+// from the disk or write to it.
 const buffers = 3
 
-// send passes blocks along the chain of the ranks. At step t rank r receives block
-// t-r+1 from rank r-1 and sends block t-r to rank r+1, so after the first r steps every
-// rank does both at once. Rank 0 reads the next block, the others write the last one,
-// meanwhile.
+// send passes blocks along the chain of the ranks. At step t rank r receives block t-r+1
+// from rank r-1 and sends block t-r to rank r+1, so that after the first r steps every
+// rank does both at once. Meanwhile rank 0 reads the next block and the others write the
+// last one.
 func (r *rank) send(ctx context.Context, g *distributed.Group, blocks []block) error {
 	me, size := g.Rank(), g.Size()
 	if size == 1 || len(blocks) == 0 {
@@ -47,7 +47,7 @@ func (r *rank) send(ctx context.Context, g *distributed.Group, blocks []block) e
 		receives := me > 0 && 0 <= in && in < len(blocks)
 		sends := me < size-1 && 0 <= out && out < len(blocks)
 		if me == 0 && sends {
-			if err := d.wait(); err != nil { // the block that goes out is read
+			if err := d.wait(); err != nil { // the block to send has been read
 				return err
 			}
 			if next := out + 1; next < len(blocks) {
@@ -70,7 +70,7 @@ func (r *rank) send(ctx context.Context, g *distributed.Group, blocks []block) e
 			r.report.Add(blocks[out].length)
 		}
 		if receives {
-			if err := d.wait(); err != nil { // the block before is written
+			if err := d.wait(); err != nil { // the previous block has been written
 				return err
 			}
 			d.start(func() error { return r.store(blocks[in], at(in), me-1) })
@@ -88,7 +88,7 @@ func (r *rank) load(b block, p []byte) error {
 	return nil
 }
 
-// store checks a block that came from a rank, and writes it unless it is there.
+// store checks a block that came from a rank, and writes it unless this rank has it.
 func (r *rank) store(b block, p []byte, from int) error {
 	if crc32.Checksum(p[:b.length], castagnoli) != binary.LittleEndian.Uint32(p[b.length:]) {
 		return fmt.Errorf("block %d of %s arrived damaged from rank %d: check that link and the memory of both hosts, then run the same command again",
@@ -100,7 +100,7 @@ func (r *rank) store(b block, p []byte, from int) error {
 	return r.write(b, p[:b.length])
 }
 
-// disk does one piece of work for a file at a time beside the exchange.
+// disk does one operation on a file at a time beside the exchange.
 type disk struct {
 	work chan func() error
 	done chan error
@@ -123,7 +123,7 @@ func (d *disk) start(f func() error) {
 	d.work <- f
 }
 
-// wait waits for the work that was started; nil if there is none.
+// wait waits for the current operation; nil if there is none.
 func (d *disk) wait() error {
 	if !d.busy {
 		return nil
@@ -132,7 +132,7 @@ func (d *disk) wait() error {
 	return <-d.done
 }
 
-// stop ends the disk's goroutine, after what it is doing.
+// stop ends the disk's goroutine after its current operation.
 func (d *disk) stop() {
 	close(d.work)
 	for range d.done {

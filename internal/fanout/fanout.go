@@ -1,19 +1,19 @@
-// Package fanout copies the files of a model from rank 0 of a group to the other
-// ranks, over the group's own links.
+// Package fanout copies the files of a model from rank 0 of a group to the other ranks,
+// over the group's own links: Lead runs on rank 0, Follow on the others.
 //
-// The ranks form a chain: each sends what it receives to the next one while it
-// receives what follows, so a file crosses each link once, however many ranks there
-// are. Blocks have a checksum each, whole files a SHA-256 that is compared with that of
-// rank 0's before a file gets its name. What has arrived stays in NAME.part (package
-// partial), so a copy that ended early goes on where it was.
+// The ranks form a chain: each sends what it receives to the next one while it receives
+// more, so that a file crosses each link once, however many ranks there are. Each block
+// has a checksum. The SHA-256 of a whole file is compared with rank 0's before the file
+// gets its name. Received data stays in NAME.part (package partial), so that the next
+// copy resumes one that ended early.
 //
 // Rank 0 plans the work and hands it out in pieces (cluster.Leader); every rank does
 // all of them, in order:
 //
-//	look            tell which blocks are there; the ranks then know which to send
+//	look            announce which blocks this rank has, so that all know which to send
 //	send FROM TO    send some of the blocks that a rank lacks
 //	hash I          compute the SHA-256 of file I
-//	finish I        compare it with that of rank 0, give the file its name
+//	finish I        compare it with rank 0's, and give the file its name
 package fanout
 
 import (
@@ -38,24 +38,25 @@ const (
 	mostFiles  = 4096
 	mostBytes  = partial.MostBytes
 	mostBlock  = 64 << 20
-	mostBlocks = 1 << 22 // of all files
+	mostBlocks = 1 << 22 // blocks of all files
 )
 
-// blockBytes is the length of a block, and batch how many blocks one piece of work
-// sends: 512 MiB, for which a rank that responds has minutes.
+// blockBytes is the length of a block, and batch how many blocks one piece of work sends:
+// 512 MiB, which a responsive rank has minutes for.
 const (
 	blockBytes = 8 << 20
 	batch      = 64
 )
 
-// hashRate is the rate, in bytes/s, that hashing a file is given time for.
+// hashRate is the assumed least rate of hashing a file, in bytes/s; it sets the time
+// limit.
 const hashRate = 20 << 20
 
-// Protocol is the fingerprint in the hello of the ranks of a copy, so that none joins
-// a group that serves a model.
+// Protocol is the fingerprint in the hello of the ranks of a copy, so that none of them
+// joins a group that serves a model.
 const Protocol = "ringmaster share, version 1"
 
-// manifest is what rank 0 copies: the settings of the epoch.
+// manifest lists what rank 0 copies: the settings of the epoch.
 type manifest struct {
 	Files []entry `json:"files"`
 	Block int64   `json:"block"` // bytes of each block of a file but the last
@@ -65,10 +66,10 @@ type manifest struct {
 type entry struct {
 	Name string `json:"name"` // without directory
 	Size int64  `json:"size"` // bytes
-	Tag  string `json:"tag"`  // tells versions of the file on rank 0 apart
+	Tag  string `json:"tag"`  // identifies the version of the file on rank 0
 }
 
-// parseManifest reads and checks settings, which come from another host.
+// parseManifest reads and checks settings, because they come from another host.
 func parseManifest(settings []byte) (m manifest, err error) {
 	if err := json.Unmarshal(settings, &m); err != nil {
 		return m, fmt.Errorf("the list of files from rank 0: %w", err)
@@ -100,7 +101,7 @@ func parseManifest(settings []byte) (m manifest, err error) {
 	return m, nil
 }
 
-// describe makes the manifest of files on this host.
+// describe returns the manifest of files on this host.
 func describe(paths []string, block int64) (m manifest, err error) {
 	m.Block = block
 	for _, p := range paths {
@@ -109,7 +110,7 @@ func describe(paths []string, block int64) (m manifest, err error) {
 			return m, err
 		}
 		if !info.Mode().IsRegular() {
-			return m, fmt.Errorf("%s is no regular file", p)
+			return m, fmt.Errorf("%s is not a regular file", p)
 		}
 		m.Files = append(m.Files, entry{Name: filepath.Base(p), Size: info.Size(),
 			Tag: fmt.Sprintf("%d.%d", info.ModTime().Unix(), info.ModTime().Nanosecond())})
@@ -118,20 +119,20 @@ func describe(paths []string, block int64) (m manifest, err error) {
 	if err != nil {
 		return m, err
 	}
-	return parseManifest(text) // the limits hold here too
+	return parseManifest(text) // the limits apply here too
 }
 
 // order is one piece of work.
 type order struct {
 	Op   string `json:"op"`
-	From int    `json:"from,omitempty"` // of send: the first block of those to send, and the one after the last
+	From int    `json:"from,omitempty"` // for send: the first block to send, and the end
 	To   int    `json:"to,omitempty"`
-	File int    `json:"file,omitempty"` // of hash and finish
+	File int    `json:"file,omitempty"` // for hash and finish
 }
 
-// Lead copies files to the ranks of the group that it forms, as its rank 0. cfg.Hello
-// needs Rank, Size and Build. The first failure ends the copy on all ranks with an error
-// that names the rank; what has arrived stays there.
+// Lead copies files to the ranks of the group that it forms as rank 0. cfg.Hello needs
+// Rank, Size and Build. The first failure ends the copy on all ranks with an error that
+// names the rank; received data stays.
 func Lead(ctx context.Context, cfg cluster.Config, paths []string, report pull.Reporter) error {
 	m, err := describe(paths, blockBytes)
 	if err != nil {
@@ -140,7 +141,7 @@ func Lead(ctx context.Context, cfg cluster.Config, paths []string, report pull.R
 	return lead(ctx, cfg, m, paths, report, func(net.Addr) {})
 }
 
-// lead is Lead with a manifest. listening is called when other ranks can join.
+// lead is Lead with a manifest. It calls listening when other ranks can join.
 func lead(ctx context.Context, cfg cluster.Config, m manifest, paths []string, report pull.Reporter, listening func(net.Addr)) error {
 	cfg.OnLoss = cluster.Fail
 	cfg.Hello.Model, cfg.Hello.Fingerprint = "share", Protocol
@@ -211,9 +212,9 @@ func (p *program) run(ctx context.Context, group *cluster.Leader) error {
 	return nil
 }
 
-// Follow receives the files of rank 0 into dir, which is created if it is not there, and
-// returns their paths. cfg.Hello needs Rank, Size and Build. Files that are there already
-// are compared, never overwritten.
+// Follow receives the files of rank 0 into dir, which it creates if needed, and returns
+// their paths. cfg.Hello needs Rank, Size and Build. Existing files are compared, never
+// overwritten.
 func Follow(ctx context.Context, cfg cluster.Config, dir string, report pull.Reporter) ([]string, error) {
 	cfg.Hello.Model, cfg.Hello.Fingerprint = "share", Protocol
 	p := &program{open: func(m manifest) (*rank, error) { return newTarget(m, dir, report) }}

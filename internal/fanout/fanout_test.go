@@ -23,7 +23,7 @@ import (
 	"ringmaster/distributed/tcp"
 )
 
-// limit bounds every wait of these tests; none gets near it.
+// limit bounds every wait of these tests; none comes near it.
 const limit = 30 * time.Second
 
 const testBlock = 1 << 10
@@ -62,12 +62,12 @@ func (n *notes) Say(line string) {
 	n.lines += line + "\n"
 }
 
-// bed is a group whose ranks copy files.
+// bed is a group of ranks that copy files.
 type bed struct {
 	t       *testing.T
 	size    int
 	paths   []string
-	dirs    []string // [size] of the followers
+	dirs    []string // [size] directories of the followers
 	reports []*notes // [size]
 	content map[string][]byte
 }
@@ -97,7 +97,7 @@ func (b *bed) config(rank int, coordinator string) cluster.Config {
 		Transport: tcp.New(tcp.Options{}), ConnectTimeout: limit, WorkTimeout: limit, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }
 
-// run copies and returns what every rank ended with.
+// run copies and returns the error of every rank.
 func (b *bed) run() []error {
 	b.t.Helper()
 	return b.until(-1, 0)
@@ -178,8 +178,8 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// A copy that was interrupted goes on: what a rank has is not sent again where all have
-// it, and not written again where only some lack it.
+// An interrupted copy resumes: a block is not sent again if all ranks have it, and a rank
+// that has it does not write it again.
 func TestResumes(t *testing.T) {
 	b := newBed(t, 3, 200*testBlock, 50*testBlock+1)
 	errs := b.until(2, 100*testBlock)
@@ -196,8 +196,8 @@ func TestResumes(t *testing.T) {
 	require.Positive(t, b.reports[1].total["fetch"]-sent)
 }
 
-// A rank that has a file is a link of the chain all the same; one that has another file
-// of that name keeps it and fails.
+// A rank that has a file is still a link of the chain; one that has another file of that
+// name keeps it and fails.
 func TestFilesThatAreThere(t *testing.T) {
 	b := newBed(t, 3, 20*testBlock+3, 5)
 	first := filepath.Base(b.paths[0])
@@ -213,7 +213,7 @@ func TestFilesThatAreThere(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(b.dirs[1], first), other, 0o600))
 	errs := b.run()
 	require.ErrorContains(t, errs[0], "rank 1")
-	require.ErrorContains(t, errs[0], "is there, and its SHA-256 is")
+	require.ErrorContains(t, errs[0], "exists but differs (SHA-256")
 	require.Error(t, errs[1])
 	kept, err := os.ReadFile(filepath.Join(b.dirs[1], first))
 	require.NoError(t, err)
@@ -222,11 +222,11 @@ func TestFilesThatAreThere(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(b.dirs[1], first), other[1:], 0o600))
 	errs = b.run()
 	require.ErrorContains(t, errs[0], "rank 1")
-	require.ErrorContains(t, errs[1], "is another file")
+	require.ErrorContains(t, errs[1], "exists but differs")
 }
 
-// What is damaged on the disk between two runs is found by the SHA-256, removed on that
-// rank only, and fetched by the next run.
+// Damage on the disk between two runs is found by the SHA-256; the file is removed on
+// that rank only, and the next run fetches it.
 func TestDamage(t *testing.T) {
 	b := newBed(t, 3, 300*testBlock)
 	errs := b.until(2, 100*testBlock)
@@ -253,7 +253,8 @@ func TestDamagedBlock(t *testing.T) {
 	require.ErrorContains(t, r.store(block{0, 7, 10}, append([]byte("x"), p[1:]...), 3), "block 7 of m.gguf arrived damaged from rank 3")
 }
 
-// A rank without room, or that cannot write, is named on all ranks before anything is sent.
+// A rank without room, or that cannot write, is named on all ranks before anything is
+// sent.
 func TestARankThatCannot(t *testing.T) {
 	b := newBed(t, 3, 1000)
 	b.dirs[2] = filepath.Join(b.dirs[2], "file")
@@ -298,7 +299,7 @@ func TestRoomBeforeFiles(t *testing.T) {
 	m, err := parseManifest([]byte(`{"files":[{"name":"a.gguf","size":70368744177664,"tag":"t"}],"block":67108864}`))
 	require.NoError(t, err)
 	dir := t.TempDir()
-	m.Files = slices.Repeat(m.Files, 64) // 4 EiB, which no disk has
+	m.Files = slices.Repeat(m.Files, 64) // 4 EiB, more than any disk has
 	for i := range m.Files {
 		m.Files[i].Name = fmt.Sprintf("%d.gguf", i)
 	}
@@ -308,7 +309,7 @@ func TestRoomBeforeFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 
-	// Nor is a link that leads nowhere taken for a file that is missing.
+	// A link that leads nowhere does not count as a missing file either.
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "a.gguf")))
 	m.Files = []entry{{Name: "a.gguf", Size: 100, Tag: "t"}}
 	_, err = newTarget(m, dir, &notes{})

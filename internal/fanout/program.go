@@ -11,7 +11,8 @@ import (
 	"ringmaster/distributed/cluster"
 )
 
-// program is what a rank does: a cluster.Worker, and with planner a cluster.Planner.
+// program is a rank's part of a copy: a cluster.Worker, and with planner a
+// cluster.Planner.
 type program struct {
 	open func(manifest) (*rank, error)
 	rank atomic.Pointer[rank] // nil before the first epoch
@@ -20,7 +21,7 @@ type program struct {
 
 	mu    sync.Mutex
 	epoch cluster.Epoch
-	err   error // of the work that failed here
+	err   error // of the work that failed on this rank
 }
 
 // planner is the program of rank 0.
@@ -39,11 +40,11 @@ func (*planner) Fits([]cluster.Hello) error { return nil }
 func (p *planner) Reads() cluster.Reads { return cluster.Reads{} }
 func (p *planner) Describe(int) string  { return "nothing" }
 
-// Form implements cluster.Program: rank 0 has opened the files before.
+// Form implements cluster.Program: rank 0 has opened the files already.
 func (*planner) Form(context.Context, []byte) error { return nil }
 
-// Form implements cluster.Program: a follower opens what it has of the files. A rank 0
-// that was started again may have others than before.
+// Form implements cluster.Program: a follower opens its files. A restarted rank 0 may
+// have other files than before.
 func (p *program) Form(_ context.Context, settings []byte) (err error) {
 	defer func() { p.failed(err) }()
 	m, err := parseManifest(settings)
@@ -90,7 +91,7 @@ func (p *program) Work(payload []byte) (cluster.Digest, error) {
 	return nil, err
 }
 
-// failed keeps an error of this rank's own.
+// failed keeps an error of this rank.
 func (p *program) failed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,8 +100,8 @@ func (p *program) failed(err error) {
 	}
 }
 
-// cause is why the copy has not ended well, as far as this rank knows: the verdict of
-// the epoch, or its own error.
+// cause returns why the copy failed, as far as this rank knows: the verdict of the epoch,
+// or its own error.
 func (p *program) cause() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +113,7 @@ func (p *program) cause() error {
 	return p.err
 }
 
-// close saves what has arrived and closes all files.
+// close saves the received data and closes all files.
 func (p *program) close() error {
 	p.working.Lock()
 	defer p.working.Unlock()

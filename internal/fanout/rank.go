@@ -14,30 +14,30 @@ import (
 	"ringmaster/internal/units"
 )
 
-// rank is the files of one rank, and how far they are.
+// rank is the files of one rank, and their progress.
 type rank struct {
 	manifest
 	files  []*file
 	report pull.Reporter
 
-	missing []block // the blocks that some rank lacks, the same on all ranks; set by look
-	moves   bool    // a phase of the report is under way
+	missing []block // blocks that some rank lacks, the same on all ranks; set by look
+	moves   bool    // a phase of the report has begun
 }
 
-// file is one file on this rank: whole, or on its way.
+// file is one file on this rank: complete, or arriving.
 type file struct {
 	entry
 	path   string
-	whole  *os.File      // of rank 0, and where the file was there before; else nil
-	part   *partial.File // else
-	sum    string        // SHA-256 in hex, of hash
-	named  bool          // compared, and under its name
+	whole  *os.File      // on rank 0, and if the file existed already; otherwise nil
+	part   *partial.File // otherwise
+	sum    string        // SHA-256 in hex, set by hash
+	named  bool          // compared, and has its name
 	closed bool
 }
 
 // block is a block of a file.
 type block struct {
-	file, at int   // number of the file, and of the block in it
+	file, at int   // index of the file, and of the block in it
 	length   int64 // bytes
 }
 
@@ -54,7 +54,7 @@ func newSource(m manifest, paths []string, report pull.Reporter) (*rank, error) 
 	return r, nil
 }
 
-// newTarget opens what dir has of the files, and checks that there is room for the rest.
+// newTarget opens the files in dir, and checks that there is room for the rest.
 func newTarget(m manifest, dir string, report pull.Reporter) (*rank, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("%w: choose another directory with --dir", err)
@@ -67,7 +67,7 @@ func newTarget(m manifest, dir string, report pull.Reporter) (*rank, error) {
 		}
 	}
 	if err := checkRoom(dir, least); err != nil {
-		return nil, err // before anything is made for what rank 0 only announces
+		return nil, err // before making anything that rank 0 only announces
 	}
 	for _, e := range m.Files {
 		f := &file{entry: e, path: filepath.Join(dir, e.Name)}
@@ -85,7 +85,7 @@ func newTarget(m manifest, dir string, report pull.Reporter) (*rank, error) {
 	return r, nil
 }
 
-// exists reports whether something has a name already, if only a link.
+// exists reports whether something has a name already, even if only a link.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
@@ -95,13 +95,13 @@ func exists(path string) bool {
 func checkRoom(dir string, needed int64) error {
 	room, err := partial.Free(dir)
 	if err == nil && uint64(needed) > room {
-		err = fmt.Errorf("%s needs %s more, and %s are free: free some space or choose another directory with --dir",
+		err = fmt.Errorf("%s needs %s more, but only %s are free: free some space or choose another directory with --dir",
 			dir, units.Bytes(needed), units.Bytes(room))
 	}
 	return err
 }
 
-// open opens a file that is there, or its partial file.
+// open opens the complete file if it exists, otherwise its partial file.
 func (f *file) open(chunk int64, report pull.Reporter) error {
 	info, err := os.Stat(f.path)
 	switch {
@@ -111,7 +111,7 @@ func (f *file) open(chunk int64, report pull.Reporter) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular() || info.Size() != f.Size:
-		return fmt.Errorf("%s is there and is another file (%d bytes; rank 0 has %d): move it away or choose another directory with --dir", f.path, info.Size(), f.Size)
+		return fmt.Errorf("%s exists but differs (%d bytes; rank 0 has %d): move it away or choose another directory with --dir", f.path, info.Size(), f.Size)
 	default:
 		f.whole, err = os.Open(f.path)
 		return err
@@ -121,12 +121,12 @@ func (f *file) open(chunk int64, report pull.Reporter) error {
 		return fmt.Errorf("%s: %w", f.path, err)
 	}
 	if f.part = part; dropped {
-		report.Say(f.path + ".part does not fit the file of rank 0: it is fetched anew")
+		report.Say(f.path + ".part does not match rank 0's file; fetching it from the beginning")
 	}
 	return nil
 }
 
-// has reports whether a block is on this rank.
+// has reports whether this rank has a block.
 func (r *rank) has(b block) bool {
 	f := r.files[b.file]
 	return f.whole != nil || f.part.Have(b.at) == b.length
@@ -136,7 +136,7 @@ func (r *rank) has(b block) bool {
 func (r *rank) read(b block, p []byte) error {
 	f := r.files[b.file]
 	if f.whole == nil {
-		return fmt.Errorf("%s: block %d is to be sent and is not there", f.path, b.at)
+		return fmt.Errorf("%s: block %d must be sent but is missing", f.path, b.at)
 	}
 	if _, err := f.whole.ReadAt(p, int64(b.at)*r.Block); err != nil {
 		return fmt.Errorf("%s, block %d: %w: has the file changed meanwhile?", f.path, b.at, err)
@@ -149,7 +149,7 @@ func (r *rank) write(b block, p []byte) error {
 	f := r.files[b.file]
 	f.part.Drop(b.at)
 	if err := f.part.Append(b.at, p); err != nil {
-		return fmt.Errorf("%w: free some space and run the same command again to go on", err)
+		return fmt.Errorf("%w: free some space and run the same command again to resume", err)
 	}
 	r.report.Add(b.length)
 	return nil
@@ -171,8 +171,8 @@ func (r *rank) do(ctx context.Context, g *distributed.Group, o order) error {
 	return fmt.Errorf("rank 0 orders %+v, which this build does not know", o)
 }
 
-// look exchanges which blocks the ranks have. Bit i of a rank's part, least significant
-// first, says whether it has block i of all files.
+// look exchanges which blocks the ranks have. Bit i of a rank's part, the least
+// significant first, says whether it has block i of all files.
 func (r *rank) look(ctx context.Context, g *distributed.Group) error {
 	var all []block
 	for i, f := range r.files {
@@ -245,8 +245,8 @@ func (r *rank) hash(ctx context.Context, i int) (err error) {
 	return err
 }
 
-// finish compares the SHA-256 of a file with that of rank 0, and gives the file its
-// name. Every rank does so for itself: one that has a damaged copy removes it and fails.
+// finish compares the SHA-256 of a file with rank 0's, and gives the file its name. Every
+// rank does so for itself: a rank with a damaged copy removes it and fails.
 func (r *rank) finish(ctx context.Context, g *distributed.Group, i int) error {
 	f := r.files[i]
 	own, err := hex.DecodeString(f.sum)
@@ -254,7 +254,7 @@ func (r *rank) finish(ctx context.Context, g *distributed.Group, i int) error {
 		return err
 	}
 	if len(own) == 0 {
-		return fmt.Errorf("%s is to be finished before it was checked", f.path)
+		return fmt.Errorf("%s must be finished, but it was not checked", f.path)
 	}
 	first := append([]byte{}, own...)
 	if err := g.Broadcast(ctx, first, 0); err != nil {
@@ -262,9 +262,9 @@ func (r *rank) finish(ctx context.Context, g *distributed.Group, i int) error {
 	}
 	if want := hex.EncodeToString(first); want != f.sum {
 		if f.part == nil {
-			return fmt.Errorf("%s is there, and its SHA-256 is %s; on rank 0 it is %s: move it away or choose another directory with --dir", f.path, f.sum, want)
+			return fmt.Errorf("%s exists but differs (SHA-256 %s; rank 0 has %s): move it away or choose another directory with --dir", f.path, f.sum, want)
 		}
-		return errors.Join(fmt.Errorf("%s has SHA-256 %s, and on rank 0 it is %s: it was damaged on the way, or the file of rank 0 has changed, and is removed; run the same command again", f.path, f.sum, want),
+		return errors.Join(fmt.Errorf("%s has SHA-256 %s, but rank 0 has %s: it was damaged on the way, or rank 0's file has changed; it was removed, so run the same command again", f.path, f.sum, want),
 			f.part.Remove())
 	}
 	if f.part != nil {
@@ -279,7 +279,7 @@ func (r *rank) finish(ctx context.Context, g *distributed.Group, i int) error {
 	return nil
 }
 
-// finished reports whether all files are here, compared, under their names.
+// finished reports whether all files are complete, compared, and have their names.
 func (r *rank) finished() bool {
 	for _, f := range r.files {
 		if !f.named {
@@ -296,7 +296,7 @@ func (r *rank) paths() (out []string) {
 	return out
 }
 
-// save writes down which blocks have arrived.
+// save records which blocks have arrived.
 func (r *rank) save() (err error) {
 	for _, f := range r.files {
 		if f.part != nil && !f.named {

@@ -11,8 +11,8 @@ import (
 	"ringmaster/internal/usage"
 )
 
-// CheckOut refuses the path of a file to write, by the name of its flag, where none can be
-// made: before the work whose result it is for. An empty one is none.
+// CheckOut refuses the path of an output file that cannot be created, before the work for
+// its contents. The error names the flag. An empty path means none.
 func CheckOut(flag, path string) error {
 	if path == "" {
 		return nil
@@ -25,7 +25,7 @@ func CheckOut(flag, path string) error {
 		return usage.Errorf("--%s: %w; make the directory first", flag, err)
 	}
 	if !info.IsDir() {
-		return usage.Errorf("--%s: %s is no directory", flag, filepath.Dir(path))
+		return usage.Errorf("--%s: %s is not a directory", flag, filepath.Dir(path))
 	}
 	return nil
 }
@@ -44,8 +44,8 @@ func ReadInput(path string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// CheckDir refuses the path of a directory that is something else. One that is not there
-// is made when it is needed.
+// CheckDir refuses the path of a directory that is something else. A missing directory is
+// created when it is needed.
 func CheckDir(flag, path string) error {
 	info, err := os.Stat(path)
 	switch {

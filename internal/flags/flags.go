@@ -1,5 +1,5 @@
-// Package flags declares flags with what they allow: a value that is not allowed is
-// refused when it is set, wherever it comes from, and help shows the limits.
+// Package flags declares flags with the values that they allow. A flag refuses another
+// value when it is set, wherever the value comes from, and help shows the limits.
 //
 // A name such as "ctx,c" has a shorthand after the comma.
 package flags
@@ -12,29 +12,29 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Kind is what the texts of a flag stand for.
+// Kind says what the texts of a flag mean.
 type Kind int
 
-// The kinds. A flag of kind Any takes every text, the others refuse some.
+// The kinds. A flag of kind Any takes every text; the others refuse some.
 const (
 	Number Kind = iota
 	Word        // one of a few
-	Form        // text that is parsed: a size, an address, a rate
+	Form        // a text that is parsed: a size, an address, a rate
 	Any         // a name, a key, a message
-	Input       // a file to read; that it can be read is found out when it is
+	Input       // a file to read; it is not checked before it is read
 	Output      // a file or directory to write
 )
 
 // Value is the value of a flag of this package.
 type Value interface {
 	pflag.Value
-	// Kind is what the texts stand for.
+	// Kind returns what the texts mean.
 	Kind() Kind
-	// Allowed says which values are taken, in words that follow "expected"; empty if all.
+	// Allowed says which values are valid, in words that follow "expected"; empty if all.
 	Allowed() string
 }
 
-// declare adds a flag; of limits, which is for numbers, help tells.
+// declare adds a flag; help shows limits (numbers only).
 func declare(f *pflag.FlagSet, v Value, name, usage, limits string) *pflag.Flag {
 	name, short, _ := strings.Cut(name, ",")
 	if limits != "" {
@@ -42,7 +42,7 @@ func declare(f *pflag.FlagSet, v Value, name, usage, limits string) *pflag.Flag 
 	}
 	flag := f.VarPF(v, name, short, usage)
 	switch flag.DefValue {
-	case "0s", "[]": // as help leaves a default of 0 out
+	case "0s", "[]": // so that help leaves out a default of 0
 		flag.DefValue = ""
 	}
 	return flag
@@ -51,7 +51,7 @@ func declare(f *pflag.FlagSet, v Value, name, usage, limits string) *pflag.Flag 
 // one is a flag with one value.
 type one[T any] struct {
 	p       *T
-	typ     string // as pflag names it
+	typ     string // in pflag's terms
 	kind    Kind
 	allowed string
 	parse   func(text string) (T, error)
@@ -59,7 +59,7 @@ type one[T any] struct {
 }
 
 func (v *one[T]) String() string {
-	if v.p == nil { // pflag asks an empty value
+	if v.p == nil { // pflag calls this on an empty value
 		return ""
 	}
 	return v.form(*v.p)
@@ -84,10 +84,10 @@ type list[T any] struct {
 	typ     string
 	kind    Kind
 	allowed string
-	commas  bool // also part values, as in 1,2,4
+	commas  bool // values may be separated by commas, as in 1,2,4
 	parse   func(text string) (T, error)
 	form    func(T) string
-	given   bool // the default is gone
+	given   bool // a value has replaced the default
 }
 
 func (v *list[T]) Type() string    { return v.typ }
@@ -137,7 +137,7 @@ func (v *list[T]) Append(text string) error {
 	return err
 }
 
-// Replace puts values in the place of those that are there.
+// Replace replaces all values.
 func (v *list[T]) Replace(texts []string) error {
 	values, err := v.all(texts)
 	if err == nil {
@@ -163,7 +163,7 @@ func oneOf(words []string) string {
 	return strings.Join(words, "")
 }
 
-// Explain words what a flag set found wrong with a value as other errors of flags are.
+// Explain gives the error of a flag set the wording of the other errors of flags.
 func Explain(err error) error {
 	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -177,8 +177,7 @@ func Explain(err error) error {
 	return fmt.Errorf("--%s is %q%s%w", bad.GetFlag().Name, bad.GetValue(), sign, how)
 }
 
-// Unset reports whether the value of a flag is none that it takes: it has not been given
-// one, and there is no default.
+// Unset reports whether a flag has no valid value: none was given, and it has no default.
 func Unset(f *pflag.Flag) bool {
 	v, ok := f.Value.(interface{ unset() bool })
 	return ok && v.unset()
@@ -189,5 +188,5 @@ func (v *one[T]) unset() bool {
 	return err != nil
 }
 
-// expected is the error of a text that is not allowed.
+// expected returns the error for a value that is not allowed.
 func expected(allowed string) error { return fmt.Errorf("expected %s", allowed) }

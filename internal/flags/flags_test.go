@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFlags: what is allowed is taken, and nothing else changes a value.
+// TestFlags: allowed values are set, and no other changes a value.
 func TestFlags(t *testing.T) {
 	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	var (
@@ -78,7 +78,7 @@ func TestLists(t *testing.T) {
 	require.Equal(t, []string{"1", "2", "3"}, list.GetSlice())
 }
 
-// TestUnset: a default that is not among what a flag takes is none.
+// TestUnset: a default that the flag does not allow counts as none.
 func TestUnset(t *testing.T) {
 	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	var size, rank int

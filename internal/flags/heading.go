@@ -5,8 +5,8 @@ import "github.com/spf13/pflag"
 // headingKey is the annotation of a flag with the heading under which help lists it.
 const headingKey = "ringmaster-heading"
 
-// Under puts the flags of f that have no heading yet under one in help: those declared
-// since the last call.
+// Under puts the flags of f that have no heading yet under a heading in help: those
+// declared since the last call.
 func Under(f *pflag.FlagSet, heading string) {
 	f.VisitAll(func(flag *pflag.Flag) {
 		if Heading(flag) != "" {
@@ -19,7 +19,7 @@ func Under(f *pflag.FlagSet, heading string) {
 	})
 }
 
-// Heading is the heading of a flag in help, "" if it has none.
+// Heading returns the heading of a flag in help, "" if it has none.
 func Heading(f *pflag.Flag) string {
 	if h := f.Annotations[headingKey]; len(h) > 0 {
 		return h[0]

@@ -5,47 +5,48 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"ringmaster/internal/units"
 )
 
-// Limits are the numbers that a flag takes.
+// Limits are the numbers that a flag allows.
 type Limits[T cmp.Ordered] struct {
 	least, most T
-	above       bool // least itself is not taken
-	open        bool // help does not tell most, which is there to catch slips
+	above       bool // least itself is not allowed
+	open        bool // help does not show most, because it only catches slips
 }
 
-// Within takes the numbers from least to most.
+// Within allows the numbers from least to most.
 func Within[T cmp.Ordered](least, most T) Limits[T] { return Limits[T]{least: least, most: most} }
 
-// The most of a number without a limit of its own.
+// The largest value of a number without a limit of its own.
 const (
 	MostNumber   = 1_000_000_000
 	MostDuration = 10 * 365 * 24 * time.Hour
 )
 
-// From takes whole numbers from least on.
+// From allows whole numbers from least on.
 func From(least int) Limits[int] { return Limits[int]{least: least, most: MostNumber, open: true} }
 
-// FromFloat takes numbers from least on.
+// FromFloat allows numbers from least on.
 func FromFloat(least float64) Limits[float64] {
 	return Limits[float64]{least: least, most: MostNumber, open: true}
 }
 
-// AboveZero takes positive numbers.
+// AboveZero allows positive numbers.
 func AboveZero() Limits[float64] {
 	return Limits[float64]{most: MostNumber, above: true, open: true}
 }
 
-// FromDuration takes durations from least on.
+// FromDuration allows durations from least on.
 func FromDuration(least time.Duration) Limits[time.Duration] {
 	return Limits[time.Duration]{least: least, most: MostDuration, open: true}
 }
 
-// AnyDuration takes positive durations.
+// AnyDuration allows positive durations.
 func AnyDuration() Limits[time.Duration] {
 	return Limits[time.Duration]{most: MostDuration, above: true, open: true}
 }
@@ -55,7 +56,7 @@ func (l Limits[T]) in(x T) bool {
 	return x >= l.least && x <= l.most && (!l.above || x > l.least)
 }
 
-// words are the limits for help, or all of them for an error.
+// words describes the limits for help, or with all for an error.
 func (l Limits[T]) words(form func(T) string, all bool) string {
 	switch {
 	case l.open && !all && l.above:
@@ -68,7 +69,7 @@ func (l Limits[T]) words(form func(T) string, all bool) string {
 	return form(l.least) + " to " + form(l.most)
 }
 
-// numbers is how a type of number is read and written.
+// numbers says how a type of number is read and written.
 type numbers[T cmp.Ordered] struct {
 	typ, what string
 	parse     func(text string) (T, error)
@@ -83,22 +84,11 @@ var (
 		func(n uint64) string { return strconv.FormatUint(n, 10) }}
 	floats = numbers[float64]{"float64", "a number", func(s string) (float64, error) { return strconv.ParseFloat(s, 64) },
 		func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }}
-	durations = numbers[time.Duration]{"duration", "a duration such as 90s or 5m,", time.ParseDuration, shortDuration}
+	durations = numbers[time.Duration]{"duration", "a duration such as 90s or 5m,", time.ParseDuration, units.Duration}
 )
 
-// shortDuration is a duration without units that are zero: 1h, not 1h0m0s.
-func shortDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
-// checked is how a number is read that must be within limits, and what is said of others.
+// checked returns a parser that enforces limits, and the description of the limits for
+// errors.
 func (n numbers[T]) checked(l Limits[T]) (parse func(string) (T, error), allowed string) {
 	allowed = n.what + " from " + l.words(n.form, true)
 	if l.above {
@@ -150,12 +140,12 @@ func Duration(f *pflag.FlagSet, p *time.Duration, name string, def time.Duration
 	number(f, durations, p, name, def, l, usage)
 }
 
-// Ints declares whole numbers, separated by commas or in a flag each.
+// Ints declares whole numbers, separated by commas or given by repeating the flag.
 func Ints(f *pflag.FlagSet, p *[]int, name string, def []int, l Limits[int], usage string) {
 	numberList(f, ints, p, name, def, l, usage)
 }
 
-// Floats declares numbers, separated by commas or in a flag each.
+// Floats declares numbers, separated by commas or given by repeating the flag.
 func Floats(f *pflag.FlagSet, p *[]float64, name string, def []float64, l Limits[float64], usage string) {
 	numberList(f, floats, p, name, def, l, usage)
 }

@@ -11,7 +11,7 @@ import (
 
 func same(text string) string { return text }
 
-// checkedText is how a text is read of which check says whether it is allowed.
+// checkedText returns a parser of texts that check allows.
 func checkedText(check func(string) error) func(string) (string, error) {
 	return func(text string) (string, error) {
 		if check == nil {
@@ -44,8 +44,8 @@ func texts(f *pflag.FlagSet, kind Kind, p *[]string, name string, def []string, 
 	declare(f, &list[string]{p: p, typ: typ, kind: kind, allowed: allowed, commas: commas, parse: checkedText(check), form: same}, name, usage, "")
 }
 
-// OneOf declares a word of a few; usage names them. An empty one is allowed if the default
-// is empty.
+// OneOf declares one of several words; usage names them. The empty text is allowed if the
+// default is empty.
 func OneOf(f *pflag.FlagSet, p *string, name, def string, words []string, usage string) *pflag.Flag {
 	check := wordIn(words)
 	return text(f, Word, p, name, def, usage, oneOf(words), func(s string) error {
@@ -56,13 +56,14 @@ func OneOf(f *pflag.FlagSet, p *string, name, def string, words []string, usage 
 	})
 }
 
-// SomeOf declares words of a few, separated by commas or in a flag each; usage names them.
+// SomeOf declares several of some words, separated by commas or given by repeating the
+// flag; usage names them.
 func SomeOf(f *pflag.FlagSet, p *[]string, name string, def, words []string, usage string) {
 	texts(f, Word, p, name, def, true, usage, oneOf(words), wordIn(words))
 }
 
-// Parsed declares a text of which check says whether it is allowed, and allowed, what is.
-// An empty one is if the default is empty.
+// Parsed declares a text. check decides whether it is allowed, and allowed describes
+// that. The empty text is allowed if the default is empty.
 func Parsed(f *pflag.FlagSet, p *string, name, def, allowed string, check func(string) error, usage string) {
 	text(f, Form, p, name, def, usage, allowed, func(s string) error {
 		if s == "" && def == "" {
@@ -72,12 +73,12 @@ func Parsed(f *pflag.FlagSet, p *string, name, def, allowed string, check func(s
 	})
 }
 
-// ParsedList declares such texts, in a flag each, or also separated by commas.
+// ParsedList declares such texts, by repeating the flag, or also separated by commas.
 func ParsedList(f *pflag.FlagSet, p *[]string, name string, commas bool, allowed string, check func(string) error, usage string) {
 	texts(f, Form, p, name, nil, commas, usage, allowed, func(s string) error { return explained(check(s), allowed) })
 }
 
-// typed is a flag with a text that stands for a value of another type.
+// typed is a flag that parses its text into a value of another type.
 type typed[T any] struct {
 	one[string]
 	value *T
@@ -115,14 +116,14 @@ func declareTyped[T any](f *pflag.FlagSet, p *T, kind Kind, name, def, allowed s
 	return declare(f, v, name, usage, "")
 }
 
-// Typed declares a text that parse makes a value of; allowed says what it takes. The text is
-// parsed when it is set, so that the value is always one that parse has returned. An empty
-// text is the zero value if the default is empty.
+// Typed declares a text that parse turns into a value; allowed describes valid texts. The
+// text is parsed when it is set, so that the value always comes from parse. An empty text
+// is the zero value if the default is empty.
 func Typed[T any](f *pflag.FlagSet, p *T, name, def, allowed string, parse func(text string) (T, error), usage string) *pflag.Flag {
 	return declareTyped(f, p, Form, name, def, allowed, parse, usage)
 }
 
-// WordOf is Typed for a word of a few; usage names them.
+// WordOf is Typed for one of several words; usage names them.
 func WordOf[T any](f *pflag.FlagSet, p *T, name, def string, words []string, parse func(text string) (T, error), usage string) *pflag.Flag {
 	allowed := oneOf(words)
 	return declareTyped(f, p, Word, name, def, allowed, func(text string) (x T, err error) {
@@ -146,17 +147,17 @@ func TypedList[T fmt.Stringer](f *pflag.FlagSet, p *[]T, name string, commas boo
 	declare(f, &list[T]{p: p, typ: typ, kind: Form, allowed: allowed, commas: commas, parse: read, form: T.String}, name, usage, "")
 }
 
-// Text declares a text of which all are allowed.
+// Text declares any text.
 func Text(f *pflag.FlagSet, p *string, name, def, usage string) {
 	text(f, Any, p, name, def, usage, "", nil)
 }
 
-// Texts declares such texts, in a flag each, or also separated by commas.
+// Texts declares any texts, by repeating the flag, or also separated by commas.
 func Texts(f *pflag.FlagSet, p *[]string, name string, commas bool, usage string) {
 	texts(f, Any, p, name, nil, commas, usage, "", nil)
 }
 
-// File declares a file to read, or one that must be there.
+// File declares a file that is read or must exist.
 func File(f *pflag.FlagSet, p *string, name, usage string) {
 	text(f, Input, p, name, "", usage, "", nil)
 }
@@ -166,7 +167,8 @@ func Out(f *pflag.FlagSet, p *string, name, def, usage string) {
 	text(f, Output, p, name, def, usage, "", nil)
 }
 
-// explained is what is allowed, in place of how a check words it, unless it says that too.
+// explained returns an error with what is allowed instead of a check's wording, unless
+// the check says that too.
 func explained(err error, allowed string) error {
 	if err == nil || strings.HasSuffix(err.Error(), "expected "+allowed) {
 		return err
@@ -174,7 +176,7 @@ func explained(err error, allowed string) error {
 	return expected(allowed)
 }
 
-// TrueOrFalse is what is allowed of a switch.
+// TrueOrFalse describes the values of a switch.
 const TrueOrFalse = "true or false"
 
 // Bool declares a switch.

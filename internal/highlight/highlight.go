@@ -1,6 +1,6 @@
-// Package highlight parts code into spans of a few classes, which a page or a terminal
-// gives colours. Its work is bounded whatever the code is: the rest of a long block, and
-// what takes too long, is plain.
+// Package highlight splits code into spans of a few classes; a page or a terminal gives
+// them colours. Its work is bounded for any code: the rest of a long block, and code that
+// takes too long, is plain.
 package highlight
 
 import (
@@ -11,14 +11,14 @@ import (
 	"github.com/alecthomas/chroma/v2/lexers"
 )
 
-// Class says what a span of code is: chroma's short name of the type of a token.
+// Class is the class of a span of code: chroma's short name of the type of a token.
 type Class string
 
-// The classes. None is plain text, and everything that has no class here.
+// The classes. None is plain text, and everything without another class.
 const (
 	None      Class = ""
 	Keyword   Class = "k"
-	Type      Class = "nc" // classes, types, what a language has built in
+	Type      Class = "nc" // classes, types, built-ins of a language
 	Function  Class = "nf"
 	Tag       Class = "nt" // of HTML and XML; keys of YAML and JSON
 	Attribute Class = "na"
@@ -27,10 +27,10 @@ const (
 	Comment   Class = "c"
 	Inserted  Class = "gi"
 	Deleted   Class = "gd"
-	Heading   Class = "gh" // of a difference
+	Heading   Class = "gh" // of a diff
 )
 
-// Classes are all but None.
+// Classes are all except None.
 var Classes = []Class{Keyword, Type, Function, Tag, Attribute, String, Number, Comment, Inserted, Deleted, Heading}
 
 // Span is a piece of code.
@@ -39,14 +39,14 @@ type Span struct {
 	Text  string
 }
 
-// MaxBytes is how much of a block is looked at; what comes after it is plain. Between two
-// looks at the deadline a lexer may try several rules, each in time by the square of what is
+// MaxBytes is how much of a block is highlighted; the rest is plain. Between two checks
+// of the deadline a lexer may try several rules, each in time by the square of what is
 // left: drawn hostile code took up to 0.4 s at 8 KiB and 0.9 s at 16 KiB.
 const MaxBytes = 8 << 10
 
-// Code parts code in a language, whose name stands at the beginning of a block of
-// Markdown, into spans whose texts are the code. Beyond MaxBytes, after the deadline and
-// in a language that it does not know all is plain. It may be called by any goroutine.
+// Code splits code in a language, as named at the beginning of a block of Markdown, into
+// spans; the concatenated texts are the code. Beyond MaxBytes, after the deadline and in
+// an unknown language all is plain. Calls may be concurrent.
 func Code(language, code string, deadline time.Time) []Span {
 	name, ok := languages[strings.ToLower(language)]
 	if !ok || code == "" {
@@ -65,10 +65,10 @@ func Code(language, code string, deadline time.Time) []Span {
 	return plain(spans, code[at:])
 }
 
-// part parts the beginning of code, as far as it comes.
+// part splits the beginning of code, as far as the deadline allows.
 func part(name, code string, deadline time.Time) (spans []Span) {
 	defer func() {
-		// What a lexer that breaks has found so far is right.
+		// The spans that a lexer found before it panicked are right.
 		_ = recover()
 	}()
 	tokens, err := lexers.Get(name).Tokenise(&chroma.TokeniseOptions{State: "root"}, code)
@@ -81,7 +81,7 @@ func part(name, code string, deadline time.Time) (spans []Span) {
 		if at+len(text) > len(code) { // some lexers add a last line feed
 			text = text[:len(code)-at]
 		}
-		// Lexers see code as characters: what is no UTF-8 comes out as something else.
+		// Lexers see code as characters, so invalid UTF-8 comes out changed.
 		if code[at:at+len(text)] != text || time.Now().After(deadline) {
 			return spans
 		}
@@ -91,7 +91,7 @@ func part(name, code string, deadline time.Time) (spans []Span) {
 	return spans
 }
 
-// add adds a span, or a text to the last one. White space has the class of what is before.
+// add adds a span, or appends to the last one. White space takes the class before it.
 func add(spans []Span, class Class, text string) []Span {
 	if text == "" {
 		return spans
@@ -108,7 +108,7 @@ func add(spans []Span, class Class, text string) []Span {
 
 func plain(spans []Span, text string) []Span { return add(spans, None, text) }
 
-// classOf is the class of chroma's type of a token.
+// classOf returns the class of chroma's type of a token.
 func classOf(t chroma.TokenType) Class {
 	switch t {
 	case chroma.KeywordConstant, chroma.NameConstant:

@@ -12,7 +12,7 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// never is a deadline that does not come.
+// never returns a deadline that does not come.
 func never() time.Time { return time.Now().Add(time.Hour) }
 
 func joined(spans []Span) string {
@@ -55,8 +55,8 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// TestBounds: only the beginning of a long block is looked at, and nothing after the
-// deadline; a beginning has the classes that it has in the whole.
+// TestBounds: only the beginning of a long block is highlighted, and nothing after the
+// deadline; the beginning has the same classes as in the whole.
 func TestBounds(t *testing.T) {
 	line := "func f() {}\n"
 	long := strings.Repeat(line, 2*MaxBytes/len(line))
@@ -82,7 +82,7 @@ func TestLanguages(t *testing.T) {
 	}
 }
 
-// hostile are pieces of code that lexers may find hard when they come many times over.
+// hostile are pieces of code that may be hard for lexers when repeated many times.
 var hostile = []string{"(", "[", "{", "<", "\"", "'", "`", "\\", "/*", "//", "#", "$", "${", "$(", "@", "<!--", "<a ", "a=", "a.", "a:", "<<A\n", "\\\"", "''' ", "\"\"\"", "r\"", "-", "%", " ", "\t", "\n", "a ", "aA", "0", "0x", "1e", "&", "|", "::", "<script>", "<style>", "{{", "[[", "--[[", "=begin\n", "\r", "é", "\x00", "~", "^", "if ", "for ", "def f(", "func (", "class a ", "%w(", "q{", "s/a/", "<?", "?>", "]]>", "- ", "a b\n", "/a"}
 
 // TestHostile: whatever stands in a block, the code comes out as it went in, and the

@@ -2,8 +2,8 @@ package highlight
 
 import "strings"
 
-// languages are chroma's lexers by the names that blocks of code have in Markdown. Only
-// lexers are here whose time on hostile code a test bounds; in particular none that runs
+// languages maps the names that blocks of code have in Markdown to chroma's lexers. It
+// has only lexers that a test bounds on hostile code; in particular none that runs
 // several others over the whole text.
 var languages = func() map[string]string {
 	out := map[string]string{}

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// cgroup is the control groups of a process: for each controller the directories
-// of its group and of all parents that it sees, in fsys.
+// cgroup is the control groups of a process: for each controller the directories of its
+// group and of all visible parents, in fsys.
 type cgroup struct {
 	fsys   fs.FS // the root directory "/"
 	memory []string
@@ -66,10 +66,9 @@ func readCgroup(fsys fs.FS) cgroup {
 	return g
 }
 
-// withParents is the directory of the group called path, and those of its
-// parents, where the group called root is mounted at a directory. In a container
-// the path may be that of the host, of which the mount shows the end alone: then
-// the mount itself is the group.
+// withParents returns the directories of the group called path and of its parents; the
+// group called root is mounted at a directory. In a container the path may be the host's
+// while the mount shows only its end; then the mount itself is the group.
 func withParents(root, at, path string) []string {
 	at = strings.TrimPrefix(filepath.Clean(at), "/")
 	rest, err := filepath.Rel(root, path)
@@ -83,7 +82,7 @@ func withParents(root, at, path string) []string {
 	return dirs
 }
 
-// eachLine calls f with every line of a file; of one that cannot be read, none.
+// eachLine calls f with every line of a file, or never if it cannot be read.
 func eachLine(fsys fs.FS, name string, f func(line string)) {
 	file, err := fsys.Open(name)
 	if err != nil {
@@ -95,8 +94,8 @@ func eachLine(fsys fs.FS, name string, f func(line string)) {
 	}
 }
 
-// numbers is the whitespace-separated numbers of the first line of a file; "max"
-// is math.MaxInt64.
+// numbers returns the whitespace-separated numbers of the first line of a file; "max" is
+// math.MaxInt64.
 func (g *cgroup) numbers(name string) ([]int64, error) {
 	text, err := fs.ReadFile(g.fsys, name)
 	if err != nil {
@@ -115,14 +114,14 @@ func (g *cgroup) numbers(name string) ([]int64, error) {
 		ns = append(ns, n)
 	}
 	if len(ns) == 0 {
-		return nil, errors.New("no number")
+		return nil, errors.New("not a number")
 	}
 	return ns, nil
 }
 
-// limit lowers the memory of the host to what the memory limits of the groups leave. The page cache,
-// which the kernel takes back under pressure, counts as free, as it does in
-// MemAvailable.
+// limit lowers the memory of the host to what the memory limits of the groups leave. The
+// page cache counts as free, as in MemAvailable, because the kernel reclaims it under
+// pressure.
 func (g *cgroup) limit(host Memory) Memory {
 	m := host
 	for _, of := range []struct {
@@ -154,7 +153,7 @@ func (g *cgroup) limit(host Memory) Memory {
 	return m
 }
 
-// processors is how many processors' time the quotas of the groups allow, rounded
+// processors returns how many processors' time the quotas of the groups allow, rounded
 // up; 0 is no limit.
 func (g *cgroup) processors() int {
 	least := math.Inf(1)

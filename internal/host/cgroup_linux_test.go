@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCgroup: the tightest limit of the process's own group and of its parents
-// bounds memory and threads, in both versions and in a container.
+// TestCgroup: the tightest limit of the process's own group and of its parents bounds
+// memory and threads, in both versions and in a container.
 func TestCgroup(t *testing.T) {
 	const mib = 1 << 20
 	host := Memory{Total: 1000 * mib, Available: 900 * mib}

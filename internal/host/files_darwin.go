@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkFileSystems are the types of macOS whose files are another host's.
+// networkFileSystems are the types of macOS for files of another host.
 var networkFileSystems = []string{"nfs", "smbfs", "afpfs", "webdav"}
 
-// FileSystem is the type of the file system of a file, and whether it is another
-// host's.
+// FileSystem returns the type of the file system of a file, and whether it is on another
+// host.
 func FileSystem(path string) (name string, network bool) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileSystems are the types of file systems by their numbers in statfs.
+// fileSystems maps the numbers in statfs to types of file systems.
 var fileSystems = map[int64]struct {
 	name    string
 	network bool
@@ -19,8 +19,8 @@ var fileSystems = map[int64]struct {
 	0x0BD00BD0: {"lustre", true}, 0x47504653: {"gpfs", true}, 0x01021997: {"9p", true}, 0x65735546: {"fuse", false},
 }
 
-// FileSystem is the type of the file system of a file, and whether it is another
-// host's.
+// FileSystem returns the type of the file system of a file, and whether it is on another
+// host.
 func FileSystem(path string) (name string, network bool) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
@@ -32,9 +32,10 @@ func FileSystem(path string) (name string, network bool) {
 	return fmt.Sprintf("type %#x", uint32(s.Type)), false
 }
 
-// CachedShare is the share of mapped files that is in the page cache, -1 if unknown.
+// CachedShare returns the fraction of mapped files that is in the page cache, -1 if
+// unknown.
 func CachedShare(maps [][]byte) float64 {
-	const window = 1 << 30 // pages of a call: their bytes bound what it allocates
+	const window = 1 << 30 // pages per call; bounds what one call allocates
 	page := os.Getpagesize()
 	in, all := 0, 0
 	for _, m := range maps {

@@ -2,8 +2,8 @@ package host
 
 import "golang.org/x/sys/unix"
 
-// ReadMemory treats all installed memory as available: macOS releases its
-// caches on demand.
+// ReadMemory counts all installed memory as available, because macOS releases its caches
+// on demand.
 func ReadMemory() (Memory, bool) {
 	n, err := unix.SysctlUint64("hw.memsize")
 	if err != nil {
@@ -12,5 +12,5 @@ func ReadMemory() (Memory, bool) {
 	return Memory{Total: int64(n), Available: int64(n)}, true
 }
 
-// CPUQuota is 0: this system has no quota that is known.
+// CPUQuota returns 0, because this system has no known quota.
 func CPUQuota() int { return 0 }

@@ -34,7 +34,7 @@ func ReadMemory() (Memory, bool) {
 	return g.limit(m), true
 }
 
-// CPUQuota is how many processors' time the process may use, rounded up; 0 is no
+// CPUQuota returns how many processors' time the process may use, rounded up; 0 is no
 // limit.
 func CPUQuota() int {
 	g := readCgroup(os.DirFS("/"))

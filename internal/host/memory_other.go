@@ -5,5 +5,5 @@ package host
 // ReadMemory is not implemented for this system.
 func ReadMemory() (Memory, bool) { return Memory{}, false }
 
-// CPUQuota is 0: this system has no quota that is known.
+// CPUQuota returns 0, because this system has no known quota.
 func CPUQuota() int { return 0 }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// PeakMiB is the peak resident memory of the process, including pages of the
-// mapped model; 0 if unknown.
+// PeakMiB returns the peak resident memory of the process, including pages of the mapped
+// model; 0 if unknown.
 func PeakMiB() float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

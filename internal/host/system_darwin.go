@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SystemVersion is the version of macOS with its build, "" if it is unknown.
+// SystemVersion returns the version of macOS with its build, "" if unknown.
 func SystemVersion() string {
 	version, err := unix.Sysctl("kern.osproductversion")
 	if err != nil {

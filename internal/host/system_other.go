@@ -2,6 +2,6 @@
 
 package host
 
-// SystemVersion is empty: only a GPU's kernels are compiled by the system, and only macOS has
-// Metal.
+// SystemVersion is empty, because only macOS has Metal, where the system compiles the
+// GPU's kernels.
 func SystemVersion() string { return "" }

@@ -45,8 +45,8 @@ func writeFloats(w io.Writer, row []float32) error {
 	return err
 }
 
-// mostIDs bounds the ids of a file before the context is known: no model has as many
-// positions.
+// mostIDs bounds the ids of a file before the context is known, because no model has that
+// many positions.
 const mostIDs = 1 << 22
 
 // ReadIDs reads token ids separated by whitespace.

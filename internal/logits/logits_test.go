@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTooManyIDs: a file of more ids than any context holds is read no further, in memory
-// that does not depend on its size.
+// TestTooManyIDs: reading stops at more ids than any context holds, in memory that does
+// not depend on the file's size.
 func TestTooManyIDs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ids")
 	require.NoError(t, syscall.Mkfifo(path, 0o600))

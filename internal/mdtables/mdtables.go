@@ -1,6 +1,8 @@
-// Package mdtables makes tables of Markdown within a budget, and bounds blocks within each
-// other. goldmark fills each row up to
-// the columns of the header, so that 64 KiB of text can ask for millions of cells.
+// Package mdtables builds tables of Markdown within a budget, and bounds nested blocks.
+// It exists because goldmark fills each row up to the columns of the header, so that 64
+// KiB of text can ask for millions of cells.
+//
+// Parse with Options and a Context made of a NewBudget.
 package mdtables
 
 import (
@@ -17,30 +19,30 @@ import (
 // The budget of a text, for all of its tables.
 const (
 	MaxCells = 20_000
-	// MaxEscapes bounds the escaped pipes: goldmark compares each with each.
+	// MaxEscapes bounds the escaped pipes, because goldmark compares each with each.
 	MaxEscapes = 2_000
 )
 
-// Budget is what the tables of one text may still have.
+// Budget is what the tables of one text may still use.
 type Budget struct {
 	cells, escapes int
 	// Beyond says why a table is shown as text; "" if none is.
 	Beyond string
 }
 
-// NewBudget returns a whole budget.
+// NewBudget returns a full budget.
 func NewBudget() *Budget { return &Budget{cells: MaxCells, escapes: MaxEscapes} }
 
 var key = parser.NewContextKey()
 
-// Context returns a context for parsing text of a budget.
+// Context returns a context for parsing text within a budget.
 func Context(b *Budget) parser.Context {
 	pc := parser.NewContext()
 	pc.Set(key, b)
 	return pc
 }
 
-// Options are those of a parser with tables. It needs a Context.
+// Options returns the options of a parser with tables. It needs a Context.
 func Options() []parser.Option {
 	return []parser.Option{
 		parser.WithParagraphTransformers(util.Prioritized(transformer{extension.NewTableParagraphTransformer()}, 200)),
@@ -48,8 +50,8 @@ func Options() []parser.Option {
 	}
 }
 
-// transformer makes tables of paragraphs within the budget; a paragraph that would be a
-// larger one becomes a block of plain text.
+// transformer turns paragraphs into tables within the budget; a larger one becomes a
+// block of plain text.
 type transformer struct{ parser.ParagraphTransformer }
 
 // Transform implements parser.ParagraphTransformer.
@@ -67,7 +69,7 @@ func (t transformer) Transform(node *ast.Paragraph, reader text.Reader, pc parse
 	}
 	cells := columns * len(all)
 	switch {
-	case columns == 0: // no line can be that between header and body
+	case columns == 0: // no line can separate header and body
 		return
 	case cells > b.cells:
 		b.Beyond = fmt.Sprintf("tables have more than %d cells", MaxCells)

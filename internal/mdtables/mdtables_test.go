@@ -45,7 +45,7 @@ func TestBudget(t *testing.T) {
 	require.Equal(t, "tables have more than 2000 escaped pipes", b.Beyond)
 }
 
-// TestDrawnTables: whatever is around tables, no text has more cells than the budget, and
+// TestDrawnTables: whatever surrounds tables, no text has more cells than the budget, and
 // a small one has the cells that goldmark gives it.
 func TestDrawnTables(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// The bounds of blocks within each other.
+// The bounds of nested blocks.
 const (
-	// MaxNesting bounds the marks of quotes and lists of one line: the parser takes time by
-	// lines times depth, and what shows a text by depth squared.
+	// MaxNesting bounds the marks of quotes and lists in one line: the parser takes time
+	// by lines times depth, and what displays the text by depth squared.
 	MaxNesting = 32
-	// MaxLooks bounds how often the parser looks at the rest of a line, which it does for each
-	// block that is open, up to twice: an empty line in 200 lists within each other, nested by
-	// their indents, costs 50 KB of memory. Good texts of 64 KiB need a quarter of it.
+	// MaxLooks bounds how often the parser looks at the rest of a line. It does so up to
+	// twice for each open block: an empty line in 200 lists nested by their indents costs
+	// 50 KB of memory. Normal texts of 64 KiB need a quarter of it.
 	MaxLooks = 1 << 20
 )
 
@@ -32,5 +32,5 @@ func Deep(source string) bool {
 	return false
 }
 
-// rule is a line of one kind of mark, such as a thematic break.
+// rule matches a line of one kind of mark, such as a thematic break.
 var rule = regexp.MustCompile(`^\s*(\*[*\s]*|-[-\s]*|\+[+\s]*)$`)

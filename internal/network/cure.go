@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Target is what somebody dials, as a cure names it.
+// Target is what a program dials, in the terms of a cure.
 type Target struct {
 	Addr string // HOST:PORT as it was given
-	Who  string // "rank 0": whose host it is
-	Flag string // "--coordinator": the flag that has the address; "" for none
+	Who  string // "rank 0": the owner of the host
+	Flag string // "--coordinator": the flag with the address; "" for none
 }
 
-// Cure says in brackets, after a space, what an error of connecting to the target most
+// Cure returns, in brackets after a space, what an error of connecting to the target most
 // likely means and what to do; "" if nothing is known.
 func (t Target) Cure(err error) string { return t.cure(err, runtime.GOOS) }
 
@@ -48,7 +48,7 @@ func (t Target) cure(err error, system string) string {
 	return ""
 }
 
-// refused says what it means that nothing listens at the target.
+// refused explains that nothing listens at the target.
 func (t Target) refused(host, port string) string {
 	if t.Flag == "" {
 		return "nothing is listening there: the process of " + t.Who + " has ended, or a firewall rejects it, so allow TCP to port " + port + " on its host"
@@ -66,8 +66,8 @@ func (t Target) refused(host, port string) string {
 // lookupLimit bounds looking up a name for a message.
 const lookupLimit = 2 * time.Second
 
-// Loopback returns the loopback address that a name other than localhost means on this
-// host, "" if it means none or is an address.
+// Loopback returns the loopback address that a name other than localhost resolves to on
+// this host, "" if it resolves to none or is an address.
 func Loopback(name string) string {
 	if _, err := netip.ParseAddr(name); err == nil || name == "" || name == "localhost" {
 		return ""

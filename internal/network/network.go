@@ -1,5 +1,5 @@
-// Package network opens TCP sockets for the whole program: it dials, it listens, also on
-// the first free port of a range, and it says what an error of the system means and what
+// Package network opens TCP sockets for the whole program. It dials, it listens (also on
+// the first free port of a range), and it says what an error of the system means and what
 // cures it. No other package calls net.Listen or makes a net.Dialer (tests/lint).
 package network
 
@@ -18,17 +18,18 @@ import (
 // Control sets options of a socket before it is bound or connected; may be nil.
 type Control func(network, address string, c syscall.RawConn) error
 
-// Dialer makes plain TCP connections. Go may use Multipath TCP, whose sockets on Linux lose
-// the zone of link-local addresses and refuse TCP_USER_TIMEOUT; ranks have no use for it.
+// Dialer makes plain TCP connections. Go may use Multipath TCP otherwise, but its sockets
+// on Linux lose the zone of link-local addresses and refuse TCP_USER_TIMEOUT, and ranks
+// have no use for it.
 func Dialer() *net.Dialer {
 	d := &net.Dialer{}
 	d.SetMultipathTCP(false)
 	return d
 }
 
-// Listen listens on addr, HOST:PORT, without Multipath TCP (see Dialer). Where net.Listen
-// takes 0.0.0.0 for all addresses of both families, this takes it for those of IPv4. Errors
-// name the address and, where it is known, the cure.
+// Listen listens on addr, HOST:PORT, without Multipath TCP (see Dialer). Unlike
+// net.Listen, which takes 0.0.0.0 for all addresses of both families, it takes it for
+// those of IPv4. Errors name the address and, if known, the cure.
 func Listen(ctx context.Context, addr string, keepAlive net.KeepAliveConfig, control Control) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err == nil {
@@ -46,7 +47,7 @@ func Listen(ctx context.Context, addr string, keepAlive net.KeepAliveConfig, con
 	return ln, nil
 }
 
-// family is the network on which to listen at a host.
+// family returns the network on which to listen at a host.
 func family(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
 		return "tcp4"
@@ -54,7 +55,7 @@ func family(host string) string {
 	return "tcp"
 }
 
-// listenCure says what to do after an error of listening, "" if nothing is known.
+// listenCure returns what to do after an error of listening, "" if nothing is known.
 func listenCure(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -88,7 +89,7 @@ func ParsePorts(s string) (Ports, error) {
 	return Ports{uint16(a), uint16(b)}, nil
 }
 
-// String is what ParsePorts reads.
+// String returns the form that ParsePorts reads.
 func (p Ports) String() string {
 	switch {
 	case p == Ports{}:
@@ -116,9 +117,9 @@ func (p Ports) Listen(ctx context.Context, host string, keepAlive net.KeepAliveC
 	}
 }
 
-// CheckZone returns an error for a link-local IPv6 address that names no interface, or one
-// that this host does not have: every interface has such addresses, so that the system
-// cannot tell which is meant, and its own error does not say so.
+// CheckZone returns an error for a link-local IPv6 address that names no interface, or
+// one that this host does not have. Every interface has such addresses, so that the
+// system cannot tell which is meant, and its own error does not say so.
 func CheckZone(host string) error {
 	ip, err := netip.ParseAddr(host)
 	if err != nil || !ip.Is6() || ip.Is4In6() || !ip.IsLinkLocalUnicast() {
@@ -150,7 +151,7 @@ func isIndex(zone string) bool {
 	return err == nil
 }
 
-// interfaces are the names of those that are up, the loopback last.
+// interfaces returns the names of those that are up, the loopback last.
 func interfaces() []string {
 	all, _ := net.Interfaces() // without them the message says less
 	var names, loopback []string
@@ -173,8 +174,8 @@ func orNone(names []string) string {
 	return strings.Join(names[:min(len(names), 8)], ", ")
 }
 
-// Addresses are those of this host that others can use, of IPv4 first: neither loopback nor
-// link-local ones.
+// Addresses returns those of this host that others can use, IPv4 first: neither loopback
+// nor link-local ones.
 func Addresses() []netip.Addr {
 	var list []netip.Addr
 	addrs, _ := net.InterfaceAddrs() // without them a message says less
@@ -187,8 +188,8 @@ func Addresses() []netip.Addr {
 	return list
 }
 
-// URLs are the addresses under which a person reaches what listens at addr, at least one:
-// where it listens on all addresses, those that other hosts can use come first.
+// URLs returns the addresses under which a person reaches a listener at addr, at least
+// one. If it listens on all addresses, those that other hosts can use come first.
 func URLs(scheme string, addr net.Addr) []string {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok || !tcp.IP.IsUnspecified() {

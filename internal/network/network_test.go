@@ -25,8 +25,8 @@ func listen(t *testing.T, addr string) net.Listener {
 
 func port(ln net.Listener) uint16 { return uint16(ln.Addr().(*net.TCPAddr).Port) }
 
-// TestListenIPv4Only: 0.0.0.0 does not open IPv6 too, which a person who wrote it has
-// perhaps no firewall for.
+// TestListenIPv4Only: 0.0.0.0 does not open IPv6 too, because a person who wrote it may
+// have no firewall for that.
 func TestListenIPv4Only(t *testing.T) {
 	six, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {
@@ -72,7 +72,7 @@ func TestListenErrors(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	require.ErrorContains(t, err, "listen on "+ln.Addr().String())
 	require.ErrorContains(t, err, "stop it, or choose another port")
-	_, err = Listen(t.Context(), "192.0.2.1:0", net.KeepAliveConfig{}, nil) // for documentation, no host's own
+	_, err = Listen(t.Context(), "192.0.2.1:0", net.KeepAliveConfig{}, nil) // reserved for documentation, so no host has it
 	require.ErrorContains(t, err, "not an address of this host, which has ")
 	_, err = Listen(t.Context(), "[fe80::1]:0", net.KeepAliveConfig{}, nil)
 	require.ErrorContains(t, err, "fe80::1 is a link-local address, which needs the interface of this host that leads to it: give [fe80::1%")
@@ -91,12 +91,12 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestListenOnARange: the first free port of a range is taken; without one the error says
-// how many are needed.
+// TestListenOnARange: the first free port of a range is used; if none is free the error
+// says how many are needed.
 func TestListenOnARange(t *testing.T) {
 	var p Ports
 	var first, second net.Listener
-	for { // two ports in a row that are free
+	for { // two successive free ports
 		a := listen(t, "127.0.0.1:0")
 		if port(a) == 65535 {
 			continue
@@ -148,7 +148,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// TestCure: each error of connecting says what it means, on the system where it happens.
+// TestCure: each error of connecting has its explanation, on the system where it happens.
 func TestCure(t *testing.T) {
 	errno := func(e syscall.Errno) error { return &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", e)} }
 	coordinator := Target{"10.0.0.1:7700", "rank 0", "--coordinator"}

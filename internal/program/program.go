@@ -1,4 +1,4 @@
-// Package program tells this program from other builds of it.
+// Package program identifies this build of the program.
 package program
 
 import (
@@ -60,7 +60,7 @@ func versionOf(info *debug.BuildInfo) string {
 	return unstamped
 }
 
-// CleanCommit is the commit whose source the program was built from without changes, "" if
+// CleanCommit returns the commit that the program was built from without changes, "" if
 // that is not known.
 func CleanCommit() string {
 	commit, modified := revision(build())
@@ -70,12 +70,12 @@ func CleanCommit() string {
 	return commit
 }
 
-// Platform is the system and processor that the program was built for.
+// Platform returns the system and processor that the program was built for.
 func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
-// Hash is the SHA-256 of the program's file, in hexadecimal. It is computed once.
+// Hash returns the SHA-256 of the program's file, in hexadecimal. It is computed once.
 var Hash = sync.OnceValues(func() (string, error) {
-	path, err := "/proc/self/exe", error(nil) // on Linux the file that runs, even if it has been replaced
+	path, err := "/proc/self/exe", error(nil) // on Linux the running file, even if it has been replaced
 	if runtime.GOOS != "linux" {
 		path, err = os.Executable()
 	}
@@ -84,18 +84,18 @@ var Hash = sync.OnceValues(func() (string, error) {
 		f, err = os.Open(path)
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading this program, whose hash tells it from other builds: %w; make its file readable for this user", err)
+		return "", fmt.Errorf("reading this program's file to identify the build by its hash: %w; make it readable for this user", err)
 	}
 	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("reading this program, whose hash tells it from other builds: %w", err)
+		return "", fmt.Errorf("reading this program's file to identify the build by its hash: %w", err)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 })
 
-// ID is the version and hash of the program. If its file cannot be read, the id is
-// equal to no other, so that nothing of another build is taken for this one's.
+// ID returns the version and hash of the program. If its file cannot be read, the id
+// equals no other, so that nothing of another build is taken for this one's.
 var ID = sync.OnceValue(func() string {
 	hash, err := Hash()
 	if err != nil {

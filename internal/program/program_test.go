@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestProgramHash: the hash is that which sha256sum shows of the program's file, and part of
-// what keeps results of other builds apart.
+// TestProgramHash: the hash is what sha256sum shows for the program's file, and part of
+// the id that separates results of other builds.
 func TestProgramHash(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)

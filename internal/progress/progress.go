@@ -1,5 +1,5 @@
-// Package progress shows files on their way to a person: a bar on a terminal, a line now and
-// then elsewhere.
+// Package progress shows a person the progress of files: a bar on a terminal, a line now
+// and then elsewhere.
 package progress
 
 import (
@@ -24,8 +24,8 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// Report shows files on their way (pull.Reporter): a progress bar on a terminal, a line now and
-// then elsewhere.
+// Report shows the progress of files (pull.Reporter): a progress bar on a terminal, a
+// line now and then elsewhere.
 type Report struct {
 	w        io.Writer
 	terminal bool
@@ -42,7 +42,8 @@ func New(w io.Writer) *Report {
 	return &Report{w: w, terminal: isTerminal(display(w)), now: time.Now}
 }
 
-// display is where the bar is drawn, which moves the cursor and shows no text of a peer.
+// display returns the writer that the bar is drawn on. The bar moves the cursor and shows
+// no text of a peer.
 func display(w io.Writer) io.Writer {
 	if safe, ok := w.(*safetext.Writer); ok {
 		return safe.Unwrap()
@@ -50,10 +51,10 @@ func display(w io.Writer) io.Writer {
 	return w
 }
 
-// printEvery is the time between two lines where there is no terminal.
+// printEvery is the time between two lines without a terminal.
 const printEvery = 30 * time.Second
 
-// phaseNames are what the bar calls the phases of pull and fanout.
+// phaseNames maps the phases of pull and fanout to what the bar shows.
 var phaseNames = map[string]string{"fetch": "fetching", "send": "sending", "check": "checking SHA-256"}
 
 func (r *Report) Begin(phase string, total, done int64) {
@@ -62,10 +63,11 @@ func (r *Report) Begin(phase string, total, done int64) {
 	r.phase, r.total, r.have, r.added = phaseNames[phase], total, done, 0
 	r.begun, r.printed = r.now(), r.now()
 	if done > 0 {
-		r.say(fmt.Sprintf("%s of %s are there", units.Bytes(done), units.Bytes(total)))
+		r.say(fmt.Sprintf("%s of %s already present", units.Bytes(done), units.Bytes(total)))
 	}
 	if r.terminal && total > done {
-		// Of what is left only: bytes that were there before would spoil the rate.
+		// The bar counts only what is left, because bytes from an earlier run would
+		// distort the rate.
 		r.bar = progressbar.NewOptions64(total-done,
 			progressbar.OptionSetWriter(display(r.w)), progressbar.OptionSetDescription(r.phase),
 			progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true), progressbar.OptionShowTotalBytes(true), progressbar.OptionSetPredictTime(true),
@@ -79,7 +81,7 @@ func (r *Report) Add(n int64) {
 	r.added += n
 	if r.bar != nil {
 		if err := r.bar.Set64(r.added); err != nil {
-			r.bar = nil // a display that fails does not stop the work
+			r.bar = nil // a failing display does not stop the work
 		}
 		return
 	}
@@ -89,7 +91,7 @@ func (r *Report) Add(n int64) {
 	}
 }
 
-// line is the state of the phase: share, rate and time left.
+// line returns the state of the phase: share, rate and time left.
 func (r *Report) line(now time.Time) string {
 	done, seconds := r.have+r.added, now.Sub(r.begun).Seconds()
 	text := fmt.Sprintf("%s: %s of %s (%d%%)", r.phase, units.Bytes(max(done, 0)), units.Bytes(r.total), 100*done/max(r.total, 1))
@@ -121,7 +123,7 @@ func (r *Report) Say(line string) {
 	r.say(line)
 }
 
-// maxSaid bounds a line about the work, which may quote a server, in bytes.
+// maxSaid bounds a line about the work in bytes, because it may quote a server.
 const maxSaid = 2000
 
 func (r *Report) say(line string) { fmt.Fprintln(r.w, safetext.Line(line, maxSaid)) }

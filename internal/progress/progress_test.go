@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Without a terminal a pull writes a line now and then, with rate and time left, and
-// with one a bar.
+// Without a terminal a pull writes a line now and then, with rate and time left; on a
+// terminal it shows a bar.
 func TestReport(t *testing.T) {
 	var out strings.Builder
 	now := time.Unix(0, 0)
@@ -23,7 +23,7 @@ func TestReport(t *testing.T) {
 	r.Add(-1 << 30)
 	r.End()
 	require.Equal(t, []string{
-		"2.00 GiB of 10.00 GiB are there",
+		"2.00 GiB of 10.00 GiB already present",
 		"fetching: 5.00 GiB of 10.00 GiB (50%), 102.4 MiB/s, 50s left",
 		"host: broken pipe; again in 1s",
 		"fetching: 5.00 GiB of 10.00 GiB (50%), 76.8 MiB/s, 1m7s left",

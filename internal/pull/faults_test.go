@@ -20,7 +20,7 @@ import (
 	"ringmaster/internal/pull/partial"
 )
 
-// A wrong byte is found, the file does not get its name, and nothing of it is kept.
+// A wrong byte is found, the file does not get its name, and none of it is kept.
 func TestWrongHash(t *testing.T) {
 	h, dir := newHub(t, map[string]int{"m.gguf": 300_000}), t.TempDir()
 	h.serve(func(w http.ResponseWriter, r *http.Request, content []byte) bool {
@@ -30,7 +30,7 @@ func TestWrongHash(t *testing.T) {
 		return true
 	})
 	_, err := pulled(t, h.quick(dir), "hf:owner/repo")
-	require.ErrorContains(t, err, "it should be "+sum(h.files["m.gguf"]))
+	require.ErrorContains(t, err, "expected "+sum(h.files["m.gguf"]))
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -40,8 +40,8 @@ func TestWrongHash(t *testing.T) {
 	h.requireWhole(dir, paths, "m.gguf")
 }
 
-// TestLiesAboutTheSize: what no disk holds is refused before memory is taken for it and
-// before a file is made, wherever the number comes from.
+// TestLiesAboutTheSize: a size that no disk holds is refused before memory is taken for
+// it and before a file is made, wherever the number comes from.
 func TestLiesAboutTheSize(t *testing.T) {
 	for name, size := range map[string]int64{"10^17": 100_000_000_000_000_000, "10^15": 1_000_000_000_000_000, "60 TB": 60_000_000_000_000, "11 TB": 11_000_000_000_000} {
 		for _, ranges := range []bool{true, false} {
@@ -74,7 +74,7 @@ func TestLiesAboutTheSize(t *testing.T) {
 	}
 }
 
-// TestAppearsMeanwhile: a file that gets the name while it is fetched is not replaced.
+// TestAppearsMeanwhile: a file that gets the name during the fetch is not replaced.
 func TestAppearsMeanwhile(t *testing.T) {
 	h, dir := newHub(t, map[string]int{"m.gguf": 300_000}), t.TempDir()
 	path := filepath.Join(dir, "m.gguf")
@@ -98,7 +98,7 @@ func TestAppearsMeanwhile(t *testing.T) {
 	h.requireWhole(dir, paths, "m.gguf")
 }
 
-// TestLies: a server whose words do not agree is found out, in bounded time.
+// TestLies: contradictory answers of a server are found in bounded time.
 func TestLies(t *testing.T) {
 	serve := func(header map[string]string, status, n int) func(http.ResponseWriter, *http.Request, []byte) bool {
 		return func(w http.ResponseWriter, r *http.Request, content []byte) bool {
@@ -121,9 +121,9 @@ func TestLies(t *testing.T) {
 		"size of the range":   {serve(map[string]string{"Content-Range": "bytes 0-3/5"}, 206, 4), nil, "the server has 5 bytes of m.gguf, and the hub says 300000"},
 		"size of the listing": {nil, func(_ string, e map[string]any) { e["lfs"].(map[string]any)["size"] = 7 }, "the server has 300000 bytes"},
 		"hash of the listing": {nil, func(_ string, e map[string]any) { e["lfs"].(map[string]any)["oid"] = strings.Repeat("a", 64) }, "and serves it with"},
-		"another range":       {serve(map[string]string{"Content-Range": "bytes 5-9/300000"}, 206, 5), nil, "asked for were"},
+		"another range":       {serve(map[string]string{"Content-Range": "bytes 5-9/300000"}, 206, 5), nil, "were requested"},
 		"no range":            {serve(nil, 206, 5), nil, "without saying which"},
-		"a longer range":      {serve(map[string]string{"Content-Range": "bytes 0-299999/300000"}, 206, 300_000), nil, "asked for were"},
+		"a longer range":      {serve(map[string]string{"Content-Range": "bytes 0-299999/300000"}, 206, 300_000), nil, "were requested"},
 		"nothing there":       {nil, func(_ string, e map[string]any) { e["lfs"].(map[string]any)["size"] = 0 }, "0 bytes"},
 		"ranges only at first": {func(w http.ResponseWriter, r *http.Request, content []byte) bool {
 			if r.Header.Get("Range") == "bytes=0-3" {
@@ -131,7 +131,7 @@ func TestLies(t *testing.T) {
 			}
 			_, err := w.Write(content)
 			return err == nil || true
-		}, nil, "does not serve the range"},
+		}, nil, "does not serve the requested range"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, dir := newHub(t, map[string]int{"m.gguf": 300_000}), t.TempDir()
@@ -145,7 +145,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// A body that is slow but alive is not ended.
+// A slow body that makes progress is not ended.
 func TestASlowServer(t *testing.T) {
 	h, dir := newHub(t, map[string]int{"m.gguf": 800_000}), t.TempDir()
 	h.serve(func(w http.ResponseWriter, r *http.Request, content []byte) bool {
@@ -173,7 +173,7 @@ func TestASlowServer(t *testing.T) {
 	h.requireWhole(dir, paths, "m.gguf")
 }
 
-// A file without a hash that changes while it is fetched would be a mixture.
+// A file without a hash that changes during the fetch would be a mixture.
 func TestAFileThatChanges(t *testing.T) {
 	h, dir := newHub(t, map[string]int{"m.gguf": 400_000}), t.TempDir()
 	var n atomic.Int64
@@ -185,7 +185,7 @@ func TestAFileThatChanges(t *testing.T) {
 	require.ErrorContains(t, err, "m.gguf has changed on")
 }
 
-// The list of files goes on where the token may go.
+// The token goes only to pages of the list of files on the same host.
 func TestPagesOfAnotherHost(t *testing.T) {
 	for link, want := range map[string]string{
 		`</api/next?cursor=2>; rel="next"`:         "https://hub/api/next?cursor=2",
@@ -205,13 +205,13 @@ func TestPagesOfAnotherHost(t *testing.T) {
 	}
 }
 
-// What is no model is refused before anything is fetched.
+// A file that is not a model is refused before anything is fetched.
 func TestAPageIsNoModel(t *testing.T) {
 	h, dir := newHub(t, map[string]int{"m.gguf": 1000}), t.TempDir()
 	h.files["m.gguf"] = []byte("<!DOCTYPE html><html>log in</html>")
 	_, err := pulled(t, h.quick(dir), h.store.URL+"/m.gguf")
 	require.ErrorIs(t, err, ErrInput)
-	require.ErrorContains(t, err, `begins with "<!DO": is the address that of a page?`)
+	require.ErrorContains(t, err, `begins with "<!DO"): is the address that of a page?`)
 }
 
 func TestRedirects(t *testing.T) {

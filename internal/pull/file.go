@@ -13,11 +13,11 @@ import (
 	"ringmaster/internal/pull/partial"
 )
 
-// file is one GGUF file on its way.
+// file is one GGUF file that is being fetched.
 type file struct {
 	name, url, path string
 	size            int64
-	known           bool   // size is the listing's
+	known           bool   // size is from the listing
 	sha256          string // "": the source gives none
 	etag            string
 	ranges          bool // the server serves ranges
@@ -25,7 +25,7 @@ type file struct {
 	part *partial.File
 }
 
-// open opens the partial file and reads its state, if it is of this file.
+// open opens the partial file and reads its state, if it belongs to this file.
 func (f *file) open(p *puller) error {
 	chunk := p.chunk
 	if !f.ranges {
@@ -40,18 +40,18 @@ func (f *file) open(p *puller) error {
 	}
 	f.part = part
 	if !f.ranges && !dropped && part.Done() > 0 && part.Done() < f.size {
-		dropped = true // the server can only begin anew
+		dropped = true // the server does not support ranges
 		if err := part.Reset(); err != nil {
 			return fmt.Errorf("pull: %w", err)
 		}
 	}
 	if dropped {
-		p.Report.Say(f.path + ".part does not fit the file of the source: it is fetched anew")
+		p.Report.Say(f.path + ".part does not match the source's file; fetching it from the beginning")
 	}
 	return nil
 }
 
-// save writes the state of what is on the disk.
+// save records what is on the disk.
 func (f *file) save() error {
 	if err := f.part.Save(); err != nil {
 		return fmt.Errorf("pull: %w", err)
@@ -69,8 +69,8 @@ func closeAll(files []*file) (err error) {
 	return err
 }
 
-// fetch brings what is missing, several ranges at once, and saves the state now and
-// then and at the end, also if ctx ends.
+// fetch fetches what is missing, several ranges at once, and saves the state now and then
+// and at the end, also if ctx ends.
 func (f *file) fetch(ctx context.Context, p *puller) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -108,11 +108,11 @@ func (f *file) fetch(ctx context.Context, p *puller) error {
 	}
 }
 
-// fetchRange makes one attempt at the rest of a range.
+// fetchRange makes one attempt to fetch the rest of a range.
 func (f *file) fetchRange(ctx context.Context, p *puller, i int) (progress bool, err error) {
 	have := f.part.Have(i)
 	if !f.ranges && have < f.size {
-		p.Report.Add(-have) // the server can only begin anew
+		p.Report.Add(-have) // the server does not support ranges
 		f.part.Drop(i)
 		have = 0
 	}
@@ -140,7 +140,7 @@ func (f *file) fetchRange(ctx context.Context, p *puller, i int) (progress bool,
 		n, err := body.Read(buffer[:min(int64(len(buffer)), last-at+1)])
 		if n > 0 {
 			if err := f.part.Append(i, buffer[:n]); err != nil {
-				return false, final(fmt.Errorf("pull: %w: free some space and run the same command again to go on", err))
+				return false, final(fmt.Errorf("pull: %w: free some space and run the same command again to resume", err))
 			}
 			at += int64(n)
 			p.Report.Add(int64(n))
@@ -155,7 +155,7 @@ func (f *file) fetchRange(ctx context.Context, p *puller, i int) (progress bool,
 	return true, nil
 }
 
-// checkAnswer checks that an answer is the range of the file that was asked for.
+// checkAnswer checks that an answer is the requested range of the file.
 func (f *file) checkAnswer(p *puller, resp *http.Response, first, last int64) error {
 	if f.sha256 == "" && f.etag != "" && resp.Header.Get("ETag") != f.etag && resp.StatusCode < 300 {
 		return final(fmt.Errorf("pull: %s has changed on %s meanwhile: run the same command again to fetch the new one", f.name, hostOf(resp)))
@@ -165,12 +165,12 @@ func (f *file) checkAnswer(p *puller, resp *http.Response, first, last int64) er
 			return err
 		}
 		if resp.ContentLength >= 0 && resp.ContentLength != f.size {
-			return fmt.Errorf("%s announces %d bytes of %s, before it were %d", hostOf(resp), resp.ContentLength, f.name, f.size)
+			return fmt.Errorf("%s announces %d bytes of %s, but announced %d before", hostOf(resp), resp.ContentLength, f.name, f.size)
 		}
 		return nil
 	}
 	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusRequestedRangeNotSatisfiable {
-		return fmt.Errorf("%s does not serve the range of %s that was asked for", hostOf(resp), f.name)
+		return fmt.Errorf("%s does not serve the requested range of %s", hostOf(resp), f.name)
 	}
 	if err := p.status(resp, http.StatusPartialContent); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (f *file) checkAnswer(p *puller, resp *http.Response, first, last int64) er
 		return err
 	}
 	if gotFirst != first || gotLast > last || gotLast < first || size != f.size {
-		return fmt.Errorf("%s serves bytes %d to %d of %d of %s, asked for were %d to %d of %d", hostOf(resp),
+		return fmt.Errorf("%s serves bytes %d to %d of %d of %s, but %d to %d of %d were requested", hostOf(resp),
 			gotFirst, gotLast, size, f.name, first, last, f.size)
 	}
 	return nil
@@ -193,7 +193,7 @@ func (f *file) finish(ctx context.Context, p *puller) error {
 		return fmt.Errorf("pull: %w", err)
 	}
 	if f.sha256 != "" && sum != f.sha256 {
-		return errors.Join(fmt.Errorf("pull: %s has SHA-256 %s, and it should be %s: it was damaged on the way or at the source and is removed; run the same command again to fetch it anew",
+		return errors.Join(fmt.Errorf("pull: %s has SHA-256 %s, expected %s: it was damaged on the way or at the source and was removed; run the same command again to fetch it",
 			f.name, sum, f.sha256), f.part.Remove())
 	}
 	if err := f.part.Finish(); err != nil {

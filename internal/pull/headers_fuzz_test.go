@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzHeaders: whatever headers a server answers with, what is taken from them are numbers
-// that are not negative, a hash, and the address of a page on the same host.
+// FuzzHeaders: from any headers of a server, only numbers that are not negative, a hash,
+// and the address of a page on the same host are taken.
 func FuzzHeaders(f *testing.F) {
 	f.Add("bytes 0-99/100", `W/"`+"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"+`"`, "100", `</api?cursor=x>; rel="next"`)
 	f.Add("bytes 99-0/9223372036854775808", `"x"`, "-1", `<//evil/x>;rel="next", <https://hub@evil/>; rel="next"`)

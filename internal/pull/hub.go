@@ -19,7 +19,7 @@ import (
 	"ringmaster/internal/units"
 )
 
-// Bounds of what a hub may answer.
+// Bounds of a hub's answers.
 const (
 	mostListing = 32 << 20 // bytes of one page of a listing
 	mostPages   = 200
@@ -110,8 +110,8 @@ func escapePath(s string) string {
 	return strings.Join(parts, "/")
 }
 
-// commit is the commit that the revision stands for, so that all parts are of one
-// commit even if the repository changes meanwhile.
+// commit returns the commit of the revision, so that all parts are of one commit even if
+// the repository changes meanwhile.
 func (p *puller) commit(ctx context.Context, src source) (string, error) {
 	var info struct {
 		SHA string `json:"sha"`
@@ -125,7 +125,7 @@ func (p *puller) commit(ctx context.Context, src source) (string, error) {
 	return info.SHA, nil
 }
 
-// list is all files of a commit.
+// list returns all files of a commit.
 func (p *puller) list(ctx context.Context, src source, commit string) ([]entry, error) {
 	next := p.Endpoint + "/api/models/" + src.repo + "/tree/" + url.PathEscape(commit) + "?recursive=true"
 	var all []entry
@@ -145,8 +145,8 @@ func (p *puller) list(ctx context.Context, src source, commit string) ([]entry, 
 
 var nextLink = regexp.MustCompile(`<([^>]*)>\s*;\s*rel="next"`)
 
-// nextPage is the address of the next page, "" if there is none. It must be on the
-// same host, for it gets the token.
+// nextPage returns the address of the next page, "" if there is none. It must be on the
+// same host, because it gets the token.
 func (p *puller) nextPage(now string, h http.Header) (string, error) {
 	m := nextLink.FindStringSubmatch(h.Get("Link"))
 	if m == nil {
@@ -192,7 +192,7 @@ func (p *puller) json(ctx context.Context, address string, to any) (header http.
 	return header, err
 }
 
-// group makes sets of the GGUF files that are models.
+// group combines the GGUF files that are models into sets.
 func group(entries []entry) []*set {
 	sets := map[string]*set{}
 	for _, e := range entries {
@@ -225,8 +225,8 @@ func group(entries []entry) []*set {
 	return list
 }
 
-// matching are the sets that quant names: by their path, or by a part of the name
-// between hyphens, dots and slashes, where the case does not matter. "": all.
+// matching returns the sets that quant names: by their path, or by a part of the name
+// between hyphens, dots and slashes, ignoring case. "": all.
 func matching(sets []*set, quant string) []*set {
 	var found []*set
 	wanted := strings.ToLower(strings.TrimSuffix(quant, ".gguf"))
@@ -245,7 +245,7 @@ func matching(sets []*set, quant string) []*set {
 	return found
 }
 
-// hasWord reports whether word stands in name between separators or its ends.
+// hasWord reports whether word occurs in name between separators or its ends.
 func hasWord(name, word string) bool {
 	separator := func(b byte) bool { return b == '-' || b == '.' || b == '/' }
 	for i := 0; ; {

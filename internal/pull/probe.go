@@ -17,8 +17,8 @@ import (
 // magic begins every GGUF file.
 var magic = []byte("GGUF")
 
-// probe asks for the first bytes of a file: it must be a GGUF file, of the size and
-// hash that the listing gave, and it shows whether the server serves ranges.
+// probe requests the first bytes of a file. It must be a GGUF file of the size and hash
+// in the listing. The answer also shows whether the server serves ranges.
 func (p *puller) probe(ctx context.Context, f *file) error {
 	err := p.retry(ctx, func() (bool, error) {
 		var link linked
@@ -44,7 +44,7 @@ func (p *puller) probe(ctx context.Context, f *file) error {
 			return false, err
 		}
 		if !bytes.Equal(head, magic) {
-			return false, final(inputError("%s is no GGUF file, it begins with %q: is the address that of a page?", f.name, bytes.TrimRight(head, "\x00")))
+			return false, final(inputError("%s is not a GGUF file (it begins with %q): is the address that of a page?", f.name, bytes.TrimRight(head, "\x00")))
 		}
 		return true, f.learn(size, resp.StatusCode == http.StatusPartialContent, resp.Header.Get("ETag"), link)
 	})
@@ -54,7 +54,7 @@ func (p *puller) probe(ctx context.Context, f *file) error {
 	return err
 }
 
-// learn takes what a probe has found and compares it with what is known.
+// learn takes the results of a probe and compares them with what is known.
 func (f *file) learn(size int64, ranges bool, etag string, link linked) error {
 	f.ranges, f.etag = ranges, etag
 	switch {
@@ -82,7 +82,7 @@ func (f *file) learn(size int64, ranges bool, etag string, link linked) error {
 
 var rangeText = regexp.MustCompile(`^bytes (\d{1,18})-(\d{1,18})/(\d{1,18})$`)
 
-// contentRange is the header of that name: the first and last byte of the answer and
+// contentRange parses the header of that name: the first and last byte of the answer and
 // the size of the file.
 func contentRange(resp *http.Response) (first, last, size int64, err error) {
 	text := resp.Header.Get("Content-Range")

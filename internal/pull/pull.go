@@ -1,11 +1,11 @@
-// Package pull fetches model files: GGUF files of a repository of Hugging Face or
-// of one of its mirrors, or from an address, with all parts of a split set.
+// Package pull fetches model files: GGUF files of a repository of Hugging Face or of one
+// of its mirrors, or from an address, with all parts of a split set. See Pull.
 //
-// A file is fetched in ranges over several connections into NAME.part; beside it
-// NAME.part.json says what is there, so that a pull that was stopped goes on where
-// it was. Only a file whose size and, where the source gives one, SHA-256 are right
-// gets its name. Every wait is bounded: connecting, the header of an answer, a body
-// that stalls, and the pauses between attempts.
+// Several connections fetch ranges of a file into NAME.part. NAME.part.json records what
+// has arrived, so that the next pull resumes one that was stopped. A file gets its name
+// only if its size and, if the source gives one, its SHA-256 are right. Every wait is
+// bounded: connecting, the header of an answer, a body that stalls, and the pauses
+// between attempts.
 package pull
 
 import (
@@ -22,9 +22,9 @@ import (
 	"ringmaster/internal/units"
 )
 
-// ErrInput is wrapped by the errors that the caller's input causes: a reference that
-// cannot be read, a repository or file that does not exist, a directory without room.
-// Trying again does not help.
+// ErrInput is wrapped by the errors that the caller's input causes: an invalid reference,
+// a repository or file that does not exist, a directory without room. Trying again does
+// not help.
 var ErrInput = errors.New("pull")
 
 func inputError(format string, args ...any) error {
@@ -40,42 +40,43 @@ const (
 	MostConnections    = 32
 )
 
-// Options are how to fetch. The zero value fetches into the current directory.
+// Options say how to fetch. The zero value fetches into the current directory.
 type Options struct {
-	Dir         string   // where the files go; it is created if it is not there; "": the current directory
+	Dir         string   // target directory, created if needed; "": the current directory
 	Connections int      // ranges of a file that are fetched at once, 1 to MostConnections; 0: DefaultConnections
-	Token       string   // of the hub, for repositories that need one; sent to Endpoint only
+	Token       string   // token of the hub, for repositories that need one; sent to Endpoint only
 	Endpoint    string   // hub or mirror; "": DefaultEndpoint
 	Report      Reporter // nil: nothing is reported
 }
 
-// Reporter is told about the work. Add and Say may be called from several goroutines.
+// Reporter receives the progress. Add and Say must be safe for concurrent use.
 type Reporter interface {
-	// Begin starts a phase of total bytes, of which done were there before.
+	// Begin starts a phase of total bytes; done of them are already present.
 	Begin(phase string, total, done int64)
 	// Add counts bytes of the phase; n is negative when some must be fetched again.
 	Add(n int64)
 	// End ends the phase.
 	End()
-	// Say tells something worth knowing, such as another attempt.
+	// Say reports something worth knowing, such as another attempt.
 	Say(line string)
 }
 
-// puller is one Pull with its limits, which tests shorten.
+// puller is one Pull with its limits; tests shorten them.
 type puller struct {
 	Options
 	client     *http.Client
 	chunk      int64         // bytes of a range
-	stall      time.Duration // a body that brings less than leastBytes in that time has stalled
+	stall      time.Duration // a body with fewer than leastBytes in that time has stalled
 	firstPause time.Duration // before the second attempt; doubled up to mostPause
 	mostPause  time.Duration
 	mostAsked  time.Duration // the longest Retry-After that is obeyed
-	attempts   int           // in a row that bring nothing
+	attempts   int           // failed attempts in a row
 	saveEvery  time.Duration
 	free       func(dir string) (uint64, error)
 }
 
-// leastBytes is what makes an attempt count as progress, and a body as alive.
+// leastBytes is how much an attempt must receive to count as progress, and a body within
+// stall.
 const leastBytes = 16 << 10
 
 func newPuller(o Options) (*puller, error) {
@@ -104,13 +105,13 @@ func newPuller(o Options) (*puller, error) {
 }
 
 // Pull fetches what ref names and returns the paths of the files in the order of
-// their parts; the first is what a server is started with. ref is
+// their parts; a server is started with the first one. ref is
 //
 //	hf:OWNER/REPO[@REVISION][:QUANT]
 //	https://HOST/PATH.gguf
 //
-// QUANT is the part of the names that tells the files of a repository apart, such as
-// Q4_K_M, or the path of a file. Files that are there and right are not fetched.
+// QUANT is the part of the names that distinguishes the files of a repository, such as
+// Q4_K_M, or the path of a file. Files that exist and are correct are not fetched.
 func Pull(ctx context.Context, ref string, o Options) ([]string, error) {
 	p, err := newPuller(o)
 	if err != nil {
@@ -147,7 +148,7 @@ func (p *puller) pull(ctx context.Context, ref string) ([]string, error) {
 		return nil, err
 	}
 	if err := p.checkRoom(missing, func(f *file) int64 { return partial.Lacking(f.path, f.size) }); err != nil {
-		return nil, err // before anything is made for what a server only says that it has
+		return nil, err // before making anything that a server only announces
 	}
 	for _, f := range missing {
 		if err := f.open(p); err != nil {
@@ -202,7 +203,7 @@ func (p *puller) checkRoom(files []*file, lacking func(*file) int64) error {
 		return fmt.Errorf("pull: free space of %s: %w", p.Dir, err)
 	}
 	if needed > room {
-		return inputError("%s needs %s more, and %s are free: free %s or choose another directory with --dir",
+		return inputError("%s needs %s more, but only %s are free: free %s or choose another directory with --dir",
 			p.Dir, units.Bytes(needed), units.Bytes(room), units.Bytes(needed-room))
 	}
 	return nil
@@ -230,8 +231,8 @@ func (p *puller) probeAll(ctx context.Context, files []*file) error {
 	return context.Cause(ctx)
 }
 
-// checkPresent returns the files that are not there. One that is there and differs
-// is an error: it may be somebody's work.
+// checkPresent returns the missing files. A file that exists and differs is an error,
+// because it may be somebody's work.
 func (p *puller) checkPresent(ctx context.Context, files []*file) (missing []*file, err error) {
 	var present []*file
 	var total int64
@@ -247,9 +248,9 @@ func (p *puller) checkPresent(ctx context.Context, files []*file) (missing []*fi
 		case err != nil:
 			return nil, inputError("%v", err)
 		case !info.Mode().IsRegular():
-			return nil, inputError("%s is there and is no file: move it away or choose another directory with --dir", f.path)
+			return nil, inputError("%s exists and is not a file: move it away or choose another directory with --dir", f.path)
 		case info.Size() != f.size:
-			return nil, inputError("%s is there with %d bytes, and the source's has %d: remove it or choose another directory with --dir", f.path, info.Size(), f.size)
+			return nil, inputError("%s exists with %d bytes, expected %d: remove it or choose another directory with --dir", f.path, info.Size(), f.size)
 		}
 		present = append(present, f)
 		total += f.size
@@ -265,9 +266,9 @@ func (p *puller) checkPresent(ctx context.Context, files []*file) (missing []*fi
 			return nil, fmt.Errorf("pull: %w", err)
 		}
 		if f.sha256 != "" && sum != f.sha256 {
-			return nil, inputError("%s is there, and its SHA-256 is %s, not %s: remove it or choose another directory with --dir", f.path, sum, f.sha256)
+			return nil, inputError("%s already exists with SHA-256 %s, expected %s: remove it or choose another directory with --dir", f.path, sum, f.sha256)
 		}
-		p.Report.Say(f.path + " is there already")
+		p.Report.Say(f.path + " already exists")
 	}
 	return missing, nil
 }

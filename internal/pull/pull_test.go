@@ -35,7 +35,7 @@ func TestPullASplitModel(t *testing.T) {
 	require.Empty(t, h.tokens["store"], "the token stays with the hub")
 	require.Equal(t, 5+1+1, len(h.ranges), "five ranges of the first part, one of each other: %v", h.ranges)
 
-	// What is there is not fetched again, and what differs is not overwritten.
+	// Existing files are not fetched again, and different ones are not overwritten.
 	h.ranges = nil
 	paths, err = pulled(t, h.quick(dir), "hf:owner/repo:Q4_K_M")
 	require.NoError(t, err)
@@ -47,10 +47,10 @@ func TestPullASplitModel(t *testing.T) {
 	require.NoError(t, errors.Join(err, f.Close()))
 	_, err = pulled(t, h.quick(dir), "hf:owner/repo:Q4_K_M")
 	require.ErrorIs(t, err, ErrInput)
-	require.ErrorContains(t, err, "its SHA-256 is")
+	require.ErrorContains(t, err, "already exists with SHA-256")
 	require.NoError(t, os.Truncate(paths[1], 5))
 	_, err = pulled(t, h.quick(dir), "hf:owner/repo:Q4_K_M")
-	require.ErrorContains(t, err, "is there with 5 bytes, and the source's has 65536")
+	require.ErrorContains(t, err, "exists with 5 bytes, expected 65536")
 }
 
 // cutting breaks the connection of each of the first requests for data after some
@@ -78,12 +78,12 @@ func asked(r *http.Request, content []byte) (first, last int) {
 	return first, last
 }
 
-// A connection that breaks costs what was on its way, not what has arrived.
+// A broken connection loses what was on its way, not what has arrived.
 func TestBrokenConnections(t *testing.T) {
 	h, dir := newHub(t, map[string]int{"m.gguf": 1 << 20}), t.TempDir()
 	h.serve(cutting(40, 20<<10))
 	p := h.quick(dir)
-	p.chunk = 512 << 10 // so that a range breaks more often than attempts may bring nothing
+	p.chunk = 512 << 10 // so that a range breaks more often than the limit of failed attempts
 	paths, err := pulled(t, p, "hf:owner/repo")
 	require.NoError(t, err)
 	h.requireWhole(dir, paths, "m.gguf")
@@ -95,7 +95,7 @@ func TestAServerThatAlwaysBreaks(t *testing.T) {
 	h, dir := newHub(t, map[string]int{"m.gguf": 1 << 20}), t.TempDir()
 	h.serve(cutting(1<<30, 100)) // less than what counts as progress
 	_, err := pulled(t, h.quick(dir), "hf:owner/repo")
-	require.ErrorContains(t, err, "4 attempts in a row brought nothing")
+	require.ErrorContains(t, err, "no progress in 4 attempts")
 	require.NotErrorIs(t, err, ErrInput)
 	h.serve(nil)
 	paths, err := pulled(t, h.quick(dir), "hf:owner/repo")
@@ -103,7 +103,7 @@ func TestAServerThatAlwaysBreaks(t *testing.T) {
 	h.requireWhole(dir, paths, "m.gguf")
 }
 
-// A body that stalls is ended and its range asked for again.
+// A stalled body is ended and its range requested again.
 func TestStalls(t *testing.T) {
 	for _, always := range []bool{false, true} {
 		h, dir := newHub(t, map[string]int{"m.gguf": 300_000}), t.TempDir()
@@ -130,16 +130,16 @@ func TestStalls(t *testing.T) {
 		paths, err := pulled(t, p, "hf:owner/repo")
 		close(ended)
 		if always {
-			require.ErrorContains(t, err, "has sent next to nothing for 200ms")
+			require.ErrorContains(t, err, "has sent almost nothing for 200ms")
 			continue
 		}
 		require.NoError(t, err)
 		h.requireWhole(dir, paths, "m.gguf")
-		require.Contains(t, p.Report.(*notes).said(), "next to nothing")
+		require.Contains(t, p.Report.(*notes).said(), "almost nothing")
 	}
 }
 
-// A pull that was stopped goes on where it was: every byte is sent once.
+// A pull that was stopped is resumed: every byte is sent once.
 func TestResume(t *testing.T) {
 	h, dir := newHub(t, threeParts), t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -161,7 +161,7 @@ func TestResume(t *testing.T) {
 	require.Equal(t, fetch.total-fetch.had, fetch.added, "is not fetched again")
 }
 
-// A state that is damaged, lies or is of another file is not trusted.
+// A damaged, wrong or foreign state is not trusted.
 func TestStatesThatDoNotFit(t *testing.T) {
 	for name, spoil := range map[string]func(state, part string) error{
 		"garbage":        func(state, _ string) error { return os.WriteFile(state, []byte("{"), 0o600) },
@@ -198,12 +198,12 @@ func TestStatesThatDoNotFit(t *testing.T) {
 			paths, err := pulled(t, p, "hf:owner/repo")
 			require.NoError(t, err)
 			h.requireWhole(dir, paths, "m.gguf")
-			require.Contains(t, p.Report.(*notes).said(), "fetched anew")
+			require.Contains(t, p.Report.(*notes).said(), "fetching it from the beginning")
 		})
 	}
 }
 
-// A server without ranges is read from the beginning, by one connection.
+// A file of a server without ranges is read from the beginning, by one connection.
 func TestNoRanges(t *testing.T) {
 	h, dir := newHub(t, map[string]int{"m.gguf": 300_000}), t.TempDir()
 	var n atomic.Int64
@@ -230,7 +230,7 @@ func TestFreeSpaceIsCheckedFirst(t *testing.T) {
 	p.free = func(string) (uint64, error) { return 365_553, nil }
 	_, err := pulled(t, p, "hf:owner/repo:Q4_K_M")
 	require.ErrorIs(t, err, ErrInput)
-	require.ErrorContains(t, err, "needs 357.0 KiB more, and 357.0 KiB are free: free 1 B or choose")
+	require.ErrorContains(t, err, "needs 357.0 KiB more, but only 357.0 KiB are free: free 1 B or choose")
 	require.Empty(t, h.ranges)
 	p = h.quick(dir)
 	p.free = func(string) (uint64, error) { return 365_554, nil }
@@ -249,7 +249,7 @@ func TestTwoPullsOfOneFile(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// An address without a hub: all parts by their names, the ETag in place of a hash.
+// An address without a hub: all parts by their names, with the ETag in place of a hash.
 func TestPullAnAddress(t *testing.T) {
 	h, dir := newHub(t, map[string]int{"d e/m-00001-of-00002.gguf": 200_000, "d e/m-00002-of-00002.gguf": 100}), t.TempDir()
 	var tag atomic.Value
@@ -268,12 +268,12 @@ func TestPullAnAddress(t *testing.T) {
 	}
 	_, err := p.pull(ctx, ref)
 	require.ErrorIs(t, err, context.Canceled)
-	tag.Store(`"two"`) // the file has changed: what is there does not belong to it
+	tag.Store(`"two"`) // the file has changed, so the existing data does not belong to it
 	p = h.quick(dir)
 	paths, err := pulled(t, p, ref)
 	require.NoError(t, err)
 	h.requireWhole(dir, paths, "d e/m-00001-of-00002.gguf", "d e/m-00002-of-00002.gguf")
-	require.Contains(t, p.Report.(*notes).said(), "fetched anew")
+	require.Contains(t, p.Report.(*notes).said(), "fetching it from the beginning")
 	require.Contains(t, p.Report.(*notes).said(), "no checksum; SHA-256 is "+sum(h.files["d e/m-00001-of-00002.gguf"]))
 	require.Empty(t, h.tokens["store"])
 }

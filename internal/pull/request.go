@@ -18,8 +18,8 @@ import (
 	"ringmaster/internal/safetext"
 )
 
-// newClient is a client whose every wait for a header is bounded; bodies are
-// watched by watched.
+// newClient returns a client that bounds every wait for a header; watched bounds the
+// bodies.
 func newClient(header time.Duration, connections int) *http.Client {
 	dial := network.Dialer()
 	dial.Timeout, dial.KeepAlive = 15*time.Second, 15*time.Second
@@ -33,14 +33,14 @@ func newClient(header time.Duration, connections int) *http.Client {
 			MaxIdleConnsPerHost:   connections,
 			MaxConnsPerHost:       connections + 1,
 			DisableCompression:    true, // lengths are those of the file
-			// No HTTP/2: its streams share one connection, and several are wanted.
+			// No HTTP/2, because its streams share one connection and several are wanted.
 			TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
 		},
 		CheckRedirect: checkRedirect,
 	}
 }
 
-// mostRedirects is that of the hub and its stores, doubled.
+// mostRedirects is twice what the hub and its stores need.
 const mostRedirects = 6
 
 // linked is what the hub says about a file before it redirects to the store.
@@ -69,7 +69,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// read takes the size and the SHA-256 from the hub's headers, if they are there.
+// read takes the size and the SHA-256 from the hub's headers, if present.
 func (l *linked) read(h http.Header) {
 	tag := strings.ToLower(strings.Trim(strings.TrimPrefix(h.Get("X-Linked-Etag"), "W/"), `"`))
 	if sha256Text.MatchString(tag) {
@@ -80,7 +80,7 @@ func (l *linked) read(h http.Header) {
 	}
 }
 
-// get asks for an address, or for a range of it.
+// get requests an address, or a range of it.
 func (p *puller) get(ctx context.Context, address, bytes string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -96,12 +96,12 @@ func (p *puller) get(ctx context.Context, address, bytes string) (*http.Response
 	resp, err := p.client.Do(req)
 	var u *url.Error
 	if errors.As(err, &u) && !errors.As(err, new(*finalError)) {
-		return nil, fmt.Errorf("%s: %w", req.URL.Host, safetext.Error(u.Err, safetext.Evidence)) // without the address: a store's has a signature
+		return nil, fmt.Errorf("%s: %w", req.URL.Host, safetext.Error(u.Err, safetext.Evidence)) // without the address, because a store's has a signature
 	}
 	return resp, err
 }
 
-// finalError is an error that another attempt does not mend.
+// finalError is an error that another attempt does not fix.
 type finalError struct{ err error }
 
 func (e *finalError) Error() string { return e.err.Error() }
@@ -109,7 +109,7 @@ func (e *finalError) Unwrap() error { return e.err }
 
 func final(err error) error { return &finalError{err} }
 
-// waitError is an error whose answer says how long to wait.
+// waitError is an error of an answer that says how long to wait.
 type waitError struct {
 	err  error
 	wait time.Duration
@@ -118,13 +118,13 @@ type waitError struct {
 func (e *waitError) Error() string { return e.err.Error() }
 func (e *waitError) Unwrap() error { return e.err }
 
-// hostOf is the host of an answer, which a redirect may have named.
+// hostOf returns the host of an answer; a redirect may have named it.
 func hostOf(resp *http.Response) string {
 	return safetext.Line(resp.Request.URL.Host, safetext.Evidence)
 }
 
-// status turns the status of an answer into an error that says what to do, unless it
-// is one of those wanted.
+// status returns an error that says what to do for the status of an answer, nil for those
+// in wanted.
 func (p *puller) status(resp *http.Response, wanted ...int) error {
 	for _, w := range wanted {
 		if resp.StatusCode == w {
@@ -158,8 +158,8 @@ func (p *puller) status(resp *http.Response, wanted ...int) error {
 	return final(fmt.Errorf("pull: %s answers %s to a request for %s", host, status, path))
 }
 
-// retry runs attempt until it succeeds, its error is final, ctx ends, or too many in
-// a row have brought nothing. The pauses grow.
+// retry runs attempt until it succeeds, its error is final, ctx ends, or too many in a
+// row made no progress. The pauses grow.
 func (p *puller) retry(ctx context.Context, attempt func() (progress bool, err error)) error {
 	pause, failures := p.firstPause, 0
 	for {
@@ -177,9 +177,9 @@ func (p *puller) retry(ctx context.Context, attempt func() (progress bool, err e
 			pause, failures = p.firstPause, 0
 		}
 		if failures++; failures >= p.attempts {
-			return fmt.Errorf("pull: %w; %d attempts in a row brought nothing: run the same command again to go on", err, failures)
+			return fmt.Errorf("pull: %w; no progress in %d attempts: run the same command again to resume", err, failures)
 		}
-		wait := pause + rand.N(pause/2+1) // so that connections that broke together do not come back together
+		wait := pause + rand.N(pause/2+1) // so that connections that broke together do not return together
 		if w := (*waitError)(nil); errors.As(err, &w) {
 			wait = w.wait
 		}
@@ -195,7 +195,7 @@ func (p *puller) retry(ctx context.Context, attempt func() (progress bool, err e
 	}
 }
 
-// body is a response's body that ends when it brings too little for too long.
+// body is a response's body that ends when too little arrives for too long.
 type body struct {
 	resp  *http.Response
 	timer *time.Timer
@@ -204,7 +204,7 @@ type body struct {
 	late  atomic.Bool // the time was over
 }
 
-// watched is the body of an answer; its Close closes the answer.
+// watched returns the body of an answer; its Close closes the answer.
 func (p *puller) watched(resp *http.Response) *body {
 	b := &body{resp: resp, stall: p.stall}
 	b.timer = time.AfterFunc(p.stall, func() {
@@ -223,7 +223,7 @@ func (b *body) Read(to []byte) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%s: %w", hostOf(b.resp), err)
 		if b.late.Load() {
-			err = fmt.Errorf("%s has sent next to nothing for %v", hostOf(b.resp), b.stall)
+			err = fmt.Errorf("%s has sent almost nothing for %v", hostOf(b.resp), b.stall)
 		}
 	}
 	return n, err

@@ -23,18 +23,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hub is a hub and its store, which is another server.
+// hub is a hub and its store, which is a separate server.
 type hub struct {
 	t       *testing.T
 	api     *httptest.Server
 	store   *httptest.Server
 	files   map[string][]byte // by path in the repository
 	listing func(path string, e map[string]any)
-	// data serves a request to the store; nil or false: as it should be.
+	// data serves a request to the store; nil or false: the default answer.
 	data func(w http.ResponseWriter, r *http.Request, content []byte) bool
 
 	mu     sync.Mutex
-	ranges []string // asked of the store for more than a file's first bytes
+	ranges []string // requested from the store, other than a file's first bytes
 	tokens map[string]string
 	served int64
 }
@@ -71,7 +71,7 @@ func (h *hub) serve(data func(w http.ResponseWriter, r *http.Request, content []
 	h.data = data
 }
 
-// serveAPI is the hub: commit, list of files in pages of two, redirects.
+// serveAPI acts as the hub: commit, list of files in pages of two, redirects.
 func (h *hub) serveAPI(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	h.tokens["api"] = r.Header.Get("Authorization")
@@ -149,7 +149,7 @@ func (c *counter) Write(b []byte) (int, error) {
 
 func (c *counter) Flush() { c.ResponseWriter.(http.Flusher).Flush() }
 
-// quick is a puller from the hub with short limits.
+// quick returns a puller from the hub with short limits.
 func (h *hub) quick(dir string) *puller {
 	p, err := newPuller(Options{Dir: dir, Endpoint: h.api.URL, Token: "hf_secret", Connections: 3, Report: &notes{t: h.t}})
 	require.NoError(h.t, err)
@@ -220,7 +220,7 @@ func (n *notes) said() string {
 	return strings.Join(n.lines, "\n")
 }
 
-// pulled is a pull with a deadline: no fault may make one wait for ever.
+// pulled runs a pull with a deadline, because no fault may make it wait forever.
 func pulled(t *testing.T, p *puller, ref string) ([]string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

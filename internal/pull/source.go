@@ -20,11 +20,11 @@ type source struct {
 }
 
 var (
-	// repoName is OWNER/REPO as the hub allows it.
+	// repoName matches OWNER/REPO as the hub allows it.
 	repoName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$`)
-	// revisionName is a branch, tag or commit.
+	// revisionName matches a branch, tag or commit.
 	revisionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,254}$`)
-	// partName is a part of a split set: prefix, number, count.
+	// partName matches a part of a split set: prefix, number, count.
 	partName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
 )
 
@@ -39,7 +39,7 @@ func parse(ref string) (source, error) {
 		case !repoName.MatchString(name) || strings.Contains(name, ".."):
 			return source{}, inputError("%q names no repository: %s", ref, wanted)
 		case pinned && !revisionName.MatchString(revision):
-			return source{}, inputError("%q: %q is no branch, tag or commit", ref, revision)
+			return source{}, inputError("%q: %q is not a branch, tag or commit", ref, revision)
 		case given && quant == "":
 			return source{}, inputError("%q ends with a colon: put the quantisation behind it or leave it out", ref)
 		}
@@ -53,7 +53,7 @@ func parse(ref string) (source, error) {
 		return source{}, inputError("%q: %s", ref, wanted)
 	}
 	if u.Scheme == "http" && !loopback(u) {
-		return source{}, inputError("%q is not encrypted, so anybody on the way could change the file: use https", ref)
+		return source{}, inputError("%q is not encrypted, so anyone on the way could change the file: use https", ref)
 	}
 	// The page of a file on the hub is next to the file itself.
 	if strings.HasSuffix(strings.ToLower(u.Hostname()), "huggingface.co") {
@@ -65,7 +65,7 @@ func parse(ref string) (source, error) {
 	return source{address: u}, nil
 }
 
-// checkName refuses names of files that are no plain names of GGUF files.
+// checkName refuses names of files that are not plain names of GGUF files.
 func checkName(name string) error {
 	if !strings.HasSuffix(name, ".gguf") || name == ".gguf" {
 		return fmt.Errorf("%q is not the name of a .gguf file", name)
@@ -78,7 +78,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// parts are the files of an address: one, or as many as its name says.
+// parts returns the files of an address: one, or as many as its name says.
 func (s source) parts() []*file {
 	if s.address == nil {
 		return nil
@@ -125,7 +125,7 @@ func (p *puller) checkEndpoint() error {
 		return inputError("HF_ENDPOINT %s is not encrypted, so HF_TOKEN would be readable on the way: use https or unset HF_TOKEN", p.Endpoint)
 	}
 	if strings.ContainsFunc(p.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return inputError("HF_TOKEN has characters that no token has, such as a space or the end of a line: set it anew")
+		return inputError("HF_TOKEN has characters that no token has, such as a space or the end of a line: set it again")
 	}
 	return nil
 }

@@ -33,8 +33,8 @@ func TestParse(t *testing.T) {
 		"hf:a/b/c":                            "names no repository",
 		"hf:../..":                            "names no repository",
 		"hf:a/b:":                             "ends with a colon",
-		"hf:a/b@:Q4":                          "is no branch",
-		"hf:a/b@x y":                          "is no branch",
+		"hf:a/b@:Q4":                          "is not a branch",
+		"hf:a/b@x y":                          "is not a branch",
 		"ftp://host/m.gguf":                   "want hf:OWNER/REPO",
 		"http://example.org/m.gguf":           "use https",
 		"https://example.org/":                "not the name of a .gguf file",
@@ -108,12 +108,12 @@ func TestChoice(t *testing.T) {
 	_, err = h.quick(t.TempDir()).choose(t.Context(), source{repo: "owner/none", revision: "main"})
 	require.ErrorContains(t, err, "check the name")
 	p := h.quick(t.TempDir())
-	p.Endpoint = h.store.URL // no hub
+	p.Endpoint = h.store.URL // not a hub
 	_, err = p.choose(t.Context(), source{repo: "owner/repo", revision: "main"})
 	require.Error(t, err)
 }
 
-// FuzzListing: no listing of a hub makes a choice panic, or a name that leaves the
+// FuzzListing: no listing of a hub makes a choice panic, or gives a name that leaves the
 // directory.
 func FuzzListing(f *testing.F) {
 	f.Add(`[{"type":"file","path":"Q4/m-00001-of-00002.gguf","size":3,"lfs":{"oid":"x","size":3}}]`, "Q4")
@@ -132,8 +132,7 @@ func FuzzListing(f *testing.F) {
 	})
 }
 
-// FuzzParse: a reference is refused with ErrInput, or names files that are plain
-// names.
+// FuzzParse: a reference is refused with ErrInput, or names files with plain names.
 func FuzzParse(f *testing.F) {
 	f.Add("hf:a/b@main:Q4_K_M")
 	f.Add("https://host/a/m-00001-of-00009.gguf?x=1#y")

@@ -1,7 +1,7 @@
-// Package reload keeps values that are read from files current: certificates, keys.
-// The files are looked at when a value is used, not more often than an interval, so
-// nothing runs in the background and whoever uses the value after a change has the
-// new one within the interval.
+// Package reload keeps values that are read from files current, such as certificates and
+// keys: New reads the files, and Value.Get returns the current value. Get checks the
+// files, but not more often than an interval, so that nothing runs in the background and
+// a caller has a changed value within the interval.
 package reload
 
 import (
@@ -24,35 +24,35 @@ import (
 // MaxFile is the most bytes that a file may have.
 const MaxFile = 4 << 20
 
-// Every is how often files are looked at by default.
+// Every is the default interval between two checks of the files.
 const Every = time.Second
 
-// Options are where a value comes from.
+// Options say where a value comes from.
 type Options[T any] struct {
 	Paths []string
-	// Parse makes the value of the contents of the files, in the order of Paths.
+	// Parse makes the value from the contents of the files, in the order of Paths.
 	Parse func(contents [][]byte) (T, error)
-	// Reduce makes the value of contents that Parse has refused, or of nil if a path has no
-	// regular file any more: what is left of the value before. nil: all of it. It is not
-	// called for what cannot be read, since that tells nothing about the contents.
+	// Reduce returns what is left of the previous value after Parse has refused contents,
+	// or for nil if a path has no regular file any more. nil: all of it. It is not called
+	// for files that cannot be read, since that says nothing about the contents.
 	Reduce func(contents [][]byte) T
-	// Owned trusts only files of this process's user or root, with no link of another's on
-	// the way to them. What others put there counts as no regular file.
+	// Owned trusts only files of this process's user or root, without a link of another
+	// user on the way to them. Other files count as not regular.
 	Owned bool
-	Every time.Duration    // how often the files are looked at; 0: Every
+	Every time.Duration    // interval of the checks; 0: Every
 	Now   func() time.Time // nil: time.Now
-	Log   *slog.Logger     // what became of changes; nil: slog.Default()
+	Log   *slog.Logger     // results of changes; nil: slog.Default()
 }
 
-// Value is what some files hold. Contents are compared, not times, so it matters
-// neither how a file was replaced nor how fine its file system's clock is.
+// Value is a value read from files. It compares contents, not times, so it does not
+// matter how a file was replaced or how fine its file system's clock is.
 type Value[T any] struct {
 	o       Options[T]
 	current atomic.Pointer[T]
 	failed  atomic.Bool
 
-	looking sync.Mutex // held by the one that looks at the files
-	next    time.Time  // when to look again
+	looking sync.Mutex // held by the caller that checks the files
+	next    time.Time  // time of the next check
 	seen    [][]byte   // the contents last parsed, whether or not that succeeded
 	problem string     // last logged
 }
@@ -82,21 +82,21 @@ func New[T any](o Options[T]) (*Value[T], error) {
 	return v, nil
 }
 
-// Get returns the value. If the files cannot be read or parsed, or belong together
-// and only one has been replaced so far, it stays what it was, but for Options.Reduce:
-// the log says so once for each problem, and Failed until it is mended.
+// Get returns the value. It stays the same while the files cannot be read or parsed, or
+// belong together and only one has been replaced so far, except for what Options.Reduce
+// removes. The log says so once for each problem, and Failed does until it is fixed.
 func (v *Value[T]) Get() T {
-	if v.looking.TryLock() { // else another looks: nobody waits for a slow disk
+	if v.looking.TryLock() { // otherwise another caller checks, and this one does not wait for a slow disk
 		v.look()
 		v.looking.Unlock()
 	}
 	return *v.current.Load()
 }
 
-// Failed reports whether the files held no usable value when last looked at.
+// Failed reports whether the files held no usable value at the last check.
 func (v *Value[T]) Failed() bool { return v.failed.Load() }
 
-// look reads the files if it is time to.
+// look reads the files if the interval has passed.
 func (v *Value[T]) look() {
 	now := v.o.Now()
 	if wait := v.next.Sub(now); wait > 0 && wait <= v.o.Every { // more: the clock was set back
@@ -106,7 +106,7 @@ func (v *Value[T]) look() {
 	contents, err := v.read()
 	if err != nil {
 		v.note(err)
-		v.seen = nil // once readable again, they are parsed
+		v.seen = nil // once they are readable again, they are parsed
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular) || errors.Is(err, trust.ErrForeign) {
 			v.reduce(nil)
 		}
@@ -136,7 +136,7 @@ func (v *Value[T]) reduce(contents [][]byte) {
 	}
 }
 
-// note logs a problem unless it is the last one still.
+// note logs a problem unless it was the last one logged.
 func (v *Value[T]) note(err error) {
 	v.failed.Store(true)
 	if text := err.Error(); text != v.problem {
@@ -165,7 +165,7 @@ func (v *Value[T]) read() ([][]byte, error) {
 var errNotRegular = errors.New("expected a regular file")
 
 func readFile(path string, owned bool) ([]byte, error) {
-	// Some devices act when they are opened.
+	// Some devices act when they are opened, so the type is checked first.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -193,8 +193,9 @@ func readFile(path string, owned bool) ([]byte, error) {
 	return data, nil
 }
 
-// openRegular opens a path, which may have become another file since it was looked at:
-// opening a pipe would wait for a writer, and Get would return the value of now for ever.
+// openRegular opens a path without blocking, because it may have become another file
+// since the check: opening a pipe would wait for a writer, and Get would return the old
+// value forever.
 func openRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

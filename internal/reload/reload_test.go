@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFollowsTheFiles: a value is that of the files within the interval, and what
-// cannot be used leaves it as it was, with one line in the log for each problem.
+// TestFollowsTheFiles: a value follows the files within the interval. Unusable contents
+// leave it as it was, with one line in the log for each problem.
 func TestFollowsTheFiles(t *testing.T) {
 	dir := t.TempDir()
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
@@ -53,7 +53,7 @@ func TestFollowsTheFiles(t *testing.T) {
 	require.Equal(t, "2", v.Get())
 	require.False(t, v.Failed())
 
-	// The same length at the same time: contents decide.
+	// The same length at the same time: only the contents differ.
 	info, err := os.Stat(a)
 	require.NoError(t, err)
 	for _, path := range []string{a, b} {
@@ -89,8 +89,8 @@ func TestRefusals(t *testing.T) {
 	require.ErrorContains(t, err, "is it the right file?")
 }
 
-// TestReduce: what Parse refuses, and a file that is gone or has become a pipe, leaves of
-// the value what Reduce says; what cannot be read leaves all of it.
+// TestReduce: contents that Parse refuses, and a file that is gone or has become a pipe,
+// leave what Reduce returns; an unreadable file leaves all of it.
 func TestReduce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
@@ -135,8 +135,8 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// TestAPipeDoesNotBlock: a pipe that takes the place of a file after it was looked at is
-// refused at once; opening it for reading alone would wait for a writer.
+// TestAPipeDoesNotBlock: a pipe that replaces a file after the check is refused at once;
+// opening it only for reading would wait for a writer.
 func TestAPipeDoesNotBlock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
@@ -153,7 +153,7 @@ func TestAPipeDoesNotBlock(t *testing.T) {
 	}
 }
 
-// TestReadersDoNotWait: while one looks at the files, others have the value before.
+// TestReadersDoNotWait: while one caller checks the files, others get the previous value.
 func TestReadersDoNotWait(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	require.NoError(t, os.WriteFile(path, []byte("1"), 0o600))
@@ -183,7 +183,7 @@ func TestReadersDoNotWait(t *testing.T) {
 	require.Equal(t, "2", <-done)
 }
 
-// TestClockJumps: a clock that is set back or forth delays no change.
+// TestClockJumps: a clock that is set back or forward delays no change.
 func TestClockJumps(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	require.NoError(t, os.WriteFile(path, []byte("0"), 0o600))

@@ -1,9 +1,9 @@
 // Package safetext makes texts of files and of peers safe to show in a terminal. Line is
-// for where such a text is read: one line of bounded length. Writer is for where a command
-// prints: whatever was not cleaned before is escaped there.
+// for the place where such a text is read: it makes one line of bounded length. Writer is
+// for the place where a command prints: it escapes whatever was not cleaned before.
 //
 // Unsafe characters are shown as JSON escapes (\u001b), so that JSON that passes a Writer
-// still means the same.
+// keeps its meaning.
 package safetext
 
 import (
@@ -17,12 +17,12 @@ import (
 	"unicode/utf8"
 )
 
-// Evidence bounds what an error or a finding quotes of a peer or a file, in bytes.
+// Evidence bounds what an error or a finding quotes from a peer or a file, in bytes.
 const Evidence = 300
 
-// invisible are the characters that reorder, hide or break text without being control
-// characters. The joiners (U+200C, U+200D) and the soft hyphen are left out: words and
-// emoji need them.
+// invisible has the characters that reorder, hide or break text without being control
+// characters. It omits the joiners (U+200C, U+200D) and the soft hyphen, because words
+// and emoji need them.
 var invisible = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0x061c, Hi: 0x061c, Stride: 1}, // Arabic letter mark
@@ -61,7 +61,7 @@ func Drop(s string) string {
 }
 
 // Line makes one line of at most most bytes: white space becomes single spaces, unsafe
-// characters and invalid bytes are escaped, and what is cut off is counted.
+// characters and invalid bytes are escaped, and the line says how much was cut off.
 func Line(s string, most int) string {
 	var b strings.Builder
 	space := false
@@ -87,8 +87,8 @@ func Line(s string, most int) string {
 	return b.String()
 }
 
-// Error is err with a text that Line has made of its own; errors.Is and errors.As see
-// err. nil stays nil.
+// Error returns err with its text passed through Line; errors.Is and errors.As see err.
+// nil stays nil.
 func Error(err error, most int) error {
 	if err == nil {
 		return nil
@@ -104,8 +104,8 @@ type lineError struct {
 func (e *lineError) Error() string { return Line(e.err.Error(), e.most) }
 func (e *lineError) Unwrap() error { return e.err }
 
-// Strings makes a line of every text that a pointer leads to, in structs, slices and maps:
-// for what was decoded from a peer's JSON.
+// Strings passes every string that a pointer leads to through Line, in structs, slices
+// and maps, for values decoded from a peer's JSON.
 func Strings(v any, most int) { lines(reflect.ValueOf(v), most) }
 
 func lines(v reflect.Value, most int) {
@@ -144,7 +144,7 @@ func lines(v reflect.Value, most int) {
 	}
 }
 
-// appendRune appends a character as it is shown; text are its bytes.
+// appendRune appends a character as it is shown; text is its bytes.
 func appendRune(to []byte, text string, r rune) []byte {
 	switch {
 	case r == utf8.RuneError && len(text) < 2:
@@ -158,27 +158,27 @@ func appendRune(to []byte, text string, r rune) []byte {
 	return fmt.Appendf(to, `\u%04x`, r)
 }
 
-// Writer escapes the unsafe characters of all that is written to it. Several goroutines
-// may write.
+// Writer escapes the unsafe characters of all that is written to it. It is safe for
+// concurrent use.
 type Writer struct {
 	mu     sync.Mutex
 	w      io.Writer
 	styled bool
-	rest   []byte // the beginning of a character whose end has not been written yet
+	rest   []byte // beginning of a character whose end has not been written yet
 }
 
 // NewWriter returns a Writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// NewStyled returns a Writer to a terminal, which also lets through the sequences with
-// which a program sets text: colours, and the cursor moved up to erase what it wrote. A
-// sequence must be written by one Write.
+// NewStyled returns a Writer to a terminal that also passes the sequences for styling
+// text: colours, and moving the cursor up to erase what was written. One Write must
+// contain a whole sequence.
 func NewStyled(w io.Writer) *Writer { return &Writer{w: w, styled: true} }
 
 // Unwrap returns the writer below.
 func (s *Writer) Unwrap() io.Writer { return s.w }
 
-// setting are the sequences that a styled Writer lets through.
+// setting matches the sequences that a styled Writer passes.
 var setting = regexp.MustCompile(`^(\x1b\[[0-9;]{0,32}m|\r?\x1b\[[0-9]{0,4}A|\r?\x1b\[J)`)
 
 // Write implements io.Writer. The result counts the bytes of p.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostile has what a terminal could obey or be deceived by.
+// hostile has what a terminal could obey or display misleadingly.
 var hostile = []string{"\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\u009b31m", "\r", "\b", "\x00", "\x7f", "\u0085", "\u202e", "\u2066", "\u200f", "\u061c",
 	"\u2028", "\u200b", "\ufeff", "\U000e0041", "\xff\xfe", "\x1bP+q\x1b\\", "\x0e"}
 
@@ -72,7 +72,7 @@ func TestWriterKeepsJSON(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// TestStyledWriter: only what sets text passes.
+// TestStyledWriter: only styling sequences pass.
 func TestStyledWriter(t *testing.T) {
 	for text, want := range map[string]string{
 		"\x1b[1;36mcode\x1b[0m":       "\x1b[1;36mcode\x1b[0m",

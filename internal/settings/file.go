@@ -14,13 +14,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Commands are the commands that a file may have settings of: the flags of each by its
-// name, of a command below another by both names with a space between, as in "key new".
+// Commands maps names of commands to the flags that a file may set. A subcommand has both
+// names with a space between, as in "key new".
 type Commands map[string]*pflag.FlagSet
 
-// File is a file in TOML with the settings of commands. A key has the name of a flag. A
-// table with the name of a command is for that command; what is before the first table
-// is for the shared commands, and gives way to their tables.
+// File is a TOML file with the settings of commands. A key has the name of a flag. A
+// table with the name of a command is for that command. The part before the first table
+// is for the shared commands, and their tables override it.
 //
 //	ctx = 65536
 //	[serve]
@@ -28,9 +28,9 @@ type Commands map[string]*pflag.FlagSet
 //	[key.new]
 //	requests = "60/minute"
 type File struct {
-	// Path is where the file lies, for errors.
+	// Path is the file's path, for errors.
 	Path   string
-	tables map[string]map[string]entry // by command, "" for what is before the tables
+	tables map[string]map[string]entry // by command, "" for the part before the tables
 }
 
 // entry is the value of a key as go-toml decodes it, and its line, from 1.
@@ -39,11 +39,11 @@ type entry struct {
 	line  int
 }
 
-// Parse reads a file's text and checks every key and value against the flags of all
-// commands, so that a mistake is found whichever command runs. Commands whose names are
-// in shared take what is before the first table. removed is the error for a key that was a
-// flag of these commands, and may be nil. An error has the file's path and the line, and
-// never a value.
+// Parse parses a file's text and checks every key and value against the flags of all
+// commands, so that a mistake is found whichever command runs. The commands in shared use
+// the part before the first table. removed returns the error for a key that was a flag of
+// these commands, and may be nil. An error has the file's path and the line, and never a
+// value.
 func Parse(path string, text []byte, commands Commands, shared []string, removed func(key string) error) (*File, error) {
 	var document map[string]any
 	if err := toml.Unmarshal(text, &document); err != nil {
@@ -77,8 +77,8 @@ func (f *File) ordered(table string) []string {
 	return keys
 }
 
-// collect files the values of a table, and goes into the tables below it. at is the
-// table's keys from the document on.
+// collect stores the values of a table, and recurses into the tables below it. at is the
+// table's path of keys.
 func (f *File) collect(command string, at []string, table map[string]any, lines map[string]int, commands Commands) error {
 	f.tables[command] = map[string]entry{}
 	for _, key := range slices.Sorted(maps.Keys(table)) {
@@ -101,7 +101,7 @@ func (f *File) collect(command string, at []string, table map[string]any, lines 
 	return nil
 }
 
-// prefixes lists the names of commands, and of those that only have others below them.
+// prefixes returns the names of commands, and of those that only have subcommands.
 func prefixes(commands Commands) []string {
 	var out []string
 	for name := range commands {
@@ -117,7 +117,7 @@ func prefixes(commands Commands) []string {
 }
 
 // check returns an error unless a key is a flag of one of the commands that its table is
-// for, and its value one of that flag in each of them.
+// for, and its value is valid in each of them.
 func (f *File) check(table, key string, users []string, commands Commands, removed func(key string) error) error {
 	e, known := f.tables[table][key], []string{}
 	found := false
@@ -159,8 +159,8 @@ func (f *File) check(table, key string, users []string, commands Commands, remov
 	return fmt.Errorf("%s:%d: there is no setting %q%s%s", f.Path, e.line, key, in, f.elsewhere(key, known, commands))
 }
 
-// elsewhere is what may have been meant by an unknown key: the same key in the table of
-// a command that has it, or the nearest key of known.
+// elsewhere proposes a replacement for an unknown key: the same key in the table of a
+// command that has it, or the nearest known key.
 func (f *File) elsewhere(key string, known []string, commands Commands) string {
 	if slices.Contains(prefixes(commands), key) {
 		return fmt.Sprintf("; the settings of that command are a table, [%s]", key)
@@ -178,10 +178,11 @@ func (f *File) elsewhere(key string, known []string, commands Commands) string {
 	return Nearest(key, "%q", known)
 }
 
-// Settable reports whether a file may set a flag: not the one that names the file.
+// Settable reports whether a file may set a flag; it may not set the one that names the
+// file.
 func Settable(f *pflag.Flag) bool { return !builtin(f.Name) && f.Name != Flag }
 
-// Apply sets the flags of a command that have no value yet, and notes the lines that
+// Apply sets the flags of a command that have no value yet, and records the lines that
 // they came from. It returns how many it set.
 func (f *File) Apply(command string, shared bool, flags *pflag.FlagSet, origins Origins) (int, error) {
 	n := 0
@@ -210,7 +211,7 @@ func (f *File) Apply(command string, shared bool, flags *pflag.FlagSet, origins 
 	return n, nil
 }
 
-// texts are the values that Set takes, one unless the flag may be repeated.
+// texts returns the values for Set, one unless the flag may be repeated.
 func texts(f *pflag.Flag, v any) ([]string, error) {
 	k := elementOf(f)
 	_, repeated := f.Value.(pflag.SliceValue)
@@ -237,7 +238,7 @@ func texts(f *pflag.Flag, v any) ([]string, error) {
 func set(flags *pflag.FlagSet, f *pflag.Flag, values []string) error {
 	var err error
 	if list, ok := f.Value.(pflag.SliceValue); ok {
-		// Set would take commas for the ends of values.
+		// Set would split values at commas.
 		if err = list.Replace(values); err == nil {
 			f.Changed = true
 		}
@@ -268,18 +269,18 @@ func (f *File) HasSecret(commands Commands) bool {
 	return false
 }
 
-// quoted is how the parser's errors repeat a number that is too large.
+// quoted matches the number that the parser's errors repeat when it is too large.
 var quoted = regexp.MustCompile(`strconv\.\w+: (parsing "[^"]*": )?`)
 
-// syntaxError is an error of the parser with the file's line, without the text around
-// it, which may hold a key.
+// syntaxError returns an error of the parser with the file's line, but without the text
+// around it, because that may contain a key.
 func syntaxError(path string, text []byte, err error) error {
 	what := quoted.ReplaceAllString(strings.TrimPrefix(err.Error(), "toml: "), "")
 	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, column := e.Position()
 		return fmt.Errorf("%s:%d:%d: not TOML: %s", path, line, column, what)
 	}
-	// A key or table that is there twice: the parser does not tell the line.
+	// For a repeated key or table the parser does not report the line.
 	seen, again := map[string]bool{}, 0
 	walk(text, func(where string, line int) {
 		if seen[where] && again == 0 {
@@ -293,8 +294,8 @@ func syntaxError(path string, text []byte, err error) error {
 	return fmt.Errorf("%s: not TOML: %s", path, what)
 }
 
-// linesOf maps the keys and tables of a document, with their keys from the document on
-// joined by zero bytes, to the lines where they begin.
+// linesOf maps the keys and tables of a document, as full paths joined by zero bytes, to
+// the lines where they begin.
 func linesOf(text []byte) map[string]int {
 	lines := map[string]int{}
 	walk(text, func(where string, line int) {
@@ -310,9 +311,9 @@ func linesOf(text []byte) map[string]int {
 	return lines
 }
 
-// walk visits the keys of a document in order until the first that is not TOML. The
-// decoder does not tell where values were, so this uses its parser, whose interface may
-// change with the version.
+// walk visits the keys of a document in order until the first that is not TOML. It uses
+// go-toml's parser, because the decoder does not report positions; the parser's interface
+// may change with the version.
 func walk(text []byte, visit func(where string, line int)) {
 	var p unstable.Parser
 	p.Reset(text)
@@ -353,7 +354,7 @@ func walk(text []byte, visit func(where string, line int)) {
 	}
 }
 
-// dotted is the name of a command as a table's.
+// dotted returns the name of a command as a table's.
 func dotted(command string) string { return strings.ReplaceAll(command, " ", ".") }
 
 func mapped(list []string, f func(string) string) []string {

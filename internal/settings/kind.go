@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// kind is how a file writes the values of a type of flag.
+// kind says how a file writes the values of a type of flag.
 type kind struct {
 	name string // for errors
-	// text is what the flag's Set takes; false if v has another type.
+	// text returns the argument for the flag's Set; false if v has another type.
 	text func(v any) (string, bool)
-	// parse is the TOML value of the flag's text; false for a string.
+	// parse returns the TOML value of the flag's text; false for a string.
 	parse func(text string) (any, bool)
 }
 
@@ -25,7 +25,8 @@ var kinds = map[string]kind{
 	"string":   {"a string", stringText, parseNothing},
 }
 
-// elementOf is the kind of a flag's values; of a flag that may be repeated, that of each.
+// elementOf returns the kind of a flag's values; for a flag that may be repeated, that of
+// each.
 func elementOf(f *pflag.Flag) kind {
 	switch name := strings.TrimSuffix(strings.TrimSuffix(f.Value.Type(), "Slice"), "Array"); name {
 	case "bool", "duration":
@@ -78,7 +79,7 @@ func parseFloat(text string) (any, bool) {
 
 func parseNothing(string) (any, bool) { return nil, false }
 
-// typeName names the type of a TOML value in an error; it does not tell the value, which
+// typeName names the type of a TOML value in an error. It does not show the value, which
 // may be a key.
 func typeName(v any) string {
 	switch v.(type) {

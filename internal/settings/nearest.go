@@ -6,12 +6,12 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// mostCompared is the length of the longest name that is compared with others: what a
-// file says may be as long as the file, and comparing takes the product of two lengths.
+// mostCompared is the longest name that is compared with others, because names from a
+// file may be as long as the file, and comparing takes the product of two lengths.
 const mostCompared = 64
 
-// Nearest proposes the nearest of the known names in place of an unknown one, in a
-// form such as %q; it is empty if none is near.
+// Nearest proposes the nearest known name for an unknown one, in a form such as %q; it
+// returns "" if none is near.
 func Nearest(name, form string, known []string) string {
 	if len(name) > mostCompared {
 		return ""

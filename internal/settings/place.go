@@ -15,7 +15,7 @@ import (
 const (
 	// Flag is the flag that names the file.
 	Flag = "config"
-	// None in the flag's place reads no file.
+	// None as the flag's value reads no file.
 	None = "none"
 	// SystemPath is the file of a host.
 	SystemPath = "/etc/ringmaster/ringmaster.toml"
@@ -23,9 +23,9 @@ const (
 	MaxBytes = 64 << 10
 )
 
-// Places lists the files of which the first that exists is read where none is named:
-// the user's, then the host's. The current directory is not among them: what lies there
-// may be someone else's.
+// Places lists the candidates for the file if none is named: the user's, then the host's;
+// the first that exists is read. The current directory is not among them, because files
+// there may be someone else's.
 func Places(lookup func(string) (string, bool)) []string {
 	var out []string
 	if dir, ok := lookup("XDG_CONFIG_HOME"); ok && filepath.IsAbs(dir) {
@@ -36,9 +36,9 @@ func Places(lookup func(string) (string, bool)) []string {
 	return append(out, SystemPath)
 }
 
-// Find reads the file that is named, or the first of the places that exists. It returns
-// its path and its text, or an empty path if there is none. A file that is there
-// and cannot be read is an error: leaving it out could leave a restriction out.
+// Find reads the named file, or the first of the places that exists. It returns its path
+// and its text, or an empty path if there is none. A file that exists but cannot be read
+// is an error, because ignoring it could lift a restriction.
 func Find(named string, places []string) (path string, text []byte, err error) {
 	if named == None {
 		return "", nil, nil
@@ -60,7 +60,8 @@ func Find(named string, places []string) (path string, text []byte, err error) {
 }
 
 // read returns the text of a file of at most MaxBytes. It opens regular files only, since
-// some devices act when they are opened, and trusts those of this process's user and root.
+// some devices act when they are opened, and trusts those of this process's user and
+// root.
 func read(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -74,7 +75,7 @@ func read(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if err := trust.File(f); err != nil { // it may have become another since
+	if err := trust.File(f); err != nil { // it may have become another file since
 		return nil, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))

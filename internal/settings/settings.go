@@ -1,6 +1,6 @@
-// Package settings gives the flags of a command that are not on its command line
-// their values, from environment variables and from a file, and keeps where each came
-// from.
+// Package settings sets the flags of a command that are not on its command line, from
+// environment variables (FromEnvironment) and from a file (Find, Parse, File.Apply), and
+// records where each value came from.
 package settings
 
 import (
@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"ringmaster/internal/units"
 )
 
-// secretMark is the annotation of flags whose values are never shown.
+// secretMark is the annotation of secret flags, which are never shown.
 const secretMark = "ringmaster_secret"
 
-// MarkSecret makes errors, logs and lists of settings leave the values of flags out.
-// It panics if there is no such flag.
+// MarkSecret makes errors, logs and lists of settings hide the values of flags. It panics
+// for an unknown flag.
 func MarkSecret(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		if err := flags.SetAnnotation(name, secretMark, []string{"true"}); err != nil {
@@ -28,11 +30,10 @@ func MarkSecret(flags *pflag.FlagSet, names ...string) {
 // Secret reports whether the value of a flag is never shown.
 func Secret(f *pflag.Flag) bool { return f.Annotations[secretMark] != nil }
 
-// Source is what kind of place a value came from, in the order of precedence.
+// Source is the kind of place that a value came from, in the order of precedence.
 type Source int
 
-// The kinds of places. What is given there is used before what is given at those
-// above.
+// The kinds of places. A later one takes precedence over an earlier one.
 const (
 	Default Source = iota
 	InFile
@@ -42,15 +43,15 @@ const (
 
 var sourceNames = [...]string{Default: "default", InFile: "file", Environment: "environment", CommandLine: "command line"}
 
-// String is the name of the kind.
+// String returns the name of the kind.
 func (s Source) String() string { return sourceNames[s] }
 
-// Origin is the place of a value: its kind, and the name of the variable or the file
-// with the line.
+// Origin is the place of a value: its kind, and the name of the variable or the file with
+// the line.
 type Origin struct {
 	Source Source
 	Name   string // of the variable, or path of the file
-	Line   int    // in the file, from 1; else 0
+	Line   int    // in the file, from 1; otherwise 0
 }
 
 // String names the place.
@@ -65,11 +66,11 @@ func (o Origin) String() string {
 	}
 }
 
-// Origins are the places of the values of flags, by the flags' names. Of a flag that is
-// missing pflag tells: what is not from its command line is the default.
+// Origins maps flags to the places of their values. For a flag that is not listed, pflag
+// knows whether it came from the command line; otherwise it has its default.
 type Origins map[string]Origin
 
-// Of is the place of a flag's value.
+// Of returns the place of a flag's value.
 func (o Origins) Of(f *pflag.Flag) Origin {
 	if from, ok := o[f.Name]; ok {
 		return from
@@ -80,19 +81,20 @@ func (o Origins) Of(f *pflag.Flag) Origin {
 	return Origin{}
 }
 
-// Given reports whether a flag is on the command line or in its own variable: whether
-// other variables come too late.
+// Given reports whether a flag is on the command line or in its own variable, so that
+// other variables do not count.
 func (o Origins) Given(flags *pflag.FlagSet, name string) bool {
 	f := flags.Lookup(name)
 	return f != nil && o.Of(f).Source >= Environment
 }
 
-// builtin are the flags that are no settings.
+// builtin reports whether a flag is not a setting.
 func builtin(name string) bool { return name == "help" || name == "version" }
 
 // FromEnvironment sets the flags that are not on the command line from environment
-// variables, whose names are prefix and the flag's name in capitals, with _ for -, and
-// notes where they came from. An error quotes the value unless the flag is secret.
+// variables, and records where they came from. A variable has the name prefix plus the
+// flag's name in capitals, with _ for -. An error quotes the value unless the flag is
+// secret.
 func FromEnvironment(flags *pflag.FlagSet, prefix string, lookup func(string) (string, bool), origins Origins) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed || builtin(f.Name) || err != nil {
@@ -115,14 +117,14 @@ func FromEnvironment(flags *pflag.FlagSet, prefix string, lookup func(string) (s
 	return err
 }
 
-// Variable is the environment variable of a flag.
+// Variable returns the environment variable of a flag.
 func Variable(prefix, flag string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// Value is the value of a flag as TOML has it: a bool, an int64, a float64, a string, or
-// a list of strings or of numbers. Passwords within addresses are left out; whether the
-// flag is secret is for the caller to ask.
+// Value returns the value of a flag as TOML has it: a bool, an int64, a float64, a
+// string, or a list of strings or of numbers. It omits passwords within addresses; the
+// caller must check whether the flag is secret.
 func Value(f *pflag.Flag) any {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		out := []any{}
@@ -134,30 +136,18 @@ func Value(f *pflag.Flag) any {
 	return single(elementOf(f), f.Value.String())
 }
 
-// single is a value of a kind from its text.
+// single parses a text into a value of a kind.
 func single(k kind, text string) any {
 	if v, ok := k.parse(text); ok {
 		return v
 	}
 	if k.name == kinds["duration"].name {
 		if d, err := time.ParseDuration(text); err == nil {
-			return shortDuration(d)
+			return units.Duration(d)
 		}
 	}
 	if u, err := url.Parse(text); err == nil && u.User != nil {
 		return u.Redacted()
 	}
 	return text
-}
-
-// shortDuration is a duration without units that are zero: 1h, not 1h0m0s.
-func shortDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flagsOf are the flags of two commands, one below another, and of one that shares
+// flagsOf returns the flags of two commands, one below another, and of one that shares
 // nothing.
 func flagsOf() (Commands, []string) {
 	serve := pflag.NewFlagSet("serve", pflag.ContinueOnError)
@@ -33,7 +33,7 @@ func flagsOf() (Commands, []string) {
 	return Commands{"serve": serve, "bench": bench, "key new": key}, []string{"serve", "bench"}
 }
 
-// apply reads a text for serve, with arguments and an environment.
+// apply applies a text for serve, with arguments and an environment.
 func apply(t *testing.T, text string, env map[string]string, args ...string) (*pflag.FlagSet, Origins) {
 	t.Helper()
 	commands, shared := flagsOf()
@@ -48,8 +48,7 @@ func apply(t *testing.T, text string, env map[string]string, args ...string) (*p
 	return flags, origins
 }
 
-// TestPrecedence: each place gives way to those before it, and the origin tells which it
-// was.
+// TestPrecedence: each place overrides those after it, and the origin says which it was.
 func TestPrecedence(t *testing.T) {
 	const both = "ctx = 1\n[serve]\nctx = 2\n"
 	for _, c := range []struct {
@@ -75,8 +74,8 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestValues: every type of flag, as TOML writes it; a list takes the default's place and
-// a comma is a part of a value.
+// TestValues: every type of flag, as TOML writes it; a list replaces the default and a
+// comma is a part of a value.
 func TestValues(t *testing.T) {
 	for text, want := range map[string]any{
 		"ctx = 1_000":                       int64(1000),
@@ -107,7 +106,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestMistakes: each is named with its line and a cure, and no value of a secret is told.
+// TestMistakes: each is named with its line and a cure, and no secret value is shown.
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"\nctxx = 1":                        `f.toml:2: there is no setting "ctxx"; did you mean "ctx"?`,
@@ -150,7 +149,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestMistakesOfTheEnvironment: an error quotes what is no secret.
+// TestMistakesOfTheEnvironment: an error quotes a value unless it is secret.
 func TestMistakesOfTheEnvironment(t *testing.T) {
 	commands, _ := flagsOf()
 	err := FromEnvironment(commands["serve"], "X_", func(n string) (string, bool) { return "many", n == "X_CTX" }, Origins{})
@@ -165,8 +164,8 @@ func TestMistakesOfTheEnvironment(t *testing.T) {
 	require.Panics(t, func() { MarkSecret(flags, "pun") })
 }
 
-// TestFind: the first file that is there, or the one that is named; what cannot be read
-// is an error and not left out.
+// TestFind: the first existing file, or the named one, is read; an unreadable file is an
+// error and is not skipped.
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Bounds of a simulation, so that it takes some gigabytes of memory at most.
+// Bounds of a simulation, so that it takes at most some gigabytes of memory.
 const (
-	// MostAtOnce is the most conversations that have begun and not ended, of about 1 KiB each.
+	// MostAtOnce is the most conversations that have begun and not ended, of about 1 KiB
+	// each.
 	MostAtOnce = 1_000_000
 
-	mostRequests = 10_000_000    // asked; the report keeps two times of each
+	mostRequests = 10_000_000    // the report keeps two times for each
 	mostTries    = 100_000_000   // requests with their repetitions
 	mostLosses   = 10_000_000    // of groups
 	mostPoints   = 1 << 22       // of all groups on the ring
@@ -19,7 +20,7 @@ const (
 	mostEvents   = 2_000_000_000 // that happen
 )
 
-// bounded refuses what would take too much memory or never end, by what is expected of it.
+// bounded refuses a configuration that is expected to take too much memory or never end.
 func (c *Config) bounded() error {
 	seconds := c.Duration.Seconds()
 	turns := min(c.Workload.Turns, float64(c.Model.ContextLength)) // each turn has a token
@@ -44,13 +45,13 @@ func (c *Config) bounded() error {
 // load is what a simulation holds in memory while it runs.
 type load struct {
 	conversations int // begun and not ended
-	tokens        int // of these, and of the prefix caches at most
+	tokens        int // of these conversations, and at most of the prefix caches
 	requests      int // so far
 	events        int // so far
 }
 
-// exceeded is the error of a simulation that has outgrown its bounds, which happens if
-// requests take much longer than clients think.
+// exceeded returns an error if the simulation has outgrown its bounds, which happens if
+// requests take much longer than the think times of clients.
 func (s *simulation) exceeded() error {
 	l := &s.load
 	what, n, most := "conversations at once", l.conversations, MostAtOnce
@@ -68,8 +69,8 @@ func (s *simulation) exceeded() error {
 	return nil
 }
 
-// interrupted is exceeded, or why a simulation ends early: ctx, nil if none, is looked at
-// now and then.
+// interrupted returns exceeded, or why a simulation ends early: it checks ctx, if not
+// nil, now and then.
 func (s *simulation) interrupted(ctx context.Context) error {
 	if ctx != nil && s.load.events%1024 == 0 && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -77,8 +78,8 @@ func (s *simulation) interrupted(ctx context.Context) error {
 	return s.exceeded()
 }
 
-// keep counts what the prefix cache of a group may hold of a request that it answered: its
-// newest entries, at their full lengths.
+// keep counts what the prefix cache of a group may hold of a request that it answered:
+// its newest entries, at their full lengths.
 func (s *simulation) keep(g *group, length int) {
 	most := 0
 	for _, n := range []int{s.Engine.Sessions, s.Engine.MaxActive} {
@@ -101,8 +102,8 @@ func (s *simulation) finish(c *conversation) {
 	s.load.tokens -= len(c.history)
 }
 
-// longest is the longest time, far from where sums overflow.
+// longest is the longest time, far from overflowing sums.
 const longest = time.Duration(1 << 61)
 
-// nanoseconds is a time of so many, at most longest.
+// nanoseconds returns x nanoseconds, at most longest.
 func nanoseconds(x float64) time.Duration { return time.Duration(min(x, float64(longest))) }

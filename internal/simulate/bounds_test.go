@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRefusesWhatIsTooLarge: numbers that each are fine and multiply to what no host holds
-// are refused before anything is simulated, with the number.
+// TestRefusesWhatIsTooLarge: numbers that are each valid but together exceed any host are
+// refused before the simulation, with the number.
 func TestRefusesWhatIsTooLarge(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"are 1.2e+09 requests, at most 10000000": func(c *Config) {
@@ -31,7 +31,7 @@ func TestRefusesWhatIsTooLarge(t *testing.T) {
 	}
 }
 
-// TestEndsWhenItOutgrows: what turns out to be larger than expected ends the simulation.
+// TestEndsWhenItOutgrows: a simulation that outgrows its expected size ends.
 func TestEndsWhenItOutgrows(t *testing.T) {
 	long := busy(1)
 	long.Model.ContextLength, long.Workload.Prompt = 1e9, Constant(9e8)
@@ -55,7 +55,7 @@ func TestEndsWhenItOutgrows(t *testing.T) {
 	require.ErrorIs(t, err, stop)
 }
 
-// TestLongTimes: times that no clock can show are the longest ones, not short.
+// TestLongTimes: times beyond any clock become the longest time, not a short one.
 func TestLongTimes(t *testing.T) {
 	step, err := Rates(1e-9, []Rate{{1, 1e-9}})
 	require.NoError(t, err)
@@ -68,13 +68,13 @@ func TestLongTimes(t *testing.T) {
 	require.Greater(t, r.FirstToken.P50, 1e8)
 }
 
-// TestLoadIsForgotten: what has ended is not counted any more, so a long simulation of few
+// TestLoadIsForgotten: what has ended no longer counts, so that a long simulation of few
 // conversations at once stays within the bounds.
 func TestLoadIsForgotten(t *testing.T) {
 	s, err := run(busy(3))
 	require.NoError(t, err)
 	require.Positive(t, s.load.requests)
-	for len(s.events) > 0 { // clients that think still
+	for len(s.events) > 0 { // clients that still think
 		heap.Pop(&s.events).(*event).run()
 	}
 	kept := 0

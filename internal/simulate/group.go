@@ -14,8 +14,8 @@ type state uint8
 
 const (
 	up   state = iota
-	lost       // gone, but the proxy does not know
-	down       // the proxy sends nothing
+	lost       // gone, but the proxy has not noticed
+	down       // the proxy sends it nothing
 )
 
 // group is one group of ranks.
@@ -27,15 +27,15 @@ type group struct {
 	sched   *engine.Virtual
 	running map[uint64]*request // by the numbers of the scheduler
 	busy    bool                // a step runs
-	load    int                 // requests that the proxy has under way on it
+	load    int                 // requests that the proxy has assigned to it
 
 	began       time.Duration // of the step
-	worked      time.Duration // of steps in the time of the report
+	worked      time.Duration // of steps within the report's time
 	wentDown    time.Duration
-	gone        time.Duration // in the time of the report
+	gone        time.Duration // within the report's time
 	requests    int
 	kept        []int  // lengths that its prefix cache may hold
-	evictedLate uint64 // tokens that earlier lives have evicted
+	evictedLate uint64 // tokens that its earlier schedulers have evicted
 }
 
 // restart gives a group an empty scheduler.

@@ -20,25 +20,25 @@ import (
 	"ringmaster/model"
 )
 
-// words is a vocabulary in which each conversation can begin with a token of its own.
+// words is a vocabulary in which each conversation can begin with its own token.
 type words struct{}
 
 func (words) Size() int           { return 512 }
 func (words) Bytes(int32) []byte  { return []byte("x") }
 func (words) IsEnd(id int32) bool { return false }
 
-// TestSimulationIsTheEngine: an engine with its loop, its streams and a model whose
-// steps take what the simulation is told, under the same clients, answers the same
-// requests at the same times, in the same order, with the same tokens from its prefix
-// cache and the same number of requests in flight.
+// TestSimulationIsTheEngine: an engine with its loop, its streams and a model with the
+// simulation's step times, under the same clients, answers the same requests at the same
+// times, in the same order, with the same tokens from its prefix cache and the same
+// number of requests in flight.
 func TestSimulationIsTheEngine(t *testing.T) {
 	cases := map[string]func(*Config){
 		"light":  func(c *Config) { c.Workload.Rate, c.Workload.Burst = 0.05, 1 },
 		"heavy":  func(*Config) {},
 		"bursts": func(c *Config) { c.Workload.Burst = 8; c.Engine.Sessions = 2 },
 		"full":   func(c *Config) { c.Workload.Rate *= 3 },
-		// One at a time: which of two clients that ask again at the same moment is
-		// first, nothing decides.
+		// One at a time, because the order of two clients that ask again at the same
+		// moment is undefined.
 		"retries": func(c *Config) { c.Workload.Rate, c.Workload.Burst, c.Client.Retries = c.Workload.Rate*3, 1, 2 },
 		"fewest":  func(c *Config) { c.Engine.MaxActive, c.Engine.Sessions = 1, -1 },
 		"memory":  func(c *Config) { c.Memory = tokenMemory(3000) },
@@ -57,7 +57,7 @@ func TestSimulationIsTheEngine(t *testing.T) {
 		require.NotEmpty(t, want)
 		var got []Request
 		synctest.Test(t, func(t *testing.T) { got = realGroup(t, config) })
-		for _, all := range [][]Request{want, got} { // those of one step end in an order that goroutines decide
+		for _, all := range [][]Request{want, got} { // goroutines decide the order in which those of one step end
 			slices.SortStableFunc(all, func(a, b Request) int {
 				return cmp.Or(cmp.Compare(a.Ended, b.Ended), cmp.Compare(a.Conversation, b.Conversation))
 			})
@@ -173,7 +173,7 @@ func realGroup(t *testing.T, c Config) []Request {
 		for range n {
 			conv := arrivals.conversation()
 			clients.Go(func() { client(conv) })
-			synctest.Wait() // those of a burst come in their order
+			synctest.Wait() // those of a burst come in order
 		}
 	}
 	clients.Wait()
@@ -185,7 +185,7 @@ func realGroup(t *testing.T, c Config) []Request {
 // spoken is the first of the tokens that users say; the model does not sample them.
 const spoken = 256
 
-// said is what the user of a conversation says.
+// said returns the token that the user of a conversation says.
 func said(conversation int) int32 { return int32(spoken + conversation%(words{}.Size()-spoken)) }
 
 func wait(ctx context.Context, d time.Duration) error {

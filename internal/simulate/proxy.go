@@ -6,27 +6,27 @@ import (
 	"slices"
 )
 
-// Policy is how the proxy chooses a group.
+// Policy says how the proxy chooses a group.
 type Policy string
 
 // The policies.
 const (
-	// Hash is packaging/scaling/haproxy.cfg: consistent hashing on the conversation
-	// with bounded loads; requests without one go round.
+	// Hash is packaging/scaling/haproxy.cfg: consistent hashing on the conversation with
+	// bounded loads; requests without one take turns.
 	Hash Policy = "hash"
-	// LeastConn is the group with the fewest requests under way, of equals in turn.
+	// LeastConn chooses the group with the fewest requests, among equals in turn.
 	LeastConn Policy = "leastconn"
 )
 
 // Proxy is HAProxy.
 type Proxy struct {
 	Policy Policy
-	// Bound is the most load of a group for a new request, by the average
+	// Bound is the highest load of a group for a new request, relative to the average
 	// (hash-balance-factor / 100); 0: not bounded.
 	Bound float64
-	// Points are those of a group on the ring: 16 for each unit of a server's weight.
+	// Points are a group's points on the ring: 16 for each unit of a server's weight.
 	Points int
-	// Connections is maxconn: the most requests under way. As many wait, the rest is
+	// Connections is maxconn: the most requests at once. As many may wait, and more are
 	// refused. 0: not limited.
 	Connections int
 }
@@ -56,8 +56,8 @@ type proxy struct {
 	Proxy
 	groups  []*group
 	ring    []point // by place
-	turn    int     // the group before the next one of those that go round
-	inside  int     // requests under way
+	turn    int     // the group before the next one in turn
+	inside  int     // current requests
 	waiting []*request
 }
 
@@ -95,7 +95,7 @@ const (
 	refused
 )
 
-// enter takes a request in, lets it wait for another one's end, or refuses it.
+// enter accepts a request, lets it wait for another one's end, or refuses it.
 func (p *proxy) enter(r *request) admission {
 	switch {
 	case p.Connections == 0 || p.inside < p.Connections:
@@ -108,7 +108,8 @@ func (p *proxy) enter(r *request) admission {
 	return refused
 }
 
-// leave ends a request and returns the one that takes its place, nil if none waits.
+// leave ends a request and returns the waiting one that takes its place, nil if none
+// waits.
 func (p *proxy) leave() *request {
 	if len(p.waiting) == 0 {
 		p.inside--
@@ -119,7 +120,7 @@ func (p *proxy) leave() *request {
 	return next
 }
 
-// choose is the group for a request of a conversation, nil if all are down.
+// choose returns the group for a request of a conversation, nil if all are down.
 func (p *proxy) choose(c *conversation) *group {
 	live, load := 0, 0
 	for _, g := range p.groups {
@@ -157,7 +158,7 @@ func (p *proxy) choose(c *conversation) *group {
 	return p.round()
 }
 
-// round is the next group in turn.
+// round returns the next group in turn.
 func (p *proxy) round() *group {
 	for {
 		p.turn = (p.turn + 1) % len(p.groups)
@@ -167,7 +168,7 @@ func (p *proxy) round() *group {
 	}
 }
 
-// least is the group with the least load, of equals the next in turn.
+// least returns the group with the least load, among equals the next in turn.
 func (p *proxy) least() (best *group) {
 	n := len(p.groups)
 	for i := range n {

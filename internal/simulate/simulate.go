@@ -1,8 +1,8 @@
-// Package simulate answers what many groups behind a proxy will do before there are
-// any: a discrete-event simulation in virtual time. The scheduler, the queue and the
-// prefix cache of each group are the engine's own (engine.Virtual); the proxy chooses
-// groups as packaging/scaling/haproxy.cfg makes HAProxy do it; how long a step takes is
-// given. Equal configurations give equal reports.
+// Package simulate predicts what many groups behind a proxy will do: Run is a
+// discrete-event simulation in virtual time. The scheduler, the queue and the prefix
+// cache of each group are the engine's own (engine.Virtual). The proxy chooses groups as
+// packaging/scaling/haproxy.cfg makes HAProxy do it. The caller says how long a step
+// takes. Equal configurations give equal reports.
 package simulate
 
 import (
@@ -23,15 +23,15 @@ import (
 // MaxGroups is the most groups of a simulation.
 const MaxGroups = 10000
 
-// StepTime is how long a step takes that runs so many tokens of prompts, and one token
-// each of so many decoding sequences.
+// StepTime returns how long a step takes that runs prompt tokens of prompts, and one
+// token each of decoding sequences.
 type StepTime func(prompt, decoding int) time.Duration
 
-// Config is what is simulated.
+// Config describes a simulation.
 type Config struct {
 	Groups   int
 	Seed     uint64
-	Duration time.Duration // conversations begin and go on until then; what has been asked is answered
+	Duration time.Duration // conversations begin and continue until then; requests that were asked are still answered
 	Warmup   time.Duration // requests before are not in the report
 
 	Workload Workload
@@ -39,34 +39,34 @@ type Config struct {
 	Client   Client
 	Losses   Losses
 
-	Model  model.Info     // ContextLength, MaxTokens and Rewind are used
+	Model  model.Info     // only ContextLength, MaxTokens and Rewind are used
 	Memory model.Sized    // of the sequences of a group; nil: not limited
 	Engine engine.Options // of each group
 	Step   StepTime
 
 	// Context ends the simulation early, with its cause; nil: nothing does.
 	Context context.Context
-	// Trace, if set, is told each request that has ended.
+	// Trace, if set, is called with each request that has ended.
 	Trace func(Request)
 }
 
-// Client is how a client takes a refusal.
+// Client says how a client reacts to a refusal.
 type Client struct {
 	Retries    int           // how often it asks again
 	RetryAfter time.Duration // after how long
 }
 
-// Losses are groups that go, with all that runs on them and their prefix caches, and
-// come back empty.
+// Losses are groups that disappear, with all that runs on them and their prefix caches,
+// and come back empty.
 type Losses struct {
-	Every   time.Duration // mean time of a group until it is lost; 0: never
+	Every   time.Duration // mean time until a group is lost; 0: never
 	Recover time.Duration // until it serves again
-	// Detect is until the proxy knows. What the group has not begun to answer is sent
-	// to another one then; the other streams end.
+	// Detect is how long the proxy takes to notice. It then sends requests that the group
+	// has not begun to answer to another one; the other streams end.
 	Detect time.Duration
 }
 
-// check says what is wrong with a configuration.
+// check returns what is wrong with a configuration.
 func (c *Config) check() error {
 	switch {
 	case c.Groups < 1 || c.Groups > MaxGroups:
@@ -99,7 +99,7 @@ func Run(c Config) (*Report, error) {
 	return s.report(s), nil
 }
 
-// run is the simulation at its end.
+// run returns the simulation at its end.
 func run(c Config) (*simulation, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -146,8 +146,8 @@ type simulation struct {
 	err      error
 }
 
-// event is something that happens. Of those at the same time the first one planned is
-// first.
+// event is something that happens. Among those at the same time the first one planned
+// comes first.
 type event struct {
 	at     time.Duration
 	number uint64
@@ -177,7 +177,7 @@ func (s *simulation) after(d time.Duration, run func()) {
 	heap.Push(&s.events, &event{at: at, number: s.last, run: run})
 }
 
-// clock is the present for the schedulers.
+// clock returns the current time for the schedulers.
 func (s *simulation) clock() time.Time { return time.Unix(0, int64(s.now)) }
 
 // nextArrival plans the next burst of conversations.
@@ -200,8 +200,8 @@ func (s *simulation) nextArrival() {
 	})
 }
 
-// ask begins the next turn of a conversation, unless the simulation's time is over or
-// the context is full.
+// ask begins the next turn of a conversation, unless the simulation's time is over or the
+// context is full.
 func (s *simulation) ask(c *conversation) {
 	if s.now >= s.Duration {
 		s.finish(c)
@@ -224,7 +224,7 @@ func (s *simulation) ask(c *conversation) {
 	s.connect(r)
 }
 
-// connect brings a request to the proxy, which has room, lets it wait or refuses it.
+// connect brings a request to the proxy, which accepts it, lets it wait or refuses it.
 func (s *simulation) connect(r *request) {
 	switch s.proxy.enter(r) {
 	case entered:
@@ -269,7 +269,7 @@ func (s *simulation) refuse(r *request) {
 	s.end(r, Refused)
 }
 
-// end ends a request that the proxy has let go of.
+// end ends a request that has left the proxy.
 func (s *simulation) end(r *request, how Outcome) {
 	r.Outcome, r.Ended = how, s.now
 	s.open--
@@ -284,10 +284,10 @@ func (s *simulation) end(r *request, how Outcome) {
 	}
 }
 
-// untilLoss is when a group is lost.
+// untilLoss draws the time until a group is lost.
 func (s *simulation) untilLoss() time.Duration {
 	return seconds(distuv.Exponential{Rate: 1 / s.Losses.Every.Seconds(), Src: s.losses}.Rand())
 }
 
-// seconds is a time of so many.
+// seconds returns x seconds.
 func seconds(x float64) time.Duration { return nanoseconds(x * float64(time.Second)) }

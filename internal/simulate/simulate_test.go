@@ -13,8 +13,8 @@ import (
 	"ringmaster/model"
 )
 
-// single is a group as a queue with one server: every request is a prompt whose step
-// takes a millisecond for each token, and the first token is the end of its answer.
+// single returns a group as a queue with one server: every request is a prompt with a
+// step of a millisecond for each token, and the first token is the end of its answer.
 func single(rate float64, prompt Distribution, span time.Duration) Config {
 	return Config{
 		Groups: 1, Seed: 1, Duration: span, Warmup: span / 20,
@@ -26,7 +26,7 @@ func single(rate float64, prompt Distribution, span time.Duration) Config {
 	}
 }
 
-// means are the mean of xs and its standard error, by batches that are nearly
+// means returns the mean of xs and its standard error, by batches that are nearly
 // independent of each other.
 func means(xs []float64) (mean, err float64) {
 	const batches = 25
@@ -39,8 +39,8 @@ func means(xs []float64) (mean, err float64) {
 }
 
 // TestQueueingFormulas: with Poisson arrivals and one server the mean time in the system
-// is that of the Pollaczek-Khinchine formula, of which M/M/1 is a case, and the
-// utilisation is the product of rate and mean service time.
+// follows the Pollaczek-Khinchine formula (M/M/1 is a case of it), and the utilisation is
+// the product of rate and mean service time.
 func TestQueueingFormulas(t *testing.T) {
 	span := 3000 * time.Second
 	if testenv.At(testenv.Full) {
@@ -90,8 +90,9 @@ func TestQueueingFormulas(t *testing.T) {
 	}
 }
 
-// busy is a configuration that reaches everything: bursts, several turns, full queues,
-// evictions, losses, requests without a conversation, a proxy with few connections.
+// busy returns a configuration that reaches everything: bursts, several turns, full
+// queues, evictions, losses, requests without a conversation, a proxy with few
+// connections.
 func busy(groups int) Config {
 	step, err := Rates(400, []Rate{{1, 20}, {8, 60}})
 	if err != nil {
@@ -109,8 +110,8 @@ func busy(groups int) Config {
 	}
 }
 
-// TestEveryRequestEnds: what was asked ends once, times are in order, what the report
-// counts is what the trace shows, and every kind of fault occurs.
+// TestEveryRequestEnds: every request ends once, times are in order, the report's counts
+// match the trace, and every kind of fault occurs.
 func TestEveryRequestEnds(t *testing.T) {
 	seen := map[string]bool{}
 	for _, policy := range []Policy{Hash, LeastConn} {
@@ -210,8 +211,8 @@ func TestMoreHelps(t *testing.T) {
 	require.Greater(t, least.Moved, cache.Moved)
 }
 
-// TestNothingBreaks: a group with time to spare answers everything, caches every later
-// turn and says so.
+// TestNothingBreaks: a group with spare time answers everything, caches every later turn
+// and reports so.
 func TestNothingBreaks(t *testing.T) {
 	config := busy(2)
 	config.Workload.Rate, config.Workload.Burst, config.Workload.Keyed = 0.01, 1, 1
@@ -224,7 +225,7 @@ func TestNothingBreaks(t *testing.T) {
 	require.InDelta(t, 0.05, report.Between.P50, 0.001, "alone, a token takes what was measured")
 }
 
-// TestRates: interpolation within what was measured and beyond.
+// TestRates: interpolation within the measurements and beyond.
 func TestRates(t *testing.T) {
 	step, err := Rates(100, []Rate{{4, 40}, {1, 20}})
 	require.NoError(t, err)
@@ -272,8 +273,8 @@ func TestBadConfigurations(t *testing.T) {
 	}
 }
 
-// TestRing: a group that goes gives only its own conversations away, a loaded group
-// only what is new, and without a conversation requests go round.
+// TestRing: a group that goes down gives away only its own conversations, a loaded group
+// only new ones, and requests without a conversation take turns.
 func TestRing(t *testing.T) {
 	groups := make([]*group, 8)
 	for i := range groups {

@@ -22,10 +22,10 @@ const (
 	Broken   Outcome = "broken"  // its stream ended with its group
 )
 
-// Request is one that has ended. Times are since the start.
+// Request is a request that has ended. Times are since the start.
 type Request struct {
 	Conversation, Turn, Group int
-	InFlight                  int // requests on its group when it came there, with itself
+	InFlight                  int // requests on its group when it arrived there, including itself
 	Prompt, Cached, Answer    int // tokens
 	Asked, First, Ended       time.Duration
 	Started                   time.Duration // its first step
@@ -56,14 +56,14 @@ const (
 )
 
 var faultTexts = [faults]string{
-	evicted: "prefix cache: turns whose KV cache was evicted", queueFull: "queue of a group full: 429", memoryFull: "no memory for a request",
+	evicted: "prefix cache: turns with an evicted KV cache", queueFull: "queue of a group full: 429", memoryFull: "no memory for a request",
 	proxyFull: "connections of the proxy used up", noGroup: "no group to send to", groupLost: "group lost",
 }
 
 // Break is something that broke.
 type Break struct {
 	What  string  `json:"what"`
-	At    float64 `json:"at_s"` // when first, since the start
+	At    float64 `json:"at_s"` // first time, since the start
 	Count int     `json:"count"`
 }
 
@@ -75,8 +75,8 @@ type Quantiles struct {
 	Max float64 `json:"max"`
 }
 
-// Report is what was simulated. All but Breaks is of the requests that were first asked
-// between the warm-up and the end, and of that time.
+// Report is the result of a simulation. Everything except Breaks covers the requests that
+// were first asked between the warm-up and the end, and that time.
 type Report struct {
 	Groups   int     `json:"groups"`
 	Policy   Policy  `json:"balance"`
@@ -89,19 +89,19 @@ type Report struct {
 	// Waiting is the time until the first step of a request that was answered or broken:
 	// in the proxy, for retries and in the queue of its group.
 	Waiting    Quantiles `json:"waiting_s"`
-	FirstToken Quantiles `json:"first_token_s"` // of those answered or broken, retries and waits counted
+	FirstToken Quantiles `json:"first_token_s"` // of those answered or broken, including retries and waits
 	Between    Quantiles `json:"between_tokens_s"`
 
 	AnswerRate float64 `json:"answer_tokens_per_s"` // of all groups
-	PromptRate float64 `json:"prompt_tokens_per_s"` // cached ones counted
+	PromptRate float64 `json:"prompt_tokens_per_s"` // including cached ones
 	Cached     float64 `json:"cached_share"`        // of the prompts' tokens
 
-	Utilisation float64 `json:"utilisation"` // mean share of a group's time that it computes, of the time that it is there
+	Utilisation float64 `json:"utilisation"` // mean share of a group's time that it computes, while it exists
 	Busiest     float64 `json:"busiest"`     // the greatest
 	Imbalance   float64 `json:"imbalance"`   // busiest by mean
 
-	Later   int `json:"later_turns"` // turns but the first
-	Evicted int `json:"evicted"`     // of those: found their KV cache evicted
+	Later   int `json:"later_turns"` // all turns except the first
+	Evicted int `json:"evicted"`     // those that found their KV cache evicted
 	Moved   int `json:"moved"`       // came to another group
 	Emptied int `json:"emptied"`     // came to their group after it was lost
 
@@ -125,7 +125,7 @@ func newStats(c *Config) *stats {
 	return &stats{r: Report{Groups: c.Groups, Policy: c.Proxy.Policy, Rate: c.Workload.Rate}, from: c.Warmup, until: c.Duration}
 }
 
-// within is how much of a time is in that of the report.
+// within returns how much of an interval is in the report's time.
 func (s *stats) within(from, until time.Duration) time.Duration {
 	return max(0, min(until, s.until)-max(from, s.from))
 }
@@ -139,7 +139,7 @@ func (s *stats) began(r *request) {
 	}
 }
 
-// hit is told the first token of a request on a group.
+// hit records the first token of a request on a group.
 func (s *stats) hit(r *request, g *group) {
 	later := r.turn > 1
 	miss := later && r.Cached == 0 && r.group == g && r.life == g.life
@@ -166,21 +166,21 @@ func (s *stats) hit(r *request, g *group) {
 	s.r.Later++
 }
 
-// gap is told the time between two tokens.
+// gap records the time between two tokens.
 func (s *stats) gap(r *request, d time.Duration) {
 	if s.measured(r) {
 		s.between.add(d)
 	}
 }
 
-// tokens is told a token of an answer, at r.token.
+// tokens records a token of an answer, at r.token.
 func (s *stats) tokens(r *request) {
 	if r.token >= s.from && r.token < s.until {
 		s.answer++
 	}
 }
 
-// ended is told a request that has ended.
+// ended records a request that has ended.
 func (s *stats) ended(r *request) {
 	if !s.measured(r) {
 		return
@@ -195,7 +195,7 @@ func (s *stats) ended(r *request) {
 	}
 }
 
-// broke notes that something broke at a time.
+// broke records that something broke at a time.
 func (s *stats) broke(f fault, at time.Duration) {
 	b := &s.breaks[f]
 	if b.Count == 0 {
@@ -204,7 +204,7 @@ func (s *stats) broke(f fault, at time.Duration) {
 	b.Count++
 }
 
-// report is what was gathered.
+// report returns what was gathered.
 func (s *stats) report(sim *simulation) *Report {
 	r := &s.r
 	slices.Sort(s.waiting)
@@ -258,7 +258,7 @@ func (r *Report) First() string {
 	return strings.Join(parts, "; then ")
 }
 
-// quantiles are of sorted values, with weights or nil.
+// quantiles returns those of sorted values, with weights or nil.
 func quantiles(sorted, weights []float64) (q Quantiles) {
 	if len(sorted) == 0 {
 		return q
@@ -267,7 +267,7 @@ func quantiles(sorted, weights []float64) (q Quantiles) {
 	return Quantiles{at(0.5), at(0.95), at(0.99), sorted[len(sorted)-1]}
 }
 
-// histogram counts times in classes whose bounds grow by 1%.
+// histogram counts times in classes with bounds that grow by 1%.
 type histogram struct {
 	counts map[int]int
 	most   time.Duration

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Rates makes the times of steps from what bench measures: the tokens a second of a
-// prefill, and decoding with one or more numbers of sequences. Between two of them a
-// step's time is interpolated; with fewer sequences than the first it is that of the
-// first, with more than the last it goes on by the last slope, or in proportion if there
-// is one rate only. A step with prompts and decoding takes the sum of both.
+// Rates makes the times of steps from what bench measures: the tokens per second of a
+// prefill, and of decoding with one or more numbers of sequences. Between two of them a
+// step's time is interpolated. Fewer sequences than the first take as long as the first;
+// more than the last continue its slope, or grow in proportion if there is one rate only.
+// A step with prompts and decoding takes the sum of both.
 func Rates(prefill float64, decode []Rate) (StepTime, error) {
 	if !(prefill > 0) || math.IsInf(prefill, 0) {
 		return nil, fmt.Errorf("simulate: a prefill of %v tokens a second, expected a positive number", prefill)

@@ -9,8 +9,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Each kind of chance has its own stream of random numbers, and each conversation too,
-// so that configurations that differ in one thing are compared under the same work.
+// Each kind of chance, and each conversation, has its own stream of random numbers, so
+// that configurations that differ in one thing are compared under the same work.
 const (
 	streamArrivals = iota + 1
 	streamLosses
@@ -21,7 +21,7 @@ const (
 type Distribution func(rand.Source) distuv.Rander
 
 // LogNormal has this mean, and a standard deviation of spread times the mean; with a
-// spread of 0 it is constant. Lengths of prompts and answers are much like it.
+// spread of 0 it is constant. Lengths of prompts and answers have roughly this form.
 func LogNormal(mean, spread float64) Distribution {
 	if spread == 0 || mean == 0 {
 		return Constant(mean)
@@ -52,14 +52,14 @@ func (c constant) Rand() float64 { return float64(c) }
 // Workload is what clients do.
 type Workload struct {
 	Rate  float64 // new conversations a second, for all groups
-	Burst float64 // mean number that begin at once, 1 or more; bursts come as a Poisson process
+	Burst float64 // mean number that begin at once, 1 or more; bursts arrive as a Poisson process
 
 	Turns  float64      // mean number of a conversation's requests, 1 or more, geometric
 	Think  Distribution // seconds from an answer to the next request
 	Prompt Distribution // tokens that a turn adds
 	Answer Distribution // tokens of an answer
-	Keyed  float64      // share of the conversations whose requests say which one they belong to
-	Shared float64      // share of these that say the same one, as those of one program may
+	Keyed  float64      // fraction of conversations with requests that name their conversation
+	Shared float64      // fraction of these that use the same name, as those of one program may
 }
 
 func (w *Workload) check() error {
@@ -92,22 +92,22 @@ func newArrivals(w Workload, seed uint64) *arrivals {
 	return &arrivals{Workload: w, seed: seed, random: random, wait: distuv.Exponential{Rate: w.Rate / w.Burst, Src: random}}
 }
 
-// next is the time until the next burst and the number of its conversations.
+// next returns the time until the next burst and the number of its conversations.
 func (a *arrivals) next() (time.Duration, int) {
 	return seconds(a.wait.Rand()), geometric(a.random, a.Burst)
 }
 
-// geometric is 1 or more with this mean.
+// geometric returns 1 or more with this mean.
 func geometric(random *rand.Rand, mean float64) int {
 	if mean <= 1 {
 		return 1
 	}
-	// 1 minus what is in [0, 1), whose logarithm is finite.
+	// 1 minus a number in [0, 1), so that the logarithm is finite.
 	return max(1, int(math.Ceil(math.Log(1-random.Float64())/math.Log(1-1/mean))))
 }
 
-// conversation is a client's. Its tokens are all its number, so what two of them share
-// is nothing, and what its turns share is everything.
+// conversation is a client's. All of its tokens are its number, so that two conversations
+// share nothing, and the turns of one share everything.
 type conversation struct {
 	number int
 	key    uint64 // what the proxy hashes
@@ -119,7 +119,7 @@ type conversation struct {
 	history              []int32
 	prompt, answer       []int32 // of the present turn; parts of history
 
-	group *group // that has its KV cache
+	group *group // group that has its KV cache
 	life  int    // of the group
 }
 
@@ -138,9 +138,9 @@ func (a *arrivals) conversation() *conversation {
 	return c
 }
 
-// extend adds the next turn, what the user says and what will be answered, and returns its
-// tokens. fits is false if they do not fit the context; a first turn is cut to fit it. More
-// tokens than room are returned and not added.
+// extend adds the next turn, what the user says and what will be answered, and returns
+// its tokens. fits is false if they do not fit the context; a first turn is cut to fit
+// it. If there are more tokens than room, they are returned but not added.
 func (c *conversation) extend(context, room int) (added int, fits bool) {
 	said, answered := tokens(c.length, context), tokens(c.reply, context)
 	if len(c.history) == 0 {
@@ -170,8 +170,8 @@ func tokens(d distuv.Rander, most int) int {
 // continues reports whether there is another turn.
 func (c *conversation) continues() bool { return c.turn < c.turns }
 
-// think is the time until the next turn.
+// think draws the time until the next turn.
 func (c *conversation) think() time.Duration { return seconds(max(c.pause.Rand(), 0)) }
 
-// cachedOn notes where the KV cache of a turn is.
+// cachedOn records where the KV cache of a turn is.
 func (c *conversation) cachedOn(g *group) { c.group, c.life = g, g.life }

@@ -1,4 +1,4 @@
-// Package subprocess runs programs of the host for what they print.
+// Package subprocess runs programs of the host and returns what they print.
 package subprocess
 
 import (
@@ -15,7 +15,7 @@ import (
 	"ringmaster/internal/safetext"
 )
 
-// maxOutput bounds what is kept of the output of a program, in bytes.
+// maxOutput bounds how much of a program's output is kept, in bytes.
 const maxOutput = 8 << 20
 
 // endGrace is how long a program may take to end after SIGTERM.
@@ -24,11 +24,11 @@ const endGrace = time.Second
 // ErrLeftBehind is the error of a program that does not end on SIGTERM either.
 var ErrLeftBehind = errors.New("it does not end on SIGTERM and is left running")
 
-// Run runs a program, at most until ctx ends, and returns its standard
-// output. An error contains the first line of its standard error. The program gets
-// SIGTERM then, never SIGKILL: with Apple's provider a process that is killed
-// while it holds a device leaves protection domains and queue pairs used up until
-// a power cycle. One that does not end is left behind: ErrLeftBehind.
+// Run runs a program, at most until ctx ends, and returns its standard output. An error
+// contains the first line of its standard error. At the end of ctx the program gets
+// SIGTERM, never SIGKILL: with Apple's provider a process that is killed while it holds a
+// device leaves protection domains and queue pairs used up until a power cycle. A program
+// that does not end is left behind: ErrLeftBehind.
 func Run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")

@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 	defer cancel()
 	_, err = Run(ctx, "sh", "-c", "exec sleep 1000")
 	require.Error(t, err)
-	// One that ignores SIGTERM is left behind, and not killed.
+	// A program that ignores SIGTERM is left behind, not killed.
 	dir := t.TempDir()
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()

@@ -8,27 +8,27 @@ import (
 	"sync"
 )
 
-// The ports are below those of outgoing connections (from 32768 on Linux, from 49152
-// on a Mac), so that none is taken by chance between its choice and its use.
+// The ports are below those of outgoing connections (from 32768 on Linux, from 49152 on a
+// Mac), so that none is taken by chance between its choice and its use.
 const (
 	firstPort = 12000
 	lastPort  = 31999
-	// blockPorts is the number of ports in a block, of which one is the claim.
+	// blockPorts is the number of ports in a block; one of them is the claim.
 	blockPorts = 50
 )
 
-// ports are what this process may give out: a block of ports is claimed by listening
-// on its first one for as long as the process lives, so test processes that run at
-// the same time never give out the same port.
+// ports is what this process may hand out. It claims a block of ports by listening on the
+// first one as long as the process lives, so that concurrent test processes never hand
+// out the same port.
 var ports struct {
 	sync.Mutex
 	claims []net.Listener
 	next   int // port
-	last   int // of the block; next > last: a block must be claimed
+	last   int // last port of the block; next > last: a block must be claimed
 }
 
-// FreeAddr returns an address of the host on which nothing listens, and which no
-// other test process gets.
+// FreeAddr returns an address of the host that nothing listens on and that no other test
+// process gets.
 func FreeAddr(host string) (string, error) {
 	ports.Lock()
 	defer ports.Unlock()

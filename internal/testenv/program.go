@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 )
 
-// ProgramVariable names the environment variable with the path of a program that
-// BuildProgram takes in place of building one. scripts/test.sh sets it, so that the
+// ProgramVariable is the environment variable with the path of a program that
+// BuildProgram uses instead of building one. scripts/test.sh sets it, so that the
 // packages do not link the same program one after the other.
 const ProgramVariable = "TEST_PROGRAM"
 
 // BuildProgram puts the program, cmd/server of this checkout, into the folder dir, and
-// returns its path. It builds it, unless ProgramVariable names one that has been built.
+// returns its path. It builds it unless ProgramVariable names one.
 func BuildProgram(ctx context.Context, dir string) (string, error) {
 	path := filepath.Join(dir, "ringmaster")
 	if built := os.Getenv(ProgramVariable); built != "" {
@@ -32,8 +32,8 @@ func BuildProgram(ctx context.Context, dir string) (string, error) {
 	return path, nil
 }
 
-// link makes path the same file as built, or a copy of it where they are on different
-// file systems. A file that is there is removed first: writing to it could write to built.
+// link makes path a hard link to built, or a copy on another file system. It removes an
+// existing file first, because writing to it could write to built.
 func link(path, built string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

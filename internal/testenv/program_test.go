@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBuildProgram: a program that is named is taken, and one that is not there is an
-// error that says so.
+// TestBuildProgram: a named program is used, and a missing one is an error that says so.
 func TestBuildProgram(t *testing.T) {
 	built := filepath.Join(t.TempDir(), "built")
 	require.NoError(t, os.WriteFile(built, []byte("#!/bin/sh\n"), 0o755))

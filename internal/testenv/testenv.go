@@ -1,17 +1,16 @@
-// Package testenv is what tests of all packages share: it decides how much of a
-// test runs, and finds ports.
+// Package testenv is shared by the tests of all packages: it decides how much of a test
+// runs, and finds ports.
 //
-// There are two forms. The fast one is what go test does by itself: nearly every
-// feature once. The full one (RINGMASTER_FULL=1, scripts/test.sh --full)
-// adds the products: more shapes, seeds and faults, other compilers,
-// sanitizers, guests, other people's programs. A campaign, every combination of
-// something, takes up to hours and is run by hand for one package with the flag
-// -exhaustive.
+// There are two forms. The fast one is what go test does by itself: nearly every feature
+// once. The full one (RINGMASTER_FULL=1, scripts/test.sh --full) adds the products: more
+// shapes, seeds and faults, other compilers, sanitizers, guests, other people's programs.
+// A campaign runs every combination of something, takes up to hours and is started by
+// hand for one package with the flag -exhaustive.
 //
-// A test that leaves something out calls Need or Rest, so that it is reported
-// as skipped, with the level at which it runs. No other variable, flag or use
-// of testing.Short decides this. An attribute of the test tells tests/report the
-// level, because the text of a reason could be invented.
+// A test that leaves something out calls Need or Rest, so that it is reported as skipped,
+// with the level at which it runs. No other variable, flag or use of testing.Short
+// decides this. An attribute of the test tells tests/report the level, because the text
+// of a reason could be invented.
 package testenv
 
 import (
@@ -36,7 +35,7 @@ const (
 	Exhaustive              // a campaign, by hand
 )
 
-// String tells how the level is asked for.
+// String returns how to ask for the level.
 func (l Level) String() string {
 	switch l {
 	case Fast:
@@ -52,8 +51,8 @@ func (l Level) String() string {
 // at which it runs: "full" or "exhaustive".
 const Attribute = "level"
 
-// level parses the value of Variable. It panics on an unknown one: a run that
-// silently takes another level than the one asked for proves the wrong thing.
+// level parses the value of Variable. It panics on an unknown one, because a run at
+// another level than the one asked for proves the wrong thing.
 func level(value string) Level {
 	switch value {
 	case "", "0":
@@ -82,8 +81,8 @@ func Need(t testing.TB, l Level, what string) {
 	t.Skipf("NOT CHECKED: %s runs with %v", what, l)
 }
 
-// Rest reports whether the remainder of a test runs, which is so at level l
-// and above. Below, it adds a skipped subtest that names what is left out.
+// Rest reports whether the rest of a test runs, at level l and above. Below, it adds a
+// skipped subtest that names what is left out.
 func Rest(t *testing.T, l Level, what string) bool {
 	t.Helper()
 	if At(l) {

@@ -54,8 +54,8 @@ func TestFreeAddr(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, one, other)
 
-	// Another process that looks for a block finds this one taken, also when the
-	// addresses of it are used up.
+	// Another process that looks for a block finds this one taken, even when its
+	// addresses are used up.
 	for range 3 * blockPorts {
 		_, err := FreeAddr("127.0.0.1")
 		require.NoError(t, err)

@@ -16,10 +16,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// testCollector is a collector of OTLP over HTTP that keeps what it gets.
+// testCollector is a collector of OTLP over HTTP that keeps what it receives.
 type testCollector struct {
 	*httptest.Server
-	// answer, if set, is what it does after it has read a batch.
+	// answer, if set, runs after a batch has been read.
 	answer http.HandlerFunc
 
 	mu       sync.Mutex
@@ -71,7 +71,7 @@ func newCollector(t *testing.T, answer http.HandlerFunc) *testCollector {
 	return c
 }
 
-// named are the spans of a name, in the order in which they came.
+// named returns the spans with a name, in the order in which they came.
 func (c *testCollector) named(name string) (out []*otlp.Span) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *testCollector) named(name string) (out []*otlp.Span) {
 	return out
 }
 
-// one is the only span of a name.
+// one returns the only span with a name.
 func (c *testCollector) one(t *testing.T, name string) *otlp.Span {
 	t.Helper()
 	list := c.named(name)
@@ -99,7 +99,7 @@ func attributesOf(list []*common.KeyValue) map[string]*common.AnyValue {
 	return out
 }
 
-// values are attributes as Go's values.
+// values returns attributes as Go values.
 func values(t *testing.T, s *otlp.Span) map[string]any {
 	out := map[string]any{}
 	for name, v := range attributesOf(s.Attributes) {

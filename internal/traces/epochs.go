@@ -14,16 +14,16 @@ import (
 // maxEpochs is how many epochs are remembered for the requests that they interrupted.
 const maxEpochs = 64
 
-// epoch is a time in which no step ran, because an epoch took the place of another.
+// epoch is a time in which no step ran, because a new epoch replaced another.
 type epoch struct {
 	began, ended time.Time
 	number       uint32
 	span         trace.SpanContext
 }
 
-// Formed is cluster.Config.Formed: it makes the trace of an epoch that has taken the
-// place of another. Its parts stand end to end in their order; of an epoch that was
-// tried several times they are sums.
+// Formed implements cluster.Config.Formed: it makes the trace of an epoch that replaced
+// another. Its parts follow each other without gaps; if the epoch was tried several times
+// they are sums.
 func (s *Sender) Formed(f cluster.Formation) {
 	attributes := []attribute.KeyValue{attribute.Int64("ringmaster.epoch", int64(f.Epoch)), attribute.Int("ringmaster.ranks", f.Ranks)}
 	name := "planned epoch"
@@ -49,8 +49,8 @@ func (s *Sender) Formed(f cluster.Formation) {
 	s.epochs = append(s.epochs, epoch{f.Began, at, f.Epoch, root.SpanContext()})
 }
 
-// interruptions makes spans within that of ctx for the epochs that formed in a part of a
-// request's time, with links to their own traces.
+// interruptions makes spans within that of ctx for the epochs that formed during a part
+// of a request, with links to their own traces.
 func (s *Sender) interruptions(ctx context.Context, began, ended time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Options are those of a Sender. The environment variables of OpenTelemetry say where to
-// send traces, and how many.
+// Options of a Sender. The environment variables of OpenTelemetry say where to send
+// traces, and how many.
 type Options struct {
 	Version string // of the program
 	Log     *slog.Logger
@@ -20,7 +20,7 @@ type target struct {
 	shown  string
 }
 
-// targetOf checks what the SDK would only log, or take another value for.
+// targetOf rejects what the SDK would only log, or replace by another value.
 func targetOf(getenv func(string) string) (target, error) {
 	const prefix = "OTEL_EXPORTER_OTLP_"
 	name := prefix + "TRACES_ENDPOINT"
@@ -37,7 +37,7 @@ func targetOf(getenv func(string) string) (target, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return target{}, fmt.Errorf("%s is %q; expected the address of a collector, such as http://127.0.0.1:4318", name, withoutPassword(u, at))
 	}
-	if u.User != nil || u.RawQuery != "" || u.Fragment != "" { // which the exporter would leave out
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" { // the exporter would leave them out
 		return target{}, fmt.Errorf("%s has a user, a query or a fragment, which are not sent; give what the collector asks for in %sHEADERS", name, prefix)
 	}
 	for _, v := range []string{prefix + "TRACES_PROTOCOL", prefix + "PROTOCOL"} {
@@ -50,7 +50,8 @@ func targetOf(getenv func(string) string) (target, error) {
 	return target{wanted: true, shown: u.String()}, nil
 }
 
-// withoutPassword is an address for an error message; u is nil if it could not be read.
+// withoutPassword returns an address for an error message; u is nil if it could not be
+// parsed.
 func withoutPassword(u *url.URL, at string) string {
 	if u == nil {
 		return excerpt(at)
@@ -58,7 +59,7 @@ func withoutPassword(u *url.URL, at string) string {
 	return excerpt(u.Redacted())
 }
 
-// excerpt is the beginning of a text from elsewhere.
+// excerpt returns the beginning of a text from elsewhere.
 func excerpt(s string) string {
 	const most = 300
 	if len(s) > most {

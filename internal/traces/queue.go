@@ -16,8 +16,8 @@ import (
 // maxWaiting is the most spans that wait or are being sent. A request has about six.
 const maxWaiting = 4096
 
-// queue counts what the SDK's queue drops: it has as many places itself, so that the
-// SDK's, which says nothing, is never full. It is its exporter too.
+// queue counts what the SDK's queue drops. It has as many places as that one, so that the
+// SDK's queue, which drops silently, is never full. It is also the SDK's exporter.
 type queue struct {
 	sdk.SpanProcessor // the SDK's queue
 	exporter          sdk.SpanExporter
@@ -32,8 +32,8 @@ type queue struct {
 
 	mu      sync.Mutex
 	failing bool      // the last batch was not delivered
-	told    bool      // and the log says so
-	said    time.Time // when it last did
+	told    bool      // the log says so
+	said    time.Time // time of the last line
 }
 
 func newQueue(exporter sdk.SpanExporter, log *slog.Logger) *queue {
@@ -66,7 +66,7 @@ func (q *queue) OnEnd(s sdk.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(s)
 }
 
-// Shutdown sends what waits, until ctx ends.
+// Shutdown sends the waiting spans until ctx ends.
 func (q *queue) Shutdown(ctx context.Context) error {
 	q.closed.Store(true)
 	return q.SpanProcessor.Shutdown(ctx)
@@ -76,16 +76,16 @@ func (q *queue) Shutdown(ctx context.Context) error {
 func (q *queue) abandon() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = q.exporter.Shutdown(ctx) // ends the request that is under way
+	_ = q.exporter.Shutdown(ctx) // ends the current request
 	if n := q.waiting.Load(); n > 0 {
-		q.log.Warn("traces: the collector did not take the last spans in time", "spans", n)
+		q.log.Warn("traces: the collector did not accept the last spans in time", "spans", n)
 	}
 }
 
 // batches is the exporter of a queue.
 type batches struct{ *queue }
 
-// ExportSpans sends a batch. Its error is nil, since it is logged here.
+// ExportSpans sends a batch. It logs an error and returns nil.
 func (b batches) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := b.exporter.ExportSpans(ctx, spans)
 	b.waiting.Add(-int64(len(spans)))
@@ -106,10 +106,10 @@ func (b batches) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) erro
 // Shutdown ends the exporter.
 func (b batches) Shutdown(ctx context.Context) error { return b.exporter.Shutdown(ctx) }
 
-// sayAgain is how long after a line about failing batches the next one may come.
+// sayAgain is the least time between two lines about failing batches.
 const sayAgain = 10 * time.Minute
 
-// note logs that batches fail, once until one is delivered, and that one is.
+// note logs once that batches fail, and that they are delivered again.
 func (q *queue) note(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,12 +128,12 @@ func (q *queue) note(err error) {
 	}
 }
 
-// partialSuccess is how the exporter, whose type of this error is internal, says that
-// the collector took only a part of a batch.
+// partialSuccess matches how the exporter says that the collector accepted only a part of
+// a batch; the type of this error is internal.
 var partialSuccess = regexp.MustCompile(`OTLP partial success: (?s:.*) \((-?\d+) spans rejected\)$`)
 
-// rejected is how many of a batch the collector refused while it took the others; partly
-// is false if err is another failure.
+// rejected returns how many spans of a batch the collector refused while it accepted the
+// others; partly is false if err is another failure.
 func rejected(err error, spans int) (n int, partly bool) {
 	if err == nil {
 		return 0, false
@@ -144,7 +144,7 @@ func rejected(err error, spans int) (n int, partly bool) {
 	}
 	n, bad := strconv.Atoi(m[1])
 	if bad != nil {
-		n = spans // a number beyond any batch
+		n = spans // a number larger than any batch
 	}
 	return min(max(n, 0), spans), true
 }

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestBadCollectors: a collector that is away, hangs, refuses or lies holds up neither
+// TestBadCollectors: a collector that is away, hangs, refuses or lies delays neither
 // requests nor the end of the program; each span is sent or counted as dropped, and the
 // log has one line about it.
 func TestBadCollectors(t *testing.T) {
@@ -112,7 +112,8 @@ func TestBadCollectors(t *testing.T) {
 	}
 }
 
-// TestOutage: the log tells of an outage and of its end, and not of each that follows soon.
+// TestOutage: the log reports an outage and its end, but not each outage that follows
+// soon.
 func TestOutage(t *testing.T) {
 	var log bytes.Buffer
 	q := &queue{log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -128,13 +129,13 @@ func TestOutage(t *testing.T) {
 		q.note(nil)
 	}
 	require.Equal(t, 1, strings.Count(log.String(), "not delivered"))
-	require.Equal(t, 1, strings.Count(log.String(), "delivered again"), "the end of what nobody was told of")
+	require.Equal(t, 1, strings.Count(log.String(), "delivered again"), "the end of an unlogged outage")
 	q.said = q.said.Add(-sayAgain)
 	q.note(errors.New("refused"))
 	require.Equal(t, 2, strings.Count(log.String(), "not delivered"))
 }
 
-// TestRejected pins how the exporter's error of a part that was refused is read.
+// TestRejected pins how the exporter's error for a partly refused batch is parsed.
 func TestRejected(t *testing.T) {
 	for _, x := range []struct {
 		text   string
@@ -189,7 +190,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestNothingWanted: without an address nothing is made.
+// TestNothingWanted: without an address no sender is made.
 func TestNothingWanted(t *testing.T) {
 	clearEnvironment(t)
 	s, err := Open(t.Context(), Options{})

@@ -18,8 +18,8 @@ import (
 
 var _ api.Tracer = (*Sender)(nil)
 
-// Request implements api.Tracer: it makes the spans of a request. Names of attributes
-// that OpenTelemetry's conventions have are theirs.
+// Request implements api.Tracer: it makes the spans of a request. Attributes have the
+// names of OpenTelemetry's conventions if these have one.
 func (s *Sender) Request(t *api.Trace) string {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(t.Header))
 	ctx, root := s.tracer.Start(ctx, t.Method+" "+t.Route, trace.WithTimestamp(t.Began), trace.WithSpanKind(trace.SpanKindServer))
@@ -44,8 +44,8 @@ func (s *Sender) Request(t *api.Trace) string {
 	return root.SpanContext().TraceID().String()
 }
 
-// failed reports whether the server is to blame for a request's end, as the conventions
-// of HTTP ask of a server's spans.
+// failed reports whether the server is to blame for a request's end, as OpenTelemetry's
+// conventions of HTTP define it for a server's spans.
 func failed(t *api.Trace) bool { return t.Status >= 500 && t.Status != http.StatusNotImplemented }
 
 // generation makes the spans below that of a request for an answer.
@@ -90,7 +90,7 @@ func (s *Sender) generation(ctx context.Context, root trace.Span, t *api.Trace) 
 }
 
 // answer makes the spans of one of the answers: queue, prefill and decode, as far as it
-// came, and what interrupted them. The last of an answer that failed has an error.
+// came, and what interrupted them. If the answer failed, the last one has an error.
 func (s *Sender) answer(ctx context.Context, t *api.Trace, index int) {
 	a := &t.Answers[index]
 	times := a.Times
@@ -131,7 +131,7 @@ func (s *Sender) answer(ctx context.Context, t *api.Trace, index int) {
 	}
 }
 
-// part begins a span within that of ctx, which the caller ends.
+// part begins a span within that of ctx; the caller ends it.
 func (s *Sender) part(ctx context.Context, name string, began time.Time, attributes ...attribute.KeyValue) trace.Span {
 	_, span := s.tracer.Start(ctx, name, trace.WithTimestamp(began), trace.WithAttributes(attributes...))
 	return span

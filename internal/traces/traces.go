@@ -1,10 +1,11 @@
-// Package traces sends what became of requests, and how epochs took the place of others,
-// to a collector of OpenTelemetry, as OTLP over HTTP. A trace has times, counts, the
-// server's own names and ids, never a text of a client or of the model.
+// Package traces sends the traces of requests and of changes of epochs to a collector of
+// OpenTelemetry, as OTLP over HTTP. Open makes the Sender, and api.Config.Traces takes
+// it. A trace has times, counts, the server's own names and ids, never a text of a client
+// or of the model.
 //
-// All spans of a request are made when it has been answered, from times that were noted
-// on the way, so nothing waits for them; a goroutine of the SDK sends them. What the
-// collector does not take in time is dropped and counted.
+// All spans of a request are made after its answer, from times that were recorded on the
+// way, so that no request waits for them; a goroutine of the SDK sends them. What the
+// collector does not accept in time is dropped and counted.
 package traces
 
 import (
@@ -33,11 +34,11 @@ type Sender struct {
 	patience time.Duration // of Close
 
 	mu     sync.Mutex
-	epochs []epoch // the last maxEpochs that took the place of others, oldest first
+	epochs []epoch // the last maxEpochs that replaced others, oldest first
 }
 
-// Open prepares sending; nil if the environment names no collector. It does not
-// connect. Its error says which variable is wrong.
+// Open prepares sending; it returns nil if the environment names no collector. It does
+// not connect. Its error says which variable is wrong.
 func Open(ctx context.Context, o Options) (*Sender, error) {
 	target, err := targetOf(os.Getenv)
 	if err != nil || !target.wanted {
@@ -46,7 +47,7 @@ func Open(ctx context.Context, o Options) (*Sender, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	// What the SDK itself has to say, such as about a variable that it cannot read.
+	// Messages of the SDK itself, such as about a variable that it cannot read.
 	otel.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		o.Log.Warn("the exporter of traces failed", "error", excerpt(err.Error()))
@@ -57,7 +58,7 @@ func Open(ctx context.Context, o Options) (*Sender, error) {
 	}
 	what, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(),
 		resource.WithAttributes(attribute.String("service.name", "ringmaster"), attribute.String("service.version", o.Version)),
-		resource.WithFromEnv()) // last: what it says of the service counts
+		resource.WithFromEnv()) // last, so that what it says about the service takes precedence
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, err
 	}
@@ -80,6 +81,6 @@ func (s *Sender) Close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
 	defer cancel()
-	_ = s.provider.Shutdown(ctx) // what it could not send is counted and logged by the queue
+	_ = s.provider.Shutdown(ctx) // the queue counts and logs what could not be sent
 	s.queue.abandon()
 }

@@ -17,7 +17,7 @@ import (
 	"ringmaster/engine"
 )
 
-// clearEnvironment takes the variables of OpenTelemetry out of a test's environment.
+// clearEnvironment removes the variables of OpenTelemetry from a test's environment.
 func clearEnvironment(t *testing.T) {
 	for _, name := range []string{"EXPORTER_OTLP_ENDPOINT", "EXPORTER_OTLP_TRACES_ENDPOINT", "EXPORTER_OTLP_PROTOCOL", "EXPORTER_OTLP_TRACES_PROTOCOL",
 		"SDK_DISABLED", "TRACES_EXPORTER", "TRACES_SAMPLER", "TRACES_SAMPLER_ARG", "SERVICE_NAME", "RESOURCE_ATTRIBUTES"} {
@@ -25,7 +25,7 @@ func clearEnvironment(t *testing.T) {
 	}
 }
 
-// open makes a sender to a collector, which logs into the buffer.
+// open returns a sender to a collector; it logs into the buffer.
 func open(t *testing.T, collector string) (*Sender, *bytes.Buffer) {
 	t.Helper()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector)
@@ -36,12 +36,12 @@ func open(t *testing.T, collector string) (*Sender, *bytes.Buffer) {
 	return s, &log
 }
 
-// at is a time of the tests, in milliseconds.
+// at returns a time of the tests, in milliseconds.
 func at(ms int) time.Time {
 	return time.Unix(1_700_000_000, 0).Add(time.Duration(ms) * time.Millisecond)
 }
 
-// answered is a request with two answers, of which the second was given up in its prefill.
+// answered returns a request with two answers; the second was given up in its prefill.
 func answered() *api.Trace {
 	return &api.Trace{
 		Header: http.Header{"Authorization": {"Bearer secret"}}, ID: "req_1", ClientID: "c-1", Method: "POST", Route: "/v1/chat/completions",
@@ -56,7 +56,7 @@ func answered() *api.Trace {
 	}
 }
 
-// TestSpans: the spans of a request, whose child is whose, when they were and what they say.
+// TestSpans: the spans of a request, their parents, their times and their attributes.
 func TestSpans(t *testing.T) {
 	clearEnvironment(t)
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=lab")
@@ -113,7 +113,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestStatus: which ends are errors, and of which spans.
+// TestStatus: which ends are errors, and on which spans.
 func TestStatus(t *testing.T) {
 	clearEnvironment(t)
 	for _, x := range []struct {
@@ -167,8 +167,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestSampling: the share is that of traces that begin here; who has begun one elsewhere
-// has decided for it.
+// TestSampling: the share applies to traces that begin here; a trace that began elsewhere
+// has its own decision.
 func TestSampling(t *testing.T) {
 	clearEnvironment(t)
 	c := newCollector(t, nil)
@@ -188,8 +188,8 @@ func TestSampling(t *testing.T) {
 	c.one(t, "POST /v1/chat/completions")
 }
 
-// TestEpochs: an epoch that took another's place has a trace of its own, and requests that
-// it interrupted show it where it was.
+// TestEpochs: an epoch that replaced another has its own trace, and requests that it
+// interrupted show it at the right place.
 func TestEpochs(t *testing.T) {
 	clearEnvironment(t)
 	c := newCollector(t, nil)

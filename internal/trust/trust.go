@@ -1,5 +1,5 @@
-// Package trust tells whether a file can be believed: no one but this process's user and
-// root has made it. A file of another user's says what that user wants it to say.
+// Package trust reports whether a file can be trusted: only this process's user and root
+// can have made it. A file of another user says what that user wants it to say.
 package trust
 
 import (
@@ -12,14 +12,14 @@ import (
 	"syscall"
 )
 
-// ErrForeign is wrapped by the errors of what belongs to somebody else, or what everyone
-// may write.
+// ErrForeign is wrapped by the errors for files that belong to another user, or that
+// everyone may write.
 var ErrForeign = errors.New("only what belongs to this process's user or to root is trusted")
 
 // user is this process's; tests set it.
 var user = os.Geteuid
 
-// Owner is an error unless a file belongs to this process's user or to root.
+// Owner returns an error unless a file belongs to this process's user or to root.
 func Owner(path string, info fs.FileInfo) error {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || s.Uid == 0 || int64(s.Uid) == int64(user()) {
@@ -28,9 +28,9 @@ func Owner(path string, info fs.FileInfo) error {
 	return fmt.Errorf("%s belongs to user %d: %w; change its owner (chown) or name another", path, s.Uid, ErrForeign)
 }
 
-// File is an error unless an open file is a regular one that belongs to this process's user
-// or to root, that not everyone may write, and all symbolic links on the way to it belong to
-// them. Kubernetes mounts secrets by links of root.
+// File returns an error unless an open file is a regular one that belongs to this
+// process's user or to root, not everyone may write it, and all symbolic links on the way
+// to it belong to them. Kubernetes mounts secrets by links of root.
 func File(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -48,10 +48,10 @@ func File(f *os.File) error {
 	return links(f.Name())
 }
 
-// mostLinks is how many links one after the other are followed, as by Linux.
+// mostLinks is how many successive links are followed, as in Linux.
 const mostLinks = 40
 
-// links is an error unless every symbolic link on the way to a path belongs to this
+// links returns an error unless every symbolic link on the way to a path belongs to this
 // process's user or to root.
 func links(path string) error {
 	path, err := filepath.Abs(path)

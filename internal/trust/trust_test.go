@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// as runs the rest of a test as if this process were another user's than its files.
+// as runs the rest of a test as if this process belonged to another user than its files.
 func as(t *testing.T, id int) {
 	old := user
 	user = func() int { return id }
@@ -23,8 +23,8 @@ func check(t *testing.T, path string) error {
 	return File(f)
 }
 
-// TestOwner: files of this user and of root are trusted, others not. Run by root it gives a
-// file to another user; by others it takes the part of another user.
+// TestOwner: files of this user and of root are trusted, others not. As root it gives a
+// file to another user; otherwise it acts as another user.
 func TestOwner(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
@@ -42,7 +42,7 @@ func TestOwner(t *testing.T) {
 	require.ErrorIs(t, check(t, path), ErrForeign)
 }
 
-// TestWritableByEveryone: the owner of a file that every user may write has not made it alone.
+// TestWritableByEveryone: a file that every user may write is not only its owner's.
 func TestWritableByEveryone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
@@ -57,8 +57,8 @@ func TestWritableByEveryone(t *testing.T) {
 	}
 }
 
-// TestLinks: links of this user and of root are followed wherever they are in a path, as
-// Kubernetes mounts secrets; another user's are not.
+// TestLinks: links of this user and of root are followed anywhere in a path, because
+// Kubernetes mounts secrets that way; another user's are not.
 func TestLinks(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "..2026"), 0o700))

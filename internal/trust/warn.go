@@ -7,9 +7,9 @@ import (
 	"runtime"
 )
 
-// WarnIfOthersMay logs a file to which every user of the host has one of the
-// permissions. It is no error: orchestrators mount secrets like that where the only
-// user is the server.
+// WarnIfOthersMay logs a file that gives every user of the host one of the permissions.
+// It is not an error, because orchestrators mount secrets like that when the only user is
+// the server.
 func WarnIfOthersMay(path string, permissions os.FileMode, what string) {
 	info, err := os.Stat(path)
 	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&permissions != 0 {

@@ -1,11 +1,12 @@
 // Package units formats quantities for people, one way in logs, errors, plans and pages:
-// sizes in binary units, lists of ranks, counted nouns.
+// sizes in binary units, durations, lists of ranks, counted nouns.
 package units
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const names = "KMGTPE"
@@ -42,4 +43,16 @@ func ParseBytes(s string) (int64, error) {
 		return 0, fmt.Errorf("%q is not a size like 24GiB", s)
 	}
 	return int64(v * float64(unit)), nil
+}
+
+// Duration formats a duration without units that are zero: 1h, not 1h0m0s.
+func Duration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }

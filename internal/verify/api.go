@@ -11,11 +11,11 @@ import (
 	"ringmaster/internal/usage"
 )
 
-// API is a server that is asked as its clients do, and what it is compared with.
+// API is a server that is examined through its API, and what it is compared with.
 type API struct {
 	URL, Key            string
-	Against, AgainstKey string        // a server to compare with; empty: none
-	Recorded            string        // file of a Record to compare with; empty: none
+	Against, AgainstKey string        // another server; empty: none
+	Recorded            string        // file of a Record; empty: none
 	Limit               time.Duration // for one request
 	Options                           // Prompts are those of Recorded or Prompts()
 }
@@ -50,13 +50,13 @@ func (o *API) Ask(ctx context.Context) (*Report, *Record, error) {
 	return Verify(ctx, server, other, record, options)
 }
 
-// JSON is the report as a file has it.
+// JSON returns the report for a file.
 func (r *Report) JSON() ([]byte, error) {
 	text, err := json.MarshalIndent(r, "", "  ")
 	return append(text, '\n'), err
 }
 
-// JSON is the record as a file has it.
+// JSON returns the record for a file.
 func (r *Record) JSON() ([]byte, error) { return json.Marshal(r) }
 
 // Write prints the report for people.
@@ -78,10 +78,10 @@ func (r *Report) Write(w io.Writer) error {
 	return err
 }
 
-// mostRecord bounds a record, in bytes: its answers have at most 4096 tokens each.
+// mostRecord bounds a record, in bytes; its answers have at most 4096 tokens each.
 const mostRecord = 64 << 20
 
-// ReadRecord reads what --record has written.
+// ReadRecord reads a file of --record.
 func ReadRecord(path string) (*Record, error) {
 	data, err := flags.ReadInput(path, mostRecord)
 	if err != nil {

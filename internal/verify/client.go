@@ -1,6 +1,7 @@
-// Package verify examines a server that runs: whether it repeats itself, whether
-// company changes its answers, whether it answers as another server or a record of one
-// does, token by token with log-probabilities, and how fast it is.
+// Package verify examines a running server: whether it repeats itself, whether concurrent
+// requests change its answers, whether it answers as another server or a record of one
+// does, token by token with log-probabilities, and how fast it is. API.Ask examines
+// through the API, and Examination through the leader of a group.
 package verify
 
 import (
@@ -22,31 +23,31 @@ import (
 
 // Bounds of what a server may send.
 const (
-	maxLine  = 64 << 20 // bytes of one event: that of an echoed prompt is long
-	maxError = 64 << 10 // bytes of an error that are read
+	maxLine  = 64 << 20 // bytes of one event; that of an echoed prompt is long
+	maxError = 64 << 10 // most bytes read of an error
 )
 
 // topLogprobs is how many alternatives of each token are compared.
 const topLogprobs = 5
 
-// Token is one of a prompt or an answer. Logprob is 0 for the first token of a prompt,
-// which has none.
+// Token is a token of a prompt or an answer. Logprob is 0 for the first token of a
+// prompt, which has none.
 type Token struct {
 	Text    string             `json:"text"`
 	Logprob float64            `json:"logprob"`
 	Top     map[string]float64 `json:"top,omitempty"`
 }
 
-// Answer is what a server made of a prompt at temperature 0.
+// Answer is a server's answer to a prompt at temperature 0.
 type Answer struct {
 	Tokens []Token `json:"tokens"` // of the prompt and the answer
-	Prompt int     `json:"prompt"` // so many of them are the prompt's
+	Prompt int     `json:"prompt"` // how many of them are the prompt's
 
-	first, last time.Duration // of the tokens of the answer, after the request
+	first, last time.Duration // of the tokens of the answer, since the request
 	events      int
 }
 
-// Server is one server of OpenAI's text completions.
+// Server is a server of OpenAI's text completions.
 type Server struct {
 	Base, Key string
 	Limit     time.Duration // for one request
@@ -56,8 +57,8 @@ type Server struct {
 	Fingerprint string // system_fingerprint of the last answer
 }
 
-// NewServer returns the server at an address. Errors are those of package usage and
-// name the flag.
+// NewServer returns the server at an address. Errors are those of package usage and name
+// the flag.
 func NewServer(flag, address, key string, limit time.Duration) (*Server, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -67,7 +68,7 @@ func NewServer(flag, address, key string, limit time.Duration) (*Server, error) 
 	return &Server{Base: u.String(), Key: key, Limit: limit, http: &http.Client{}}, nil
 }
 
-// Look asks whether the server is ready, and for its model.
+// Look checks that the server is ready, and asks for its model.
 func (s *Server) Look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(s.Limit, 30*time.Second))
 	defer cancel()
@@ -113,7 +114,7 @@ func (s *Server) do(ctx context.Context, method, path string, body []byte) (*htt
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxError)) // as much as there is
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxError)) // as much as can be read
 	if resp.StatusCode == http.StatusUnauthorized {
 		return nil, usage.Errorf("%s wants a key: give it with --api-key", s.Base)
 	}
@@ -171,16 +172,16 @@ func (s *Server) Ask(ctx context.Context, prompt string, tokens int) (*Answer, e
 		return nil, fmt.Errorf("%s: the stream ended before the answer", s.Base)
 	}
 	if got := len(a.Tokens) - a.Prompt; a.Prompt < 1 || got != tokens {
-		return nil, fmt.Errorf("%s: %d tokens of the prompt and %d of the answer, of which %d were asked; does it know echo, logprobs and ignore_eos?", s.Base, a.Prompt, got, tokens)
+		return nil, fmt.Errorf("%s: %d tokens of the prompt and %d of the answer (requested: %d); does it know echo, logprobs and ignore_eos?", s.Base, a.Prompt, got, tokens)
 	}
 	return a, nil
 }
 
-// take adds one event to an answer.
+// take adds an event to an answer.
 func (s *Server) take(a *Answer, data string, begun time.Time) error {
 	var c chunk
 	if err := json.Unmarshal([]byte(data), &c); err != nil {
-		return fmt.Errorf("%s: an event is no JSON: %w", s.Base, safetext.Error(err, safetext.Evidence))
+		return fmt.Errorf("%s: an event is not JSON: %w", s.Base, safetext.Error(err, safetext.Evidence))
 	}
 	if len(c.Error) > 0 && string(c.Error) != "null" {
 		return fmt.Errorf("%s: the answer failed: %s", s.Base, safetext.Line(string(c.Error), 2*safetext.Evidence))

@@ -11,24 +11,24 @@ import (
 	"ringmaster/replica"
 )
 
-// Request is what is asked of the leader of a group; without a Task, for its Group.
+// Request is a request to the leader of a group; without a Task, for its Group.
 type Request struct {
 	Task *replica.Task `json:"task,omitempty"`
 }
 
 // Reply is the leader's answer.
 type Reply struct {
-	Error string            `json:"error,omitempty"` // why there is nothing else
+	Error string            `json:"error,omitempty"` // why the rest is missing
 	Epoch uint32            `json:"epoch"`
 	Group *Group            `json:"group,omitempty"`
 	Found []replica.Finding `json:"found,omitempty"` // [members]
-	Took  time.Duration     `json:"took,omitempty"`  // for which steps waited
+	Took  time.Duration     `json:"took,omitempty"`  // how long steps waited for it
 }
 
-// Group describes a group that runs.
+// Group describes a running group.
 type Group struct {
 	Ranks       []int        `json:"ranks"`   // members, by their numbers in the world
-	Experts     [][2]int     `json:"experts"` // [members] the first and the end of those that each owns
+	Experts     [][2]int     `json:"experts"` // [members] first expert and end of those that each owns
 	Kernels     []string     `json:"kernels"` // [members]
 	Extent      model.Extent `json:"extent"`
 	Model       string       `json:"model"`
@@ -38,17 +38,17 @@ type Group struct {
 	Topology    string       `json:"topology"`
 }
 
-// Asker asks the leader.
+// Asker sends requests to the leader.
 type Asker interface {
 	Ask(ctx context.Context, request []byte) ([]byte, error)
 }
 
-// Examination examines a group by its leader.
+// Examination examines a group through its leader.
 type Examination struct {
 	Asker Asker
-	// Limit is how long an answer may take, Pause how long requests of the group's
-	// clients should wait for one, and Rest by which factor of that they have the group
-	// to themselves afterwards.
+	// Limit is how long an answer may take. Pause is how long requests of the group's
+	// clients should wait for a task at most. After a task, they have the group to
+	// themselves for Rest times the pause.
 	Limit, Pause time.Duration
 	Rest         float64
 	Progress     func(text string) // nil for none
@@ -56,7 +56,7 @@ type Examination struct {
 	group   Group
 	epoch   uint32
 	longest time.Duration // pause
-	paused  time.Duration // in all
+	paused  time.Duration // in total
 	asked   int
 }
 
@@ -80,7 +80,7 @@ func (x *Examination) do(ctx context.Context, t replica.Task) (Reply, error) {
 	case err != nil:
 		return a, err
 	case a.Epoch != x.epoch:
-		return a, fmt.Errorf("the group formed anew while it was examined: epoch %d in place of %d; run verify again", a.Epoch, x.epoch)
+		return a, fmt.Errorf("the group re-formed during the check (epoch %d, was %d); run verify again", a.Epoch, x.epoch)
 	case len(a.Found) != len(x.group.Ranks):
 		return a, fmt.Errorf("%d of %d ranks have answered", len(a.Found), len(x.group.Ranks))
 	}
@@ -121,7 +121,7 @@ func (x *Examination) ask(ctx context.Context, r Request) (a Reply, err error) {
 	return a, nil
 }
 
-// adapt is how much to ask for at once after so much took so long, from 1 to most.
+// adapt returns how much to ask for at once, from 1 to most, after n took took.
 func (x *Examination) adapt(n, most int, took time.Duration) int {
 	switch {
 	case took > x.Pause:

@@ -18,7 +18,7 @@ import (
 type group struct {
 	size   int
 	epoch  uint32
-	change func(rank int, s *model.Sum, everyone bool) // what a rank has wrong
+	change func(rank int, s *model.Sum, everyone bool) // the errors of a rank
 	links  func(x replica.Traffic) replica.Finding     // of the sender
 	fail   string
 	asked  []replica.Task
@@ -105,7 +105,7 @@ func wrong(rank, layer, expert int, weights bool) func(int, *model.Sum, bool) {
 }
 
 // TestWhoIsWrong: the rank, the layer and the kind are named, by a majority or by the
-// host; what only follows is not.
+// host; consequences are not.
 func TestWhoIsWrong(t *testing.T) {
 	for name, c := range map[string]struct {
 		size    int
@@ -114,7 +114,7 @@ func TestWhoIsWrong(t *testing.T) {
 		kernels string
 		want    []string
 	}{
-		"nobody":                         {3, nil, false, "", nil},
+		"no rank":                        {3, nil, false, "", nil},
 		"the owner's weights":            {3, wrong(1, 2, 3, true), false, "", []string{"rank 1: layer 2, down of expert 3: other weights in memory than the others have"}},
 		"the witness's weights":          {3, wrong(2, 2, 3, true), false, "", []string{"rank 2: layer 2, down of expert 3: other weights in memory than the others have"}},
 		"the owner computes":             {3, wrong(0, 1, 1, false), false, "", []string{"rank 0: layer 1, expert output of expert 1: the same weights and another result"}},
@@ -155,8 +155,8 @@ func TestWhoIsWrong(t *testing.T) {
 	require.Equal(t, NotChecked, check.Verdict)
 }
 
-// TestEndsOfAnExamination: a difference that does not come again, a group that forms anew
-// and one that fails are errors, never a verdict.
+// TestEndsOfAnExamination: a difference that does not recur, a group that re-forms and
+// one that fails are errors, never a verdict.
 func TestEndsOfAnExamination(t *testing.T) {
 	once := wrong(1, 2, 3, true)
 	for want, g := range map[string]*group{
@@ -165,7 +165,7 @@ func TestEndsOfAnExamination(t *testing.T) {
 				once(r, s, everyone)
 			}
 		}},
-		"epoch 1 in place of 0": {size: 3, after: func(g *group) {
+		"epoch 1, was 0": {size: 3, after: func(g *group) {
 			if len(g.asked) == 2 {
 				g.epoch = 1
 			}
@@ -181,8 +181,8 @@ func TestEndsOfAnExamination(t *testing.T) {
 	}
 }
 
-// TestSoakFaults: rates and latencies are those of all pieces, corrupt bytes are counted,
-// and what falls short of what is expected is named with its direction.
+// TestSoakFaults: rates and latencies cover all pieces, corrupt bytes are counted, and a
+// link that falls short of the expectation is named with its direction.
 func TestSoakFaults(t *testing.T) {
 	g := &group{size: 3, links: func(x replica.Traffic) replica.Finding {
 		rate, latency := 1e9, 20*time.Microsecond

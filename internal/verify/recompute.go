@@ -12,14 +12,14 @@ import (
 	"ringmaster/replica"
 )
 
-// Arbiter is the host that verifies, with a copy of the model's file of its own.
+// Arbiter is the verifying host, with its own copy of the model's file.
 type Arbiter interface {
 	Examine(p model.Piece) ([]model.Sum, error)
 }
 
-// Difference is a place where a rank is not like the others.
+// Difference is a place where a rank differs from the others.
 type Difference struct {
-	Ranks   []int  `json:"ranks"` // that are wrong; if Unclear, those among which one is
+	Ranks   []int  `json:"ranks"` // the wrong ones; if Unclear, the candidates
 	Unclear bool   `json:"unclear,omitempty"`
 	What    string `json:"what"` // "weights" or "result"
 	Kind    string `json:"kind"` // name of the tensor, or expert output
@@ -66,17 +66,17 @@ func nameOf(rank int) string {
 	return fmt.Sprintf("rank %d", rank)
 }
 
-// mostDifferences are kept of a report.
+// mostDifferences is how many a report keeps.
 const mostDifferences = 1000
 
-// Recompute checks what each rank has in memory of the model and what it computes with it:
-// the same is computed on another rank, and if it is not nil by the arbiter, whose results
+// Recompute checks what each rank has of the model in memory and what it computes with
+// it. Another rank computes the same. So does the arbiter if it is not nil; its results
 // count if its kernels are those of the ranks. No rank needs more of the model than it
 // can map from its file.
 func (x *Examination) Recompute(ctx context.Context, host Arbiter, kernels string, seed uint64) (Check, []Difference, error) {
 	c := &comparison{x: x, host: host, same: kernels, seed: seed, c: Check{Name: "recompute", Verdict: Pass, Figures: map[string]float64{}}}
 	if len(x.group.Ranks) < 2 && host == nil {
-		c.c.Verdict, c.c.Detail = NotChecked, "one rank has nobody to compare with: give this host the model's file (--model)"
+		c.c.Verdict, c.c.Detail = NotChecked, "one rank has no other to compare with: give this host the model's file (--model)"
 		return c.c, nil, nil
 	}
 	e := x.group.Extent
@@ -117,7 +117,7 @@ func (x *Examination) Recompute(ctx context.Context, host Arbiter, kernels strin
 	return c.c, c.found, nil
 }
 
-// comparison is a Recompute under way.
+// comparison is a running Recompute.
 type comparison struct {
 	x         *Examination
 	host      Arbiter
@@ -147,7 +147,7 @@ func (c *comparison) all(ctx context.Context, layer, count int) error {
 	return nil
 }
 
-// place is what a sum is of.
+// place identifies what a sum was computed of.
 type place struct {
 	name                string
 	layer, expert, rows int
@@ -156,10 +156,10 @@ type place struct {
 
 func placeOf(s model.Sum) place { return place{s.Name, s.Layer, s.Expert, s.Rows, s.First} }
 
-// view is what ranks have found of a place.
+// view is what ranks have found at a place.
 type view map[int]model.Sum
 
-// views are those of all places, and the places in their order.
+// views returns those of all places, and the places in their order.
 func views(found []replica.Finding) (map[place]view, []place) {
 	all, order := map[place]view{}, []place(nil)
 	for _, f := range found {
@@ -175,8 +175,8 @@ func views(found []replica.Finding) (map[place]view, []place) {
 	return all, order
 }
 
-// compare compares what was found of a piece, and asks all ranks about experts of which
-// two ranks have found different things.
+// compare compares what was found of a piece, and asks all ranks about experts that two
+// ranks have found differently.
 func (c *comparison) compare(ctx context.Context, t replica.Task, found []replica.Finding) error {
 	if c.host != nil {
 		sums, err := c.host.Examine(t.Piece)
@@ -213,7 +213,7 @@ func (c *comparison) compare(ctx context.Context, t replica.Task, found []replic
 		if err := c.compare(ctx, again, a.Found); err != nil {
 			return err
 		}
-		if c.different == before { // it was different, and is no more
+		if c.different == before { // it was different, and no longer is
 			return errors.New("two ranks differed once and agreed when they were asked again: a memory or a processor is not reliable; run verify again")
 		}
 	}
@@ -227,9 +227,9 @@ func (c *comparison) agree(v view) bool {
 	return len(w) == 0 && len(r) == 0
 }
 
-// split is who is wrong about a value, none if all have the same. It is clear who is wrong
-// if the host that verifies has a value, which counts if it is of weights or its kernels
-// are those of the rank, or if more than half have the same.
+// split returns the ranks that are wrong about a value, none if all agree. This is clear
+// if the verifying host has a value (it counts for weights, or if its kernels are those
+// of the rank), or if more than half agree.
 func (c *comparison) split(v view, of func(model.Sum) uint32, weights bool) (wrong []int, clear bool) {
 	votes, right, counted := map[uint32]int{}, uint32(0), 0
 	for _, r := range slices.Sorted(maps.Keys(v)) {
@@ -266,8 +266,8 @@ func (c *comparison) kernelsAgree() bool {
 	return !slices.ContainsFunc(c.x.group.Kernels, func(k string) bool { return k != c.same })
 }
 
-// judge notes what is different at a place. A result that follows from other weights of
-// the same expert is not named again.
+// judge records the differences at a place. It does not repeat a result that follows from
+// other weights of the same expert.
 func (c *comparison) judge(p place, all map[place]view) {
 	weights, clear := c.split(all[p], func(s model.Sum) uint32 { return s.Weights }, true)
 	d := Difference{Ranks: weights, Unclear: !clear, What: "weights", Kind: p.name, Layer: p.layer, Expert: p.expert, First: p.first, Rows: p.rows}

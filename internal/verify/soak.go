@@ -9,15 +9,15 @@ import (
 	"ringmaster/replica"
 )
 
-// Expected is what a plan takes a link for.
+// Expected is what a plan assumes of a link.
 type Expected struct {
 	Name    string  `json:"name"`
-	Rate    float64 `json:"rate"`    // bytes a second of each direction
+	Rate    float64 `json:"rate"`    // bytes per second of each direction
 	Latency float64 `json:"latency"` // seconds of the shortest exchange
 }
 
-// What a link may fall short of what is expected: of an exchange the latency is the best
-// that a link can do, and a message goes through the same software twice.
+// How far a link may fall short of the expectation. The latency of an exchange is the
+// best that a link can do, but a message passes the same software twice.
 const (
 	leastOfRate   = 0.7
 	mostOfLatency = 3
@@ -31,7 +31,7 @@ type Link struct {
 	Corrupt     int64         `json:"corrupt_bytes"`
 	Retransmits int64         `json:"retransmits"` // segments; -1: unknown
 	Took        time.Duration `json:"took"`        // for these bytes
-	Rate        float64       `json:"rate"`        // bytes a second
+	Rate        float64       `json:"rate"`        // bytes per second
 	Slowest     float64       `json:"slowest"`     // rate of a piece of at least a tenth of the longest pause
 	Latency     time.Duration `json:"latency"`     // half of the median round trip of 8 bytes
 	Worst       time.Duration `json:"worst"`       // half of the longest
@@ -41,8 +41,8 @@ type Link struct {
 // trips is how many round trips are timed at once.
 const trips = 32
 
-// Soak sends data of known content over each link, one direction after the other, for so
-// long each, and compares rate and latency with what is expected, nil for nothing.
+// Soak sends known data over each link, one direction after the other, for each long, and
+// compares rate and latency with expected, nil for no expectation.
 func (x *Examination) Soak(ctx context.Context, each time.Duration, expected *Expected, seed uint64) (Check, []Link, error) {
 	c := Check{Name: "links", Verdict: Pass, Figures: map[string]float64{}}
 	n := len(x.group.Ranks)
@@ -104,7 +104,7 @@ func (x *Examination) soak(ctx context.Context, l *Link, from, to int, each time
 		default:
 			l.Retransmits += f.Retransmits
 		}
-		// Up to a message of the greatest length, then more of them.
+		// First up to a message of the greatest length, then more messages.
 		units := x.adapt(max(1, bytes>>10*messages), replica.MostMessage>>10*256, a.Took)
 		bytes, messages = min(units<<10, replica.MostMessage), max(1, units<<10/replica.MostMessage)
 	}
@@ -116,7 +116,7 @@ func (x *Examination) soak(ctx context.Context, l *Link, from, to int, each time
 	return nil
 }
 
-// fault is what is wrong with a link, "" for nothing.
+// fault returns what is wrong with a link, "" for nothing.
 func (l *Link) fault(e *Expected) string {
 	switch {
 	case l.Corrupt > 0:
@@ -181,6 +181,6 @@ func (c *Check) summary(links []Link, e *Expected, x *Examination) {
 	case bad != "":
 		c.Detail = bad + "; " + c.Detail
 	case e == nil:
-		c.Detail += "; nothing was expected of them: --link"
+		c.Detail += "; no expectation given (--link)"
 	}
 }

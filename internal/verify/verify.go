@@ -59,18 +59,18 @@ type Record struct {
 	Answers     []Answer `json:"answers"`
 }
 
-// Options are how to examine.
+// Options say how to examine.
 type Options struct {
 	Prompts   []string
 	Tokens    int     // of each answer
 	Exact     bool    // log-probabilities must be equal to the last bit
-	Tolerance float64 // otherwise, of the median difference of log-probabilities
-	Decode    float64 // least tokens a second of one sequence; 0: any
+	Tolerance float64 // otherwise, for the median difference of log-probabilities
+	Decode    float64 // least tokens per second of one sequence; 0: any
 }
 
-// Verify examines a server, and compares it with other, or with record, where they are
-// not nil. The answers are returned for a record. An error means that a server could
-// not be asked; a difference is in the report.
+// Verify examines a server, and compares it with other and record unless they are nil. It
+// returns the answers as a record. An error means that a server could not be asked;
+// differences are in the report.
 func Verify(ctx context.Context, s, other *Server, record *Record, o Options) (*Report, *Record, error) {
 	r := &Report{URL: s.Base, Prompts: len(o.Prompts), Tokens: o.Tokens, Reduce: "sum", Verdict: Pass}
 	if o.Exact {
@@ -141,7 +141,7 @@ func askAll(ctx context.Context, s *Server, o Options) (out []*Answer, err error
 	return out, nil
 }
 
-// askTogether asks all prompts at once, and returns the tokens a second of all answers.
+// askTogether asks all prompts at once, and returns the tokens per second of all answers.
 func askTogether(ctx context.Context, s *Server, o Options) ([]*Answer, float64, error) {
 	out, errs := make([]*Answer, len(o.Prompts)), make([]error, len(o.Prompts))
 	begun := time.Now()
@@ -160,9 +160,9 @@ func askTogether(ctx context.Context, s *Server, o Options) ([]*Answer, float64,
 	return out, float64(len(o.Prompts)*o.Tokens) / took, nil
 }
 
-// compare compares answers to the same prompts. Where they need not be exact, sums are
-// rounded differently: tokens may differ where two are almost equal, so the prompts'
-// log-probabilities, which follow the same tokens on both sides, decide.
+// compare compares answers to the same prompts. If they need not be exact, rounding
+// differs: tokens may differ where two are almost equal. Then the prompts'
+// log-probabilities decide, because they follow the same tokens on both sides.
 func compare(name, what string, one, two []*Answer, o Options) Check {
 	c := Check{Name: name, Verdict: Pass, Figures: map[string]float64{}}
 	var drift []float64
@@ -172,7 +172,7 @@ func compare(name, what string, one, two []*Answer, o Options) Check {
 		for j := range max(len(a.Tokens), len(b.Tokens)) {
 			if j >= len(a.Tokens) || j >= len(b.Tokens) || a.Tokens[j].Text != b.Tokens[j].Text {
 				flips = first(flips, fmt.Sprintf("prompt %d, token %d: %s and %s", i, j, show(a, j), show(b, j)))
-				break // what follows a different token has nothing in common
+				break // after a different token the rest has nothing in common
 			}
 			positions++
 			x, y := a.Tokens[j], b.Tokens[j]
@@ -196,7 +196,7 @@ func compare(name, what string, one, two []*Answer, o Options) Check {
 	case positions == 0 || median > o.Tolerance:
 		c.Verdict, c.Detail = Fail, fmt.Sprintf("%s: log-probabilities differ by %.2g (median of %d), more than %.2g; first at %s", what, median, positions, o.Tolerance, first(flips, bits))
 	default:
-		c.Detail = fmt.Sprintf("%s: equal but for rounding: log-probabilities differ by %.2g (median of %d)", what, median, positions)
+		c.Detail = fmt.Sprintf("%s: equal except for rounding: log-probabilities differ by %.2g (median of %d)", what, median, positions)
 		if flips != "" {
 			c.Detail += "; first other token at " + flips
 		}

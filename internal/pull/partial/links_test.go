@@ -20,8 +20,8 @@ func whole(t *testing.T, path string) *File {
 	return f
 }
 
-// TestFinishReplacesNothing: whatever has the name when the file is complete stays, and what
-// was fetched too.
+// TestFinishReplacesNothing: whatever has the name when the file is complete stays, and
+// so does the fetched file.
 func TestFinishReplacesNothing(t *testing.T) {
 	for name, appear := range map[string]func(path string) error{
 		"file":          func(path string) error { return os.WriteFile(path, []byte("mine"), 0o600) },
@@ -49,7 +49,8 @@ func TestFinishReplacesNothing(t *testing.T) {
 	}
 }
 
-// TestRenameWithoutTheCall: on file systems that cannot rename without replacing.
+// TestRenameWithoutTheCall: renaming on file systems that cannot rename without
+// replacing.
 func TestRenameWithoutTheCall(t *testing.T) {
 	for _, e := range []error{syscall.EINVAL, syscall.ENOSYS, &os.LinkError{Op: "link", Err: syscall.EPERM}, syscall.ENOTSUP} {
 		require.True(t, unable(e), e)
@@ -80,8 +81,8 @@ func TestRenameWithoutTheCall(t *testing.T) {
 	}
 }
 
-// TestLinksAreNotFollowed: a partial file, its state or its next state that leads to another
-// file, by a symbolic link or as another name of it, is never written through.
+// TestLinksAreNotFollowed: a partial file, its state or its next state that is a symbolic
+// link or another name of a file is never written through.
 func TestLinksAreNotFollowed(t *testing.T) {
 	for _, name := range []string{".part", ".part.json", ".part.json.new"} {
 		for kind, link := range map[string]func(from, to string) error{"symbolic": os.Symlink, "hard": os.Link} {
@@ -106,7 +107,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestPipes: a pipe in place of a file holds up no one.
+// TestPipes: a pipe in place of a file blocks nothing.
 func TestPipes(t *testing.T) {
 	for _, name := range []string{".part", ".part.json", ".part.json.new"} {
 		path := filepath.Join(t.TempDir(), "m.gguf")
@@ -121,14 +122,14 @@ func TestPipes(t *testing.T) {
 	}
 }
 
-// TestSizesThatNothingHas: no memory is taken for a size that a source only announces, and
-// nothing is left behind.
+// TestSizesThatNothingHas: no memory is taken for a size that a source only announces,
+// and no file is left behind.
 func TestSizesThatNothingHas(t *testing.T) {
 	dir := t.TempDir()
 	for _, id := range []Identity{
 		{Size: 1e17, Tag: "v", Chunk: 64 << 20}, {Size: 1e17, Tag: "v", Chunk: 1e17}, {Size: 1 << 62, Tag: "v", Chunk: 1 << 20},
 		{Size: MostBytes, Tag: "v", Chunk: 1}, {Size: 0, Chunk: 1}, {Size: -1, Chunk: 1}, {Size: 1, Chunk: 0},
-		{Size: MostBytes, Tag: "v", Chunk: 64 << 20}, // which is more than a file of ext4 may have
+		{Size: MostBytes, Tag: "v", Chunk: 64 << 20}, // more than a file of ext4 may have
 	} {
 		f, _, err := Open(filepath.Join(dir, "m.gguf"), id)
 		if err == nil { // on a file system with large files
@@ -141,7 +142,7 @@ func TestSizesThatNothingHas(t *testing.T) {
 	}
 }
 
-// TestLacking: what a partial file has on the disk counts, its holes and links do not.
+// TestLacking: the data of a partial file on the disk counts, its holes and links do not.
 func TestLacking(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	require.EqualValues(t, 1<<30, Lacking(path, 1<<30))

@@ -1,6 +1,9 @@
 // Package partial keeps a file that arrives in pieces: NAME.part, beside it
-// NAME.part.json with the ranges that are on the disk, so that whoever fetches it
-// goes on where it was. Only a file that is whole and right gets its name.
+// NAME.part.json with the ranges that are on the disk, so that an interrupted transfer
+// can be resumed. Only a complete and correct file gets its name.
+//
+// Open opens or creates the partial file, Append adds to a range, and Finish gives the
+// file its name.
 package partial
 
 import (
@@ -17,30 +20,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MostBytes is the size of the largest file that is fetched: what a source says is not
-// taken for more than that.
+// MostBytes is the size of the largest file that is fetched; a source that announces more
+// is refused.
 const MostBytes = 1 << 46
 
-// mostRanges bounds the ranges of a file, which are counted in memory.
+// mostRanges bounds the ranges of a file, because they are counted in memory.
 const mostRanges = 1 << 22
 
-// ErrExists is wrapped by the error of Finish if another file has the name meanwhile.
+// ErrExists is wrapped by the error of Finish if another file got the name meanwhile.
 var ErrExists = errors.New("another file has appeared under this name; it was not replaced")
 
 // ErrBusy is returned by Open while another process has the same partial file open.
 var ErrBusy = errors.New("another process is fetching it: wait for it or end it")
 
-// Identity says which file a partial file is of. A partial file is gone on with only
-// if its identity is the same.
+// Identity says which file a partial file belongs to. A partial file is resumed only if
+// its identity is the same.
 type Identity struct {
 	Size   int64  // bytes
 	SHA256 string // in hex; "" if it is not known
-	Tag    string // tells versions of a file without SHA-256 apart; "": it cannot be gone on with
+	Tag    string // distinguishes versions of a file without SHA-256; "": it cannot be resumed
 	Chunk  int64  // bytes of each range but the last
 }
 
-// File is a partial file. Any goroutine may call its methods, but one at a time writes
-// to a range.
+// File is a partial file. Any goroutine may call its methods, but only one at a time may
+// write to a range.
 type File struct {
 	path string
 	part *os.File
@@ -49,9 +52,9 @@ type File struct {
 	state state
 }
 
-// Open opens the partial file of what will be path, and its state. What does not
-// belong to id is dropped; dropped then is true. ErrBusy means that another process
-// has it. Links are not followed: what they lead to is not this file's to overwrite.
+// Open opens the partial file of the future path, and its state. Data that does not
+// belong to id is dropped; dropped reports that. ErrBusy means that another process has
+// the file. Links are not followed, because their target is not this file's to overwrite.
 func Open(path string, id Identity) (f *File, dropped bool, err error) {
 	if id.Size < 1 || id.Size > MostBytes || id.Chunk < 1 || (id.Size-1)/id.Chunk >= mostRanges {
 		return nil, false, fmt.Errorf("%s: %d bytes in ranges of %d; at most %d bytes and %d ranges are possible", path, id.Size, id.Chunk, int64(MostBytes), mostRanges)
@@ -88,8 +91,8 @@ func Open(path string, id Identity) (f *File, dropped bool, err error) {
 	return f, !fresh, f.Reset()
 }
 
-// openPart opens a partial file, which must be a file of its own; created reports that
-// there was none.
+// openPart opens a partial file, which must be a file of its own; created reports that it
+// did not exist.
 func openPart(path string) (part *os.File, created bool, err error) {
 	const flags = os.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK
 	part, err = os.OpenFile(path, flags|os.O_CREATE|os.O_EXCL, 0o644)
@@ -107,7 +110,7 @@ func openPart(path string) (part *os.File, created bool, err error) {
 	}
 	var info unix.Stat_t
 	if err = unix.Fstat(int(part.Fd()), &info); err == nil && (info.Mode&unix.S_IFMT != unix.S_IFREG || info.Nlink > 1) {
-		err = fmt.Errorf("%s is no file of its own but a device, a pipe or another name of a file: remove it", path)
+		err = fmt.Errorf("%s is a device, a pipe or another name of a file: remove it", path)
 	}
 	if err != nil {
 		return nil, false, errors.Join(err, part.Close())
@@ -115,8 +118,8 @@ func openPart(path string) (part *os.File, created bool, err error) {
 	return part, false, nil
 }
 
-// Lacking is how many bytes a file of this size needs on the disk at least, beside what its
-// partial file has there already.
+// Lacking returns how many more bytes a file of this size needs on the disk, at least,
+// beyond what its partial file has.
 func Lacking(path string, size int64) int64 {
 	var info unix.Stat_t
 	if unix.Lstat(path+".part", &info) != nil || info.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -125,13 +128,13 @@ func Lacking(path string, size int64) int64 {
 	return max(0, size-int64(info.Blocks)*512)
 }
 
-// Path is the name that the file will have.
+// Path returns the name that the file will have.
 func (f *File) Path() string { return f.path }
 
 func (f *File) partPath() string  { return f.path + ".part" }
 func (f *File) statePath() string { return f.path + ".part.json" }
 
-// Reset drops all that is there.
+// Reset drops all data.
 func (f *File) Reset() error {
 	f.mu.Lock()
 	clear(f.state.Have)
@@ -145,22 +148,22 @@ func (f *File) Reset() error {
 	return f.Save()
 }
 
-// Ranges is the number of ranges.
+// Ranges returns the number of ranges.
 func (f *File) Ranges() int { return len(f.state.Have) }
 
-// Range is where range i begins, and its length, both in bytes.
+// Range returns where range i begins, and its length, both in bytes.
 func (f *File) Range(i int) (offset, length int64) {
 	return int64(i) * f.state.Chunk, f.state.length(i)
 }
 
-// Have is how many of the first bytes of range i are there.
+// Have returns how many of the first bytes of range i have arrived.
 func (f *File) Have(i int) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state.Have[i]
 }
 
-// Done is how many bytes of the file are there.
+// Done returns how many bytes of the file have arrived.
 func (f *File) Done() (n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -186,43 +189,44 @@ func (f *File) Append(i int, p []byte) error {
 	return nil
 }
 
-// Drop forgets what is there of range i.
+// Drop forgets the data of range i.
 func (f *File) Drop(i int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.state.Have[i] = 0
 }
 
-// ReadAt reads of what is there.
+// ReadAt reads data that has arrived.
 func (f *File) ReadAt(p []byte, offset int64) (int, error) { return f.part.ReadAt(p, offset) }
 
-// Save writes the state of what is on the disk.
+// Save records what is on the disk.
 func (f *File) Save() error {
 	f.mu.Lock()
 	now := f.state
 	now.Have = append([]int64{}, f.state.Have...)
 	f.mu.Unlock()
-	// First the bytes, then the word that they are there.
+	// First the bytes, then the record of them.
 	if err := f.part.Sync(); err != nil {
 		return fmt.Errorf("%s: %w", f.partPath(), err)
 	}
 	return now.write(f.statePath())
 }
 
-// Hash is the SHA-256 of the file in hex. progress, if not nil, is told of the bytes
-// that were read.
+// Hash returns the SHA-256 of the file in hex. It calls progress, if not nil, with the
+// bytes that it reads.
 func (f *File) Hash(ctx context.Context, progress func(n int64)) (string, error) {
 	return hash(ctx, io.NewSectionReader(f.part, 0, f.state.Size), progress)
 }
 
-// Finish gives the file its name and removes the state. It replaces no file: ErrExists.
+// Finish gives the file its name and removes the state. It does not replace a file:
+// ErrExists.
 func (f *File) Finish() error {
 	mine, err := f.part.Stat()
 	if err != nil {
 		return err
 	}
 	if there, err := os.Lstat(f.partPath()); err != nil || !os.SameFile(mine, there) {
-		return errors.Join(fmt.Errorf("%s is not the file any more that was fetched: run the same command again", f.partPath()), err)
+		return errors.Join(fmt.Errorf("%s is no longer the file that was fetched: run the same command again", f.partPath()), err)
 	}
 	if err := rename(f.partPath(), f.path); err != nil {
 		if errors.Is(err, os.ErrExist) {
@@ -242,7 +246,7 @@ func (f *File) Remove() error { return errors.Join(os.Remove(f.statePath()), os.
 // Close closes the partial file, which stays.
 func (f *File) Close() error { return f.part.Close() }
 
-// rename gives a file another name that no file has; os.ErrExist.
+// rename renames a file unless the new name is taken; os.ErrExist.
 func rename(from, to string) error { return renameBy(renameNew, os.Link, from, to) }
 
 func renameBy(once, link func(from, to string) error, from, to string) error {
@@ -250,7 +254,8 @@ func renameBy(once, link func(from, to string) error, from, to string) error {
 	if !unable(err) {
 		return err
 	}
-	// The file system cannot do it in one step, as NFS: a second name, then without the first.
+	// Some file systems, such as NFS, cannot do it in one step: link the second name,
+	// then remove the first.
 	err = link(from, to)
 	if err == nil {
 		return os.Remove(from)
@@ -258,7 +263,8 @@ func renameBy(once, link func(from, to string) error, from, to string) error {
 	if !unable(err) {
 		return err
 	}
-	// Nor has it second names, as exFAT: the name is taken by an empty file, which is replaced.
+	// Others, such as exFAT, have no links either: an empty file claims the name and is
+	// then replaced.
 	claim, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
@@ -284,7 +290,7 @@ func syncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Hash is the SHA-256 of a file on the disk, in hex. It ends early with ctx.
+// Hash returns the SHA-256 of a file on the disk, in hex. It ends early with ctx.
 func Hash(ctx context.Context, path string, progress func(n int64)) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

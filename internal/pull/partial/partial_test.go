@@ -33,7 +33,7 @@ func TestResumesAndFinishes(t *testing.T) {
 	require.NoError(t, f.Append(0, content[:3]))
 	require.ErrorContains(t, f.Append(0, content[:4]), "4 bytes for the 3 that are missing of range 0")
 	require.NoError(t, f.Save())
-	require.NoError(t, f.Append(1, content[6:12])) // after the state was saved: lost with a crash
+	require.NoError(t, f.Append(1, content[6:12])) // after the state was saved, so a crash loses it
 	require.NoError(t, f.Close())
 
 	f, dropped = open(t, path, id)

@@ -4,5 +4,5 @@ package partial
 
 import "golang.org/x/sys/unix"
 
-// renameNew is what this system has no call for.
+// renameNew fails because this system has no call for it.
 func renameNew(_, _ string) error { return unix.ENOSYS }

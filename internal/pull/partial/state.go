@@ -13,20 +13,20 @@ import (
 // stateVersion changes with the meaning of state.
 const stateVersion = 1
 
-// mostState bounds the file of a state: more than any model's takes.
+// mostState bounds the file of a state; no model needs as much.
 const mostState = 16 << 20
 
-// state is what NAME.part.json says about NAME.part.
+// state is the content of NAME.part.json, which describes NAME.part.
 type state struct {
 	Version int     `json:"version"`
 	Size    int64   `json:"size"`
 	SHA256  string  `json:"sha256,omitempty"`
 	Tag     string  `json:"etag,omitempty"` // of a file without SHA-256
 	Chunk   int64   `json:"chunk"`          // bytes of each range but the last
-	Have    []int64 `json:"have"`           // of each range, how many of its first bytes are on the disk
+	Have    []int64 `json:"have"`           // how many of the first bytes of each range are on the disk
 }
 
-// newState is that of a file of which nothing is there.
+// newState returns the state of a file without any data.
 func newState(id Identity) state {
 	s := state{Version: stateVersion, Size: id.Size, SHA256: id.SHA256, Chunk: id.Chunk}
 	if id.SHA256 == "" {
@@ -36,17 +36,17 @@ func newState(id Identity) state {
 	return s
 }
 
-// length is the bytes of a range.
+// length returns the bytes of a range.
 func (s *state) length(i int) int64 { return min(s.Chunk, s.Size-int64(i)*s.Chunk) }
 
-// fits reports whether an old state belongs to the file that is to be fetched.
+// fits reports whether an old state belongs to the file to fetch.
 func (s *state) fits(fresh state) bool {
 	if s.Version != fresh.Version || s.Size != fresh.Size || s.SHA256 != fresh.SHA256 || s.Tag != fresh.Tag ||
 		s.Chunk != fresh.Chunk || len(s.Have) != len(fresh.Have) {
 		return false
 	}
 	if s.SHA256 == "" && s.Tag == "" {
-		return false // nothing says that the file is still the same
+		return false // nothing shows that the file is still the same
 	}
 	for i, n := range s.Have {
 		if n < 0 || n > s.length(i) {
@@ -64,7 +64,7 @@ func readState(path string) (s state, err error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return s, errors.Join(fmt.Errorf("%s is no file", path), err)
+		return s, errors.Join(fmt.Errorf("%s is not a file", path), err)
 	}
 	if err := json.NewDecoder(io.LimitReader(f, mostState)).Decode(&s); err != nil {
 		return s, fmt.Errorf("%s: %w", path, err)
@@ -72,7 +72,7 @@ func readState(path string) (s state, err error) {
 	return s, nil
 }
 
-// write replaces the state's file, so that it is whole at any time.
+// write replaces the state's file atomically.
 func (s *state) write(path string) error {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *state) write(path string) error {
 	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) // through no link
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) // does not follow links
 	if err != nil {
 		return err
 	}

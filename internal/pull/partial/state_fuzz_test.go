@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzState: whatever stands in the file of the ranges that are on the disk, opening it
-// ends, and what it says lies within the file that is fetched.
+// FuzzState: opening any file of ranges ends, and the result lies within the file that is
+// fetched.
 func FuzzState(f *testing.F) {
 	id := Identity{Size: 100, SHA256: "abc", Chunk: 30}
 	f.Add([]byte(`{"version":1,"size":100,"sha256":"abc","chunk":30,"have":[30,7,0,10]}`), uint8(100))
