@@ -53,7 +53,7 @@ func Said(answer string, stream bool) (string, error) {
 		}
 		var v map[string]any
 		if err := json.Unmarshal([]byte(line), &v); err != nil {
-			return "", fmt.Errorf("parsing parsing parsing a line of the stream: %w: %s", err, line)
+			return "", fmt.Errorf("parsing a line of the stream: %w: %s", err, line)
 		}
 		if v["type"] != "response.in_progress" { // also sent as a keep-alive
 			walk("", v)
