@@ -4,44 +4,24 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"ringmaster/engine"
 	"ringmaster/internal/bench"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/simulate"
 	"ringmaster/internal/usage"
-	"ringmaster/model"
 )
 
 // simulateOptions are the flags of simulate.
 type simulateOptions struct {
-	groups            []int
-	rates             []float64
-	balance           []string
-	seed              uint64
-	duration, warmup  time.Duration
-	prefill           float64
-	decode            []simulate.Rate
-	bench             string
-	burst, turns      float64
-	think             time.Duration
-	prompt, answer    float64
-	spread, keyed     float64
-	shared            float64
-	bound             float64
-	points, maxconn   int
-	retries           int
-	retryAfter        time.Duration
-	every, recover    time.Duration
-	detect            time.Duration
-	engine            engine.Options
-	ctx, batch, cache int
-	asJSON            bool
+	simulate.Sweep
+	prefill float64
+	decode  []simulate.Rate
+	bench   string
+	asJSON  bool
 }
 
 // newSimulate builds the command that simulates many groups.
@@ -73,54 +53,50 @@ sequences that get slower as they get longer.`,
 		},
 	}
 	f := cmd.Flags()
-	flags.Ints(f, &o.groups, "groups", []int{1}, flags.Within(1, simulate.MaxGroups), "`numbers` of groups")
-	flags.Floats(f, &o.rates, "rate", []float64{0.02}, flags.AboveZero(), "new conversations a second for each group; `rates`")
-	flags.SomeOf(f, &o.balance, "balance", []string{string(simulate.Hash)}, []string{string(simulate.Hash), string(simulate.LeastConn)}, "how the proxy chooses a group: hash, leastconn; `policies`")
-	flags.Seed(f, &o.seed, "seed", 1, "`seed` of the random numbers, from 0 on")
-	flags.Duration(f, &o.duration, "duration", 15*time.Minute, flags.AnyDuration(), "simulated time in which clients ask; what was asked is answered after it too")
-	flags.Duration(f, &o.warmup, "warmup", 3*time.Minute, flags.FromDuration(0), "part of it at the start that is not in the figures; 0: none")
+	flags.Ints(f, &o.Groups, "groups", []int{1}, flags.Within(1, simulate.MaxGroups), "`numbers` of groups")
+	flags.Floats(f, &o.Rates, "rate", []float64{0.02}, flags.AboveZero(), "new conversations a second for each group; `rates`")
+	flags.SomeOf(f, &o.Balance, "balance", []string{string(simulate.Hash)}, []string{string(simulate.Hash), string(simulate.LeastConn)}, "how the proxy chooses a group: hash, leastconn; `policies`")
+	flags.Seed(f, &o.Seed, "seed", 1, "`seed` of the random numbers, from 0 on")
+	flags.Duration(f, &o.Duration, "duration", 15*time.Minute, flags.AnyDuration(), "simulated time in which clients ask; what was asked is answered after it too")
+	flags.Duration(f, &o.Warmup, "warmup", 3*time.Minute, flags.FromDuration(0), "part of it at the start that is not in the figures; 0: none")
 	flags.Float(f, &o.prefill, "prefill", 0, flags.AboveZero(), "`tokens` of a prompt that a group runs in a second")
 	flags.TypedList(f, &o.decode, "decode", true, simulate.RateForm, simulate.ParseRate, "SEQUENCES=TOKENS a second of all of them; `rates`")
 	flags.File(f, &o.bench, "bench", "`file` with lines of bench --json, in place of --prefill and --decode")
-	flags.Float(f, &o.burst, "burst", 1, flags.FromFloat(1), "mean number of conversations that begin at the same moment")
-	flags.Float(f, &o.turns, "turns", 5, flags.FromFloat(1), "mean number of requests of a conversation")
-	flags.Duration(f, &o.think, "think", 20*time.Second, flags.FromDuration(0), "mean time from an answer to the next request; 0: at once")
-	flags.Float(f, &o.prompt, "prompt", 300, flags.FromFloat(1), "mean `tokens` that a request adds to its conversation")
-	flags.Float(f, &o.answer, "answer", 150, flags.FromFloat(1), "mean `tokens` of an answer")
-	flags.Float(f, &o.spread, "spread", 1, flags.FromFloat(0), "standard deviation of these lengths, by the mean; 0: all alike")
-	flags.Float(f, &o.keyed, "keyed", 1, flags.Within(0.0, 1.0), "share of conversations that the proxy can tell from others; 0: of none")
-	flags.Float(f, &o.shared, "shared", 0, flags.Within(0.0, 1.0), "share of these that it takes for one, as those of a program that names only itself; 0: none")
-	flags.Float(f, &o.bound, "bound", 2, flags.FromFloat(0), "most load of a group for a new request, by the average; 0: not bounded")
-	flags.Int(f, &o.points, "points", 16, flags.From(1), "points of a group on the ring; HAProxy has 16 for each unit of weight")
-	flags.Int(f, &o.maxconn, "maxconn", 1000, flags.From(0), "most requests under way in the proxy, others wait; 0: not limited")
-	flags.Int(f, &o.retries, "retries", 2, flags.From(0), "how often a client repeats a request that was refused; 0: never")
-	flags.Duration(f, &o.retryAfter, "retry-after", time.Second, flags.FromDuration(0), "after how long it does; 0: at once")
-	flags.Duration(f, &o.every, "lost-every", 0, flags.FromDuration(0), "mean time of a group until it is lost; 0: never")
-	flags.Duration(f, &o.recover, "recover", 2*time.Minute, flags.AnyDuration(), "until a lost group serves again")
-	flags.Duration(f, &o.detect, "detect", time.Second, flags.FromDuration(0), "until the proxy knows that a group is lost; 0: at once")
-	flags.Int(f, &o.engine.MaxActive, "max-active", 8, flags.From(1), "as of serve")
-	flags.Int(f, &o.engine.QueueLength, "queue", 64, flags.From(0), "as of serve; 0: none")
-	flags.Int(f, &o.engine.Sessions, "sessions", 8, flags.From(0), "as of serve; 0: none")
-	flags.Duration(f, &o.engine.SessionTimeout, "session-timeout", time.Hour, flags.FromDuration(0), "as of serve; 0: without end")
-	flags.Int(f, &o.ctx, "ctx,c", 16384, flags.From(2), "as of serve")
-	flags.Int(f, &o.batch, "max-batch", 512, flags.From(1), "as of serve")
-	flags.Int(f, &o.cache, "kv-tokens", 0, flags.From(0), "most `tokens` of all sequences of a group; 0: not limited")
+	flags.Float(f, &o.Burst, "burst", 1, flags.FromFloat(1), "mean number of conversations that begin at the same moment")
+	flags.Float(f, &o.Turns, "turns", 5, flags.FromFloat(1), "mean number of requests of a conversation")
+	flags.Duration(f, &o.Think, "think", 20*time.Second, flags.FromDuration(0), "mean time from an answer to the next request; 0: at once")
+	flags.Float(f, &o.Prompt, "prompt", 300, flags.FromFloat(1), "mean `tokens` that a request adds to its conversation")
+	flags.Float(f, &o.Answer, "answer", 150, flags.FromFloat(1), "mean `tokens` of an answer")
+	flags.Float(f, &o.Spread, "spread", 1, flags.FromFloat(0), "standard deviation of these lengths, by the mean; 0: all alike")
+	flags.Float(f, &o.Keyed, "keyed", 1, flags.Within(0.0, 1.0), "share of conversations that the proxy can tell from others; 0: of none")
+	flags.Float(f, &o.Shared, "shared", 0, flags.Within(0.0, 1.0), "share of these that it takes for one, as those of a program that names only itself; 0: none")
+	flags.Float(f, &o.Bound, "bound", 2, flags.FromFloat(0), "most load of a group for a new request, by the average; 0: not bounded")
+	flags.Int(f, &o.Points, "points", 16, flags.From(1), "points of a group on the ring; HAProxy has 16 for each unit of weight")
+	flags.Int(f, &o.Connections, "maxconn", 1000, flags.From(0), "most requests under way in the proxy, others wait; 0: not limited")
+	flags.Int(f, &o.Retries, "retries", 2, flags.From(0), "how often a client repeats a request that was refused; 0: never")
+	flags.Duration(f, &o.RetryAfter, "retry-after", time.Second, flags.FromDuration(0), "after how long it does; 0: at once")
+	flags.Duration(f, &o.Every, "lost-every", 0, flags.FromDuration(0), "mean time of a group until it is lost; 0: never")
+	flags.Duration(f, &o.Recover, "recover", 2*time.Minute, flags.AnyDuration(), "until a lost group serves again")
+	flags.Duration(f, &o.Detect, "detect", time.Second, flags.FromDuration(0), "until the proxy knows that a group is lost; 0: at once")
+	flags.Int(f, &o.Engine.MaxActive, "max-active", 8, flags.From(1), "as of serve")
+	flags.Int(f, &o.Engine.QueueLength, "queue", 64, flags.From(0), "as of serve; 0: none")
+	flags.Int(f, &o.Engine.Sessions, "sessions", 8, flags.From(0), "as of serve; 0: none")
+	flags.Duration(f, &o.Engine.SessionTimeout, "session-timeout", time.Hour, flags.FromDuration(0), "as of serve; 0: without end")
+	flags.Int(f, &o.Context, "ctx,c", 16384, flags.From(2), "as of serve")
+	flags.Int(f, &o.MaxTokens, "max-batch", 512, flags.From(1), "as of serve")
+	flags.Int(f, &o.Cache, "kv-tokens", 0, flags.From(0), "most `tokens` of all sequences of a group; 0: not limited")
 	flags.Bool(f, &o.asJSON, "json", false, "print a line of JSON for each simulation")
 	return cmd
 }
 
-// tokenBudget is a budget for sequences that is counted in tokens.
-type tokenBudget int64
-
-// SequenceBytes is the length.
-func (b tokenBudget) SequenceBytes(length int) int64 { return int64(length) }
-
-// SequenceBudget is the budget.
-func (b tokenBudget) SequenceBudget() int64 { return int64(b) }
-
 // run simulates every combination and prints each as soon as it is known.
 func (o *simulateOptions) run(ctx context.Context, w io.Writer) error {
-	configs, err := o.configs()
+	step, err := o.times()
+	if err != nil {
+		return usage.Wrap(err)
+	}
+	o.Engine = limitsOf(o.Engine, o.MaxTokens)
+	configs, err := o.Configs(step)
 	if err != nil {
 		return usage.Wrap(err)
 	}
@@ -141,43 +117,6 @@ func (o *simulateOptions) run(ctx context.Context, w io.Writer) error {
 		return nil
 	}
 	return simulate.WriteReports(w, reports)
-}
-
-// configs are the simulations that the flags ask for.
-func (o *simulateOptions) configs() (all []simulate.Config, err error) {
-	step, err := o.times()
-	if err != nil {
-		return nil, err
-	}
-	opts := limitsOf(o.engine, o.batch)
-	var memory model.Sized
-	if o.cache > 0 {
-		memory = tokenBudget(o.cache)
-	}
-	for _, groups := range o.groups {
-		for _, rate := range o.rates {
-			// A conversation is there while its client thinks, and longer.
-			turns := min(o.turns, float64(o.ctx)) - 1
-			if n := o.burst + rate*float64(groups)*min(o.duration.Seconds(), turns*o.think.Seconds()); n > simulate.MostAtOnce {
-				return nil, fmt.Errorf("%d groups with %.4g conversations a second each, which think %v between %.4g requests, and bursts of %.4g have %.3g conversations at once, at most %d can be simulated; lower --groups, --rate, --think, --turns, --duration or --burst",
-					groups, rate, o.think, o.turns, o.burst, n, simulate.MostAtOnce)
-			}
-			for _, policy := range o.balance {
-				all = append(all, simulate.Config{
-					Groups: groups, Seed: o.seed, Duration: o.duration, Warmup: o.warmup,
-					Workload: simulate.Workload{
-						Rate: rate * float64(groups), Burst: o.burst, Turns: o.turns, Think: simulate.Exponential(o.think.Seconds()),
-						Prompt: simulate.LogNormal(o.prompt, o.spread), Answer: simulate.LogNormal(o.answer, o.spread), Keyed: o.keyed, Shared: o.shared,
-					},
-					Proxy:  simulate.Proxy{Policy: simulate.Policy(policy), Bound: o.bound, Points: o.points, Connections: o.maxconn},
-					Client: simulate.Client{Retries: o.retries, RetryAfter: o.retryAfter},
-					Losses: simulate.Losses{Every: o.every, Recover: o.recover, Detect: o.detect},
-					Model:  model.Info{ContextLength: o.ctx, MaxTokens: o.batch}, Memory: memory, Engine: opts, Step: step,
-				})
-			}
-		}
-	}
-	return all, nil
 }
 
 // times are those of a step, from what was measured.
