@@ -54,10 +54,10 @@ func TestPieceBytes(t *testing.T) {
 	require.Equal(t, w, got)
 	for what, harm := range map[string]func(b []byte) []byte{
 		"has 21 bytes": func(b []byte) []byte { return append(b, 0) },
-		"flag is 2":     func(b []byte) []byte { b[1] = 2; return b },
-		"flags 4":       func(b []byte) []byte { b[2] = 4; return b },
-		"of 0 bytes":    func(b []byte) []byte { b[4], b[5] = 0, 0; return b },
-		"of 16777476":   func(b []byte) []byte { b[7] = 1; return b },
+		"flag is 2":    func(b []byte) []byte { b[1] = 2; return b },
+		"flags 4":      func(b []byte) []byte { b[2] = 4; return b },
+		"of 0 bytes":   func(b []byte) []byte { b[4], b[5] = 0, 0; return b },
+		"of 16777476":  func(b []byte) []byte { b[7] = 1; return b },
 	} {
 		_, err := decodeWork(harm(append([]byte(nil), b...)))
 		require.ErrorContains(t, err, what)
