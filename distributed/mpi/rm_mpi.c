@@ -57,7 +57,7 @@ static int failed(const char *what, int code) {
 }
 
 int rm_mpi_load(const char *name, char out[RM_MPI_TEXT]) {
-	// GLOBAL: the library's own plug-ins look up its symbols there.
+	// GLOBAL, because the library's own plug-ins look up its symbols there.
 	void *lib = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
 	if (lib == NULL) {
 		const char *why = dlerror();
@@ -166,7 +166,7 @@ int rm_mpi_quiet(void *comm) {
 }
 
 int rm_mpi_dup(void *comm, void **made, struct rm_msg *m) {
-	m->send = 1; // not a receive: there are no bytes to count
+	m->send = 1; // not a receive, so that no bytes are counted
 	int code = mpi.Comm_idup(comm != NULL ? comm : mpi.world, made, &m->request);
 	if (code != MPI_SUCCESS) {
 		return failed("Comm_idup", code);
@@ -183,8 +183,8 @@ int rm_mpi_cancel(struct rm_msg *m) {
 int rm_mpi_idle(void *comm) {
 	int flag = 0;
 	struct status s;
-	// No message has this tag; the probe is called only because it makes
-	// MPI progress.
+	// No message has this tag; the probe is called only because it makes MPI
+	// progress.
 	int code = mpi.Iprobe(MPI_ANY_SOURCE, 32767, comm, &flag, &s);
 	return code == MPI_SUCCESS ? 0 : failed("Iprobe", code);
 }

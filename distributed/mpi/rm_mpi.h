@@ -1,12 +1,12 @@
-// The system's MPI library, loaded at run time. Nothing of it is needed to link.
+// The system's MPI library, loaded at run time. Linking needs no part of it.
 //
 // The binary interface is Open MPI's: handles are pointers, and the predefined
 // ones are addresses of symbols. Other libraries have other handles, so they are
-// rejected before any other function of theirs is called.
+// rejected before another of their functions is called.
 //
-// Only one thread may call at a time; rm_mpi_finalize is to be called by the
-// thread that called rm_mpi_init. None of the functions waits without a time
-// limit but these two, for which MPI offers none.
+// Only one thread may call at a time, and the thread that called rm_mpi_init
+// must call rm_mpi_finalize. All other functions have a time limit; these two
+// have none, because MPI offers none.
 #ifndef RM_MPI_H
 #define RM_MPI_H
 
@@ -84,12 +84,12 @@ int rm_mpi_cancel(struct rm_msg *m);
 int rm_mpi_idle(void *comm);
 int rm_mpi_finalize(void);
 
-// rm_mpi_progress starts the messages that are to be started and lets MPI work
-// until there is a result to return. watch, if not NULL, is one more message,
-// which does not count as one of m. *stop, written by other threads, is polled
-// all the time. The function tests without pause for spin nanoseconds, then
-// yields the processor between tests, and after a while naps between them; with
-// a spin of 0 it naps at once. limit is in nanoseconds from now.
+// rm_mpi_progress starts the messages in state RM_MSG_POST and lets MPI work
+// until it has a result. watch, if not NULL, is one more message, which does not
+// count as one of m. The function polls *stop, which other threads write. It
+// tests without pause for spin nanoseconds, then yields the processor between
+// tests, and after a while naps between them; with a spin of 0 it naps at once.
+// limit is in nanoseconds from now.
 int rm_mpi_progress(void *comm, struct rm_msg *m, int n, struct rm_msg *watch, const int32_t *stop, int any, int64_t spin,
                     int64_t limit);
 

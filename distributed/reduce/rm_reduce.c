@@ -22,8 +22,8 @@ int rm_reduce_level(void) {
 	return RM_REDUCE_AVX2;
 }
 
-// AVX2: eight elements at a time. A rest of fewer than eight goes through a
-// padded copy, so that it is rounded by the same instructions.
+// AVX2: eight elements at a time. A rest of fewer than eight passes through a
+// padded copy, so that the same instructions round it.
 
 TARGET_AVX2 static inline __m256 load_f16x8(const uint8_t *p) {
 	return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
@@ -189,7 +189,7 @@ int rm_reduce_nonfinite(int level, const void *x, int64_t n) {
 
 int rm_reduce_level(void) { return RM_REDUCE_NEON; }
 
-// NEON: four elements at a time; a rest goes through a padded copy.
+// NEON: four elements at a time; a rest passes through a padded copy.
 
 static inline float32x4_t load_f16x4(const uint8_t *p) {
 	return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)));
@@ -264,7 +264,7 @@ int rm_reduce_nonfinite(int level, const void *x, int64_t n) {
 
 #else
 
-// No vector code for this processor: the Go package computes everything.
+// This processor has no vector code, so the Go package computes everything.
 int rm_reduce_level(void) { return RM_REDUCE_PLAIN; }
 
 void rm_reduce_sum(int level, int is_f16, void *dst, int64_t n, int k, const void *p0, const void *p1, const void *p2,

@@ -1,6 +1,6 @@
-// Sums of blocks with vector instructions. The rules are those of the Go
-// package: blocks in the order given, float16 added in float32 and rounded once
-// to nearest even, a NaN result is the canonical one.
+// Sums of blocks with vector instructions. The rules are those of the Go package:
+// blocks in the given order, float16 added in float32 and rounded once to nearest
+// even, and a NaN result is the canonical one.
 #ifndef RM_REDUCE_H
 #define RM_REDUCE_H
 
@@ -9,7 +9,7 @@
 enum {
 	RM_REDUCE_BLOCKS = 8, // maximum in one call
 
-	RM_REDUCE_PLAIN = 0, // nothing faster than plain Go here
+	RM_REDUCE_PLAIN = 0, // no code here is faster than plain Go
 	RM_REDUCE_NEON = 1,  // every arm64
 	RM_REDUCE_AVX2 = 1,  // with F16C
 	RM_REDUCE_AVX512 = 2,

@@ -10,7 +10,7 @@
 #include <time.h>
 
 enum {
-	CHECK_EVERY = 64,      // empty passes between two looks at the clock
+	CHECK_EVERY = 64,      // empty passes between two reads of the clock
 	REST_AFTER = 4000000,  // ns without work after which the thread sleeps: as the engine's
 	REST = 50000,          // ns
 	RESTS_ALONE = 16,      // rests without a poll of the server before it waits for the bell
@@ -28,7 +28,7 @@ struct served_qp {
 	struct rmh_ring *ring;
 	uint64_t size, head;
 	struct rmv_cq *send_cq, *recv_cq;
-	int broken; // what is posted further is dropped
+	int broken; // later posts are dropped
 };
 
 struct region {
@@ -37,7 +37,8 @@ struct region {
 	uint8_t *here;
 };
 
-// rmh_loop: the thread holds the lock, but while it waits or another wants it.
+// rmh_loop: the thread holds the lock, except while it waits or another thread wants
+// the lock.
 struct rmh_loop {
 	pthread_mutex_t lock;
 	atomic_int wanted, stop;
@@ -93,7 +94,7 @@ static struct served_cq *find_cq(struct rmh_loop *l, const struct rmv_cq *cq) {
 	return NULL;
 }
 
-// address is where a request's memory is in this process, 0 if no region has it.
+// address returns where a request's memory is in this process, 0 if no region has it.
 static uint64_t address(struct rmh_loop *l, uint32_t lkey, uint64_t addr, uint32_t length) {
 	for (int k = 0; k < l->nmrs; k++) {
 		int i = (l->mr + k) % l->nmrs;
@@ -106,7 +107,7 @@ static uint64_t address(struct rmh_loop *l, uint32_t lkey, uint64_t addr, uint32
 	return 0;
 }
 
-// post gives one request to the device: 0 or an errno.
+// post passes one request to the device: 0 or an errno.
 static int post(struct rmh_loop *l, struct served_qp *q, const struct rmh_request *r) {
 	struct rmv_sge sge = {.addr = address(l, r->lkey, r->addr, r->length), .length = r->length, .lkey = r->lkey};
 	int err;
@@ -124,7 +125,8 @@ static int post(struct rmh_loop *l, struct served_qp *q, const struct rmh_reques
 	return err;
 }
 
-// bring_completions hands on what a queue has, as far as the ring has room. How many.
+// bring_completions forwards the completions of a queue while the ring has room, and
+// returns how many.
 static int bring_completions(struct served_cq *c) {
 	struct rmv_wc wc[RMH_BATCH];
 	int most = RMH_BATCH;
@@ -152,8 +154,8 @@ static int bring_completions(struct served_cq *c) {
 	return got;
 }
 
-// trouble says why nothing more will come to a queue, after what has come before.
-// The first reason stays.
+// trouble says why no more completions will follow in a queue. The first reason
+// stays.
 static void trouble(struct rmh_loop *l, const struct rmv_cq *cq, uint64_t what) {
 	struct served_cq *c = find_cq(l, cq);
 	uint64_t none = 0;
@@ -169,7 +171,8 @@ static inline struct rmh_request *front(const struct served_qp *q) {
 	return &rmh_requests(q->ring)[q->head & (q->size - 1)];
 }
 
-// take_requests gives the device what is in a ring, at most the ring's size. How many.
+// take_requests passes the requests of a ring to the device, at most the ring's size,
+// and returns how many.
 static int take_requests(struct rmh_loop *l, struct served_qp *q) {
 	uint64_t n = 0;
 	while (n < q->size) {
@@ -208,7 +211,7 @@ static int pass(struct rmh_loop *l) {
 	return n;
 }
 
-// wait_bell sleeps until the server rings. 0 when its socket has ended.
+// wait_bell sleeps until the server rings. It returns 0 when the socket has ended.
 static int wait_bell(struct rmh_loop *l) {
 	atomic_store(&l->bell->asleep, 1); // sequentially consistent, as the next loads: see rm_ring.h
 	for (int i = 0; i < l->nqps; i++) {
@@ -287,7 +290,7 @@ void rmh_loop_stop(struct rmh_loop *l) {
 	shutdown(l->socket, SHUT_RDWR);
 }
 
-// grow makes room for one more element: the array, or NULL.
+// grow makes room for one more element and returns the array, or NULL.
 static void *grow(void *array, int n, size_t size) { return realloc(array, ((size_t)n + 1) * size); }
 
 int rmh_loop_add_cq(struct rmh_loop *l, struct rmv_cq *cq, struct rmh_ring *ring, uint64_t size) {

@@ -7,8 +7,8 @@
 
 struct rmh_loop;
 
-// rmh_loop_new makes a loop; socket wakes it, and its end is the loop's end. spin
-// is how long it polls in vain before its thread yields, ns.
+// rmh_loop_new makes a loop; socket wakes it, and the end of the socket ends the
+// loop. spin is how long it polls without result before its thread yields, ns.
 struct rmh_loop *rmh_loop_new(struct rmh_bell *bell, int socket, int64_t spin);
 void rmh_loop_free(struct rmh_loop *l);
 
@@ -16,19 +16,19 @@ void rmh_loop_free(struct rmh_loop *l);
 void rmh_loop_run(struct rmh_loop *l);
 void rmh_loop_stop(struct rmh_loop *l);
 
-// The following may be called while it runs; the loop is not in the midst of a pass
-// meanwhile. They return 0, or ENOMEM.
+// The following may be called while it runs; the loop then waits between two
+// passes. They return 0, or ENOMEM.
 int rmh_loop_add_cq(struct rmh_loop *l, struct rmv_cq *cq, struct rmh_ring *ring, uint64_t size);
 int rmh_loop_add_qp(struct rmh_loop *l, struct rmv_qp *qp, struct rmv_cq *send_cq, struct rmv_cq *recv_cq,
                     struct rmh_ring *ring, uint64_t size);
 // rmh_loop_add_mr: requests name the region by lkey and by addresses from `there`,
 // as the server has mapped it; the device knows it at `here`.
 int rmh_loop_add_mr(struct rmh_loop *l, uint32_t lkey, uint64_t there, uint8_t *here, uint64_t bytes);
-// After a removal nothing of the object is touched any more.
+// After a removal the loop no longer touches the object.
 void rmh_loop_remove_cq(struct rmh_loop *l, struct rmv_cq *cq);
 void rmh_loop_remove_qp(struct rmh_loop *l, struct rmv_qp *qp);
 void rmh_loop_remove_mr(struct rmh_loop *l, uint32_t lkey);
-// rmh_loop_settle gives the device all requests that are in a queue pair's ring.
+// rmh_loop_settle passes all requests in a queue pair's ring to the device.
 void rmh_loop_settle(struct rmh_loop *l, struct rmv_qp *qp);
 
 #endif

@@ -18,8 +18,8 @@ static int64_t now_ns(void) {
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-// wake wakes the helper if it sleeps. A full socket holds enough bytes to do so, and
-// a helper that has ended is noticed elsewhere.
+// wake wakes the helper if it sleeps. Errors are ignored, because a full socket already has
+// enough bytes to wake it, and the end of a helper is noticed elsewhere.
 __attribute__((noinline, cold)) static void wake(struct rmh_device *d) {
 	if (atomic_exchange(&d->bell->asleep, 0) != 0) {
 		ssize_t n = send(d->socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -27,7 +27,7 @@ __attribute__((noinline, cold)) static void wake(struct rmh_device *d) {
 	}
 }
 
-// free_slot is the next slot to fill, NULL if the helper has not taken enough yet.
+// free_slot returns the next slot to fill, NULL if the helper has not taken enough yet.
 static inline struct rmh_request *free_slot(struct rmh_server_qp *q) {
 	if (q->tail - q->taken >= q->size) {
 		q->taken = atomic_load_explicit(&q->ring->taken, memory_order_acquire);
@@ -43,7 +43,7 @@ static inline void publish(struct rmh_server_qp *q, struct rmh_request *r) {
 	atomic_store(&r->turn, q->tail); // sequentially consistent: see the bell
 }
 
-// announce ends a number of publications: see the bell in rm_ring.h.
+// announce ends a series of publications: see the bell in rm_ring.h.
 static inline void announce(struct rmh_device *d) {
 	if (__builtin_expect(atomic_load(&d->bell->asleep) != 0, 0)) {
 		wake(d);
@@ -97,11 +97,11 @@ static int post_recv(struct rmv_qp *qp, struct rmv_recv_wr *wr, struct rmv_recv_
 	return err;
 }
 
-// broken is the result of a poll when trouble has been reported: never 0, whatever the helper
-// has written.
+// broken returns the result of a poll when trouble has been reported. It is never 0, whatever
+// the helper has written.
 static int broken(uint64_t trouble) {
 	if (trouble >> 56 == RMH_POLL) {
-		// A poll that returned too many is one that returns more than anybody asks for.
+		// If the device returned too many completions, return more than any caller requests.
 		int result = (int)(uint32_t)trouble;
 		return result < 0 ? result : INT_MAX;
 	}
@@ -109,7 +109,7 @@ static int broken(uint64_t trouble) {
 	return err != 0 ? -err : -EIO;
 }
 
-// empty is a poll that has found nothing: 0, or why nothing will come.
+// empty returns the result of a poll without completions: 0, or why none will follow.
 static int empty(struct rmh_server_cq *c) {
 	struct rmh_device *d = c->device;
 	uint64_t trouble = atomic_load_explicit(&c->ring->trouble, memory_order_acquire);
@@ -119,11 +119,11 @@ static int empty(struct rmh_server_cq *c) {
 	if (__builtin_expect(atomic_load_explicit(&d->lost, memory_order_relaxed), 0)) {
 		return -EIO;
 	}
-	// Nobody but the helper reads interest, seldom, and a count that two threads
-	// spoil has changed all the same.
+	// A plain increment is enough, because only the helper reads interest, seldom, and a
+	// count that two threads spoil has changed as well.
 	uint32_t n = atomic_load_explicit(&d->bell->interest, memory_order_relaxed);
 	atomic_store_explicit(&d->bell->interest, n + 1, memory_order_relaxed);
-	// In no order: a poll is repeated, and the next one sees it.
+	// Relaxed, because a poll is repeated and the next one sees it.
 	if (__builtin_expect(atomic_load_explicit(&d->bell->asleep, memory_order_relaxed) != 0, 0)) {
 		wake(d);
 	}
@@ -144,7 +144,8 @@ static int poll_cq(struct rmv_cq *cq, int n, struct rmv_wc *wc) {
 	}
 	if (got == 0) {
 		int result = empty(c);
-		// What came before the trouble is taken first, also if it came after the look.
+		// Completions from before the trouble are taken first, even if they arrived after the
+		// first check.
 		return result != 0 && arrived(c) ? 0 : result;
 	}
 	atomic_store_explicit(&c->ring->taken, c->head, memory_order_release);

@@ -27,26 +27,27 @@ struct rmh_server_qp {
 	uint64_t size, tail, taken; // taken: as last seen
 };
 
-// The objects; NULL without memory. Rings and bell stay the caller's.
+// The objects; NULL if memory has run out. The caller keeps the rings and the
+// bell.
 struct rmh_device *rmh_device_new(struct rmh_bell *bell, int socket);
 struct rmh_server_cq *rmh_server_cq_new(struct rmh_device *d, struct rmh_ring *ring, uint64_t size);
 struct rmh_server_qp *rmh_server_qp_new(struct rmh_device *d, struct rmh_ring *ring, uint64_t size, uint32_t num);
 
-// rmh_device_lost makes every further post fail with EIO, and every poll that finds
-// nothing with -EIO.
+// rmh_device_lost makes every later post fail with EIO, and every poll without
+// completions with -EIO.
 void rmh_device_lost(struct rmh_device *d);
 
-// rmh_trouble_of is rmh_ring.trouble of a completion queue.
+// rmh_trouble_of returns rmh_ring.trouble of a completion queue.
 uint64_t rmh_trouble_of(struct rmh_server_cq *c);
 
-// rmh_post_sync posts a request and waits until the helper has given it to the
-// device, at most limit ns: 0, or the errno of the refusal, EIO when the helper has
-// ended, ETIMEDOUT.
+// rmh_post_sync posts a request and waits at most limit ns until the helper has
+// passed it to the device. It returns 0, the errno of the refusal, EIO when the
+// helper has ended, or ETIMEDOUT.
 int rmh_post_sync(struct rmh_server_qp *q, int send, uint64_t wr_id, uint64_t addr, uint32_t length, uint32_t lkey,
                   int64_t limit);
 
-// rmh_settle waits until the helper has given all requests to the device; as
-// rmh_post_sync.
+// rmh_settle waits until the helper has passed all requests to the device, and
+// returns what rmh_post_sync does.
 int rmh_settle(struct rmh_server_qp *q, int64_t limit);
 
 #endif

@@ -12,18 +12,18 @@
 #ifdef __linux__
 static int nameless(void) { return memfd_create("ringmaster-rails", MFD_CLOEXEC | MFD_ALLOW_SEALING); }
 
-// seal fixes the length: a helper that made the file shorter would end the server by SIGBUS
-// at its next access. 0, or -1 with errno.
+// seal fixes the length, because a helper that made the file shorter would end the server
+// by SIGBUS at its next access. It returns 0, or -1 with errno.
 static int seal(int fd) { return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL); }
 #else
-// seal: the length of shared memory can be set only once on macOS.
+// seal does nothing, because macOS lets the length of shared memory be set only once.
 static int seal(int fd) {
 	(void)fd;
 	return 0;
 }
 
-// macOS has no files without a name: the name is taken away at once. It has 31
-// characters at most (PSHMNAMLEN).
+// The name is removed at once, because macOS has no files without a name. It has at most 31
+// characters (PSHMNAMLEN).
 static int nameless(void) {
 	static int count;
 	for (int tries = 0; tries < 100; tries++) {
@@ -63,7 +63,8 @@ int rmh_plain_end(void) {
 	for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
 		signal(faults[i], SIG_DFL);
 	}
-	// A dump would hold shared memory and hide the end for as long as it is written.
+	// Dumps are off, because a dump would contain shared memory and delay the visible end
+	// while it is written.
 	struct rlimit none = {0, 0};
 	return setrlimit(RLIMIT_CORE, &none) == 0 ? 0 : errno;
 }

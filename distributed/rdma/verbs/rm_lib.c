@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// find looks a symbol up. On Linux the calls exist twice, and the version
-// chooses the ABI that the headers of today have.
+// find looks a symbol up. On Linux the calls exist twice, so the version
+// selects the ABI of current headers.
 static void *find(void *handle, const char *name) {
 #ifdef __linux__
 	void *p = dlvsym(handle, name, "IBVERBS_1.1");
@@ -63,7 +63,7 @@ struct rmv_lib *rmv_open(const char *path, char *err, size_t n) {
 			rmv_close(lib);
 			return NULL;
 		}
-		// POSIX lets a function pointer travel as a void pointer.
+		// POSIX allows a function pointer as a void pointer.
 		memcpy(want[i].slot, &p, sizeof p);
 	}
 	return lib;
@@ -74,13 +74,13 @@ void rmv_close(struct rmv_lib *lib) {
 	free(lib);
 }
 
-// failed is the errno of a call that returned no object: never 0.
+// failed returns the errno of a call that returned no object; it is never 0.
 static int failed(void) {
 	return errno != 0 ? errno : EIO;
 }
 
-// code is the errno of a call that returns one, in whichever sign, or -1 with
-// errno set.
+// code returns the errno of a call that returns it with either sign, or returns
+// -1 and sets errno.
 static int code(int rc) {
 	if (rc == 0) {
 		return 0;
@@ -155,7 +155,8 @@ int rmv_query_device(struct rmv_lib *lib, struct rmv_context *ctx, struct rmv_de
 }
 
 int rmv_query_port(struct rmv_lib *lib, struct rmv_context *ctx, int port, struct rmv_port_attr *out) {
-	// The exported call fills an older, shorter struct than the header's.
+	// Cleared first, because the exported call fills an older, shorter struct
+	// than the header's.
 	memset(out, 0, sizeof *out);
 	errno = 0;
 	return code(lib->query_port(ctx, (uint8_t)port, out));

@@ -1,5 +1,6 @@
-// The verbs library loaded at run time, and its calls. Every call but the two
-// that only read memory may block in the kernel; the Go side bounds them.
+// The verbs library loaded at run time, and its calls. Every call except the
+// two that only read memory may block in the kernel, so the Go side bounds
+// them.
 #ifndef RMV_LIB_H
 #define RMV_LIB_H
 
@@ -25,15 +26,15 @@ struct rmv_lib {
 	int (*destroy_qp)(struct rmv_qp *qp);
 	int (*modify_qp)(struct rmv_qp *qp, struct rmv_qp_attr *attr, int mask);
 	int (*query_qp)(struct rmv_qp *qp, struct rmv_qp_attr *attr, int mask, struct rmv_qp_init_attr *init);
-	// Optional, NULL where the library has none.
+	// Optional, NULL if the library lacks it.
 	int (*query_gid_ex)(struct rmv_context *ctx, uint32_t port, uint32_t index, struct rmv_gid_entry *out, uint32_t flags,
 	                    size_t size);
 };
 
 // rmv_open loads the library of a path. On failure it returns NULL and a line
-// in err that names the path and, if one is missing, the symbol.
+// in err that names the path or the missing symbol.
 struct rmv_lib *rmv_open(const char *path, char *err, size_t n);
-// rmv_close unloads it. No object of it may be alive.
+// rmv_close unloads it. Its objects must have been destroyed before.
 void rmv_close(struct rmv_lib *lib);
 
 // rmv_device_names writes the names, each ended by a newline, and returns the
@@ -47,7 +48,7 @@ struct rmv_context *rmv_open_device(struct rmv_lib *lib, const char *name, int *
 int rmv_close_device(struct rmv_lib *lib, struct rmv_context *ctx);
 int rmv_query_device(struct rmv_lib *lib, struct rmv_context *ctx, struct rmv_device_attr *out);
 int rmv_query_port(struct rmv_lib *lib, struct rmv_context *ctx, int port, struct rmv_port_attr *out);
-// rmv_query_gid: the type is -1 where the library cannot tell it.
+// rmv_query_gid: the type is -1 if the library cannot tell it.
 int rmv_query_gid(struct rmv_lib *lib, struct rmv_context *ctx, int port, int index, uint8_t out[16], int *type);
 struct rmv_pd *rmv_alloc_pd(struct rmv_lib *lib, struct rmv_context *ctx, int *err);
 int rmv_dealloc_pd(struct rmv_lib *lib, struct rmv_pd *pd);
@@ -59,7 +60,7 @@ struct rmv_qp *rmv_create_qp(struct rmv_lib *lib, struct rmv_pd *pd, struct rmv_
                              const struct rmv_qp_cap *cap, int *err);
 int rmv_destroy_qp(struct rmv_lib *lib, struct rmv_qp *qp);
 int rmv_modify_qp(struct rmv_lib *lib, struct rmv_qp *qp, struct rmv_qp_attr *attr, int mask);
-// rmv_query_qp_cap reads back what was granted, and the state.
+// rmv_query_qp_cap reads back the granted depths and the state.
 int rmv_query_qp_cap(struct rmv_lib *lib, struct rmv_qp *qp, struct rmv_qp_cap *cap, uint32_t *state);
 
 // rmv_request is one message to send, or a buffer to receive one, for callers
@@ -74,7 +75,7 @@ struct rmv_request {
 // rmv_post posts n requests, as sends (all signalled) or receives, chained.
 // It returns how many were posted and sets *err; see rmv_post_send.
 int rmv_post(struct rmv_qp *qp, int send, const struct rmv_request *req, int n, int *err);
-// rmv_poll is rmv_poll_cq.
+// rmv_poll is rmv_poll_cq for Go.
 int rmv_poll(struct rmv_cq *cq, int n, struct rmv_wc *wc);
 
 #endif

@@ -6,7 +6,8 @@
 //
 // Sizes and offsets are those of rdma-core on 64-bit systems; Apple's header
 // has the same. They are asserted below, and a test compares them with the
-// installed header. One scatter/gather element per request is all we use.
+// installed header. Ringmaster uses only one scatter/gather element per
+// request.
 #ifndef RMV_VERBS_H
 #define RMV_VERBS_H
 
@@ -89,7 +90,7 @@ union rmv_gid {
 	uint64_t align[2];
 };
 
-// rmv_context_ops: entries that nothing here calls are padding.
+// rmv_context_ops: entries that are not called here are padding.
 struct rmv_context_ops {
 	void *before_poll[11];
 	int (*poll_cq)(struct rmv_cq *cq, int n, struct rmv_wc *wc);
@@ -255,7 +256,7 @@ struct rmv_qp_attr {
 };
 
 // rmv_port_attr is larger than any known version (Apple 52, rdma-core 52 and
-// 56): the library fills what it knows of a buffer that was zeroed before.
+// 56), because the library fills the part of the zeroed buffer that it knows.
 struct rmv_port_attr {
 	uint32_t state;
 	uint32_t max_mtu;
@@ -421,9 +422,9 @@ RMV_SIZE(rmv_gid_entry, 32);
 #undef RMV_AT
 
 // rmv_post_send posts a chain of count requests. It returns how many were
-// posted, in order from the head; *err is 0 or the errno of the first that was
-// not, always positive (one library returns it negative). Requests before that
-// one ARE posted and will complete: account for them.
+// posted, in order from the head; *err is 0 or the errno of the first refused
+// one, always positive (one library returns it negative). Requests before that
+// one ARE posted and will complete, so the caller must account for them.
 static inline int rmv_post_send(struct rmv_qp *qp, struct rmv_send_wr *head, int count, int *err) {
 	struct rmv_send_wr *bad = NULL;
 	int e = qp->context->ops.post_send(qp, head, &bad);
@@ -454,17 +455,17 @@ static inline int rmv_post_recv(struct rmv_qp *qp, struct rmv_recv_wr *head, int
 }
 
 // rmv_poll_cq takes up to n completions into wc[n]. It returns their number, or
-// a negative number when the queue has failed. Look at no completion before
-// rmv_wc_bad has said 0 for the batch.
+// a negative number when the queue has failed. Read no completion before
+// rmv_wc_bad has returned 0 for the batch.
 static inline int rmv_poll_cq(struct rmv_cq *cq, int n, struct rmv_wc *wc) {
 	return cq->context->ops.poll_cq(cq, n, wc);
 }
 
-// rmv_wc_bad is 0 if got, the result of rmv_poll_cq(cq, asked, wc), is a number
-// of completions from 0 to asked and all of them succeeded. One branch in the
-// caller then covers a failed poll, a poll that returned more than was asked
-// for and every failed completion. With RMV_UNCHECKED defined it is
-// compiled out, for measuring what it costs and for nothing else.
+// rmv_wc_bad returns 0 if got, the result of rmv_poll_cq(cq, asked, wc), is a
+// number of completions from 0 to asked and all of them succeeded. One branch
+// in the caller then covers a failed poll, a poll that returned more than
+// requested and every failed completion. With RMV_UNCHECKED defined it is
+// compiled out, only to measure its cost.
 static inline int rmv_wc_bad(int got, int asked, const struct rmv_wc *wc) {
 #ifdef RMV_UNCHECKED
 	(void)got, (void)asked, (void)wc;
@@ -480,9 +481,9 @@ static inline int rmv_wc_bad(int got, int asked, const struct rmv_wc *wc) {
 #endif
 }
 
-// rmv_wc_cause finds in a batch that rmv_wc_bad has refused the completion that
-// tells why: the first failure that is no flush, else the first flush, else -1
-// (the poll itself failed). Cold: it is not part of a loop.
+// rmv_wc_cause finds the cause in a batch that rmv_wc_bad has refused: the
+// first failure that is not a flush, otherwise the first flush, otherwise -1
+// (the poll itself failed). It is cold, because it is not part of a loop.
 __attribute__((noinline, cold, unused)) static int rmv_wc_cause(int got, int asked, const struct rmv_wc *wc) {
 	if ((uint32_t)got > (uint32_t)asked) {
 		return -1;

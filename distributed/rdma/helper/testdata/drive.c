@@ -1,7 +1,6 @@
-// Drives the rings from C, so that both sides run under a sanitizer: a thread is the
-// server, another the helper's loop, over a device that completes what is posted.
-// With an argument it only measures: how long a request takes to the device and its
-// completion back.
+// Drives the rings from C, so that both sides run under a sanitizer. One thread is the
+// server, another the helper's loop, over a device that completes what is posted. With
+// an argument it only measures how long a request and its completion take.
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -31,8 +30,8 @@ static int64_t now_ns(void) {
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-// The device: the loop's thread alone touches it. What is posted is done at once; a
-// request of REFUSED bytes is refused.
+// The device. Only the loop's thread touches it. It completes requests at once and
+// refuses those of REFUSED bytes.
 static uint8_t here[BYTES], there[BYTES];
 static struct rmv_wc done[DEPTH];
 static unsigned head, tail;
@@ -63,8 +62,8 @@ static int device_recv(struct rmv_qp *qp, struct rmv_recv_wr *wr, struct rmv_rec
 	return complete(wr->wr_id, wr->sg_list, RMV_WC_RECV);
 }
 
-// A post between the loop's look at the rings and its sleep: at which of the passes
-// that follow 4 ms without work (0: none), and whether it was done.
+// A post between the loop's check of the rings and its sleep: in which pass after 4 ms
+// without work it happens (0: none), and whether it was done.
 static atomic_int late_pass, late_done;
 static int64_t worked;
 static int post(int send, uint64_t id, uint32_t off, uint32_t n);
@@ -137,7 +136,7 @@ static void begin(void) {
 static void finish(int server) {
 	if (server) {
 		close(sockets[0]);
-		// Asleep or not: when it next sleeps it finds the end.
+		// Whether the loop sleeps or not, it finds the end when it next sleeps.
 	} else {
 		rmh_loop_remove_qp(loop, &device_qp);
 		rmh_loop_remove_cq(loop, &device_cq);
@@ -197,13 +196,13 @@ static void stream(int count) {
 	}
 }
 
-// wakes: posts about when the loop goes to sleep, and without a poll that would wake
-// it too; each must reach the device.
+// wakes posts at about the time when the loop falls asleep, without a poll that would
+// wake it too. Each post must reach the device.
 static void wakes(int count) {
 	struct rmv_wc wc[8];
 	int slept = 0;
 	for (int i = 0; i < count; i++) {
-		// Every other one when it sleeps, the others at any time about that.
+		// Every other post comes while it sleeps, the others at any time around that.
 		int64_t at = now_ns(), wait = at + 4500000 + (int64_t)(i * 7919 % 4000) * 1000;
 		while (i % 2 == 0 ? !atomic_load(&bell.asleep) : now_ns() < wait) {
 			CHECK(now_ns() < at + 20000000000);
@@ -218,7 +217,7 @@ static void wakes(int count) {
 		}
 		CHECK(poll_some(wc, 8) == 1 && wc[0].wr_id == (uint64_t)i + 1);
 	}
-	// Left alone it sleeps.
+	// Without posts it sleeps.
 	int64_t end = now_ns() + 20000000000;
 	while (!atomic_load(&bell.asleep)) {
 		CHECK(now_ns() < end);
@@ -227,8 +226,8 @@ static void wakes(int count) {
 	printf("%d of %d posts found the loop asleep\n", slept, count);
 }
 
-// late: a post at each pass before the loop sleeps, the last of which it must not miss:
-// it was not asleep when the server looked, and had looked at the ring before.
+// late posts in each pass before the loop sleeps. The loop must not miss the last post,
+// which comes after its check of the ring and before it counts as asleep.
 static void late(void) {
 	struct rmv_wc wc[8];
 	int64_t end = now_ns() + 20000000000;
@@ -259,18 +258,19 @@ static void late(void) {
 static void refusals(void) {
 	struct rmv_wc wc[8];
 	uint64_t base = (uint64_t)(uintptr_t)there;
-	// One that is waited for: its own result, and the queue goes on.
+	// A post that is waited for has its own result, and the queue continues.
 	CHECK(rmh_post_sync(qp, 1, 1, base, REFUSED, LKEY, 20000000000) == EINVAL);
 	CHECK(rmh_post_sync(qp, 0, 2, base, REFUSED, LKEY, 20000000000) == ENOMEM);
 	CHECK(rmh_post_sync(qp, 1, 3, base, 64, LKEY, 20000000000) == 0);
 	CHECK(poll_some(wc, 8) == 1 && wc[0].wr_id == 3);
-	// Memory outside of the region, and with a key that there is not.
+	// Memory outside the region, and with an unknown key.
 	CHECK(rmh_post_sync(qp, 1, 4, base - 1, 64, LKEY, 20000000000) == EINVAL);
 	CHECK(rmh_post_sync(qp, 1, 5, base + BYTES - 63, 64, LKEY, 20000000000) == EINVAL);
 	CHECK(rmh_post_sync(qp, 1, 6, base, 64, LKEY + 1, 20000000000) == EINVAL);
 	CHECK(rmh_post_sync(qp, 1, 7, base + BYTES - 64, 64, LKEY, 20000000000) == 0);
 	CHECK(poll_some(wc, 8) == 1 && wc[0].wr_id == 7);
-	// One that is not: what was posted before it completes, then the queue is broken.
+	// After a refused post that is not waited for, earlier posts complete, then the
+	// queue is broken.
 	CHECK(post(1, 8, 0, 64) == 0 && post(0, 9, 0, REFUSED) == 0 && post(1, 10, 0, 64) == 0);
 	CHECK(poll_some(wc, 8) == 1 && wc[0].wr_id == 8);
 	CHECK(poll_some(wc, 8) == -ENOMEM);
@@ -288,7 +288,7 @@ static void polls(int result, int want) {
 	finish(0);
 }
 
-// full: a ring that nobody empties refuses, as a queue does that is full.
+// full: a ring without a consumer refuses requests, as a full queue does.
 static void full(void) {
 	begin();
 	rmh_loop_remove_qp(loop, &device_qp);

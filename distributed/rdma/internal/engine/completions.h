@@ -1,5 +1,5 @@
-// Taking completions from the queues of a task, and the cause of a batch that
-// has failed. Part of run.c.
+// Taking completions from the queues of a task, and the cause of a failed
+// batch. Part of run.c.
 #ifndef RME_COMPLETIONS_H
 #define RME_COMPLETIONS_H
 
@@ -50,8 +50,8 @@ static inline int take(struct rme_task *t, int conn, const struct rmv_wc *wc) {
 	return 0;
 }
 
-// refused finds the cause of a batch that cannot be taken. A header in it that is
-// not the expected one is the cause: lengths that do not fit follow from it.
+// refused finds the cause of a refused batch. An unexpected header in it is the
+// cause, because wrong lengths follow from it.
 __attribute__((noinline, cold)) static int refused(struct rme_task *t, int conn, int got, const struct rmv_wc *wc) {
 	struct rme_conn *c = t->conns[conn];
 	if (got >= 0 && got <= RME_BATCH) {
@@ -76,7 +76,7 @@ __attribute__((noinline, cold)) static int refused(struct rme_task *t, int conn,
 	return fail(t, RME_FAIL_COMPLETION, conn, 0);
 }
 
-// new_credits tells whether the peer has posted receives since the last call.
+// new_credits reports whether the peer has posted receives since the last call.
 static inline int new_credits(struct rme_conn *c) {
 	if (c->credits == NULL) {
 		return 0;

@@ -8,7 +8,7 @@
 
 enum { INPUTS = 64 }; // most blocks of one reduction in C
 
-// input is block `in` of a reduction, in its slot or in memory.
+// input returns block `in` of a reduction, in its slot or in memory.
 static const uint8_t *input(struct rme_task *t, const struct rme_input *in, int64_t chunk, const uint8_t *src, const uint8_t *dst) {
 	if (in->recv >= 0) {
 		return front(t, &t->wires[t->ops[in->recv].wire]);
@@ -16,7 +16,7 @@ static const uint8_t *input(struct rme_task *t, const struct rme_input *in, int6
 	return source(t, &in->ref, chunk, src, dst);
 }
 
-// release counts a reduced chunk as done and frees the slots it was read from.
+// release counts a reduced chunk as done and frees its slots.
 static int release(struct rme_task *t, struct rme_op *o) {
 	o->done++;
 	t->left--;
@@ -29,7 +29,7 @@ static int release(struct rme_task *t, struct rme_op *o) {
 	return RME_DONE;
 }
 
-// in_c reduces a chunk if C has the kernel: 1, else 0.
+// in_c reduces a chunk if C has the kernel: 1, otherwise 0.
 static int in_c(struct rme_task *t, struct rme_op *o, const uint8_t *src, uint8_t *dst) {
 	if (t->how == RME_BY_GO || o->nin > INPUTS) {
 		return 0;
@@ -61,8 +61,8 @@ static int in_c(struct rme_task *t, struct rme_op *o, const uint8_t *src, uint8_
 	return 1;
 }
 
-// compute does the ready chunks of a reduction or copy. How many, -1 on failure,
-// -2 if the caller must reduce.
+// compute does the ready chunks of a reduction or copy. It returns how many, -1
+// on failure, -2 if the caller must reduce.
 static int compute(struct rme_task *t, int i, const uint8_t *src, uint8_t *dst) {
 	struct rme_op *o = &t->ops[i];
 	int n = 0;

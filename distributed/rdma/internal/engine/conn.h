@@ -6,7 +6,8 @@
 
 #include "rm_engine.h"
 
-// id_of is the wr_id of a request: epoch, operation, rail, kind, slot and peer.
+// id_of returns the wr_id of a request: epoch, operation, rail, kind, slot and
+// peer.
 static inline uint64_t id_of(const struct rme_conn *c, uint64_t seq, int kind, int slot) {
 	return (uint64_t)(c->epoch & 0xffff) << 48 | (seq & 0xffff) << 32 | (uint64_t)(c->rail & 0xff) << 24 |
 	       (uint64_t)kind << 16 | (uint64_t)slot << 8 | (uint64_t)(c->peer & 0xff);
@@ -20,11 +21,11 @@ static inline int post_recv(struct rme_conn *c, uint8_t *to, uint32_t n, uint64_
 	return err;
 }
 
-// credits is how many receives the peer has posted so far.
+// credits returns how many receives the peer has posted so far.
 static inline uint64_t credits(const struct rme_conn *c) { return __atomic_load_n(c->credits, __ATOMIC_ACQUIRE); }
 
-// post_send never posts a message without bytes: on macOS 27.0 it is lost and
-// never completes (MCDMA, one source: docs/testing.md).
+// post_send never posts a message without bytes, because on macOS 27.0 it is
+// lost and never completes (MCDMA, one source: docs/testing.md).
 static inline int post_send(struct rme_conn *c, const uint8_t *from, uint32_t n, uint64_t id) {
 	if (__builtin_expect(n == 0, 0)) {
 		return EINVAL;

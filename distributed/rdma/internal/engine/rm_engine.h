@@ -1,25 +1,25 @@
 // The inner loop of RDMA operations: one rank's part of a plan (package plan,
 // Local), executed over queue pairs. A task holds the programs of all rails of
 // one operation; it is compiled once for each plan and run many times. Nothing
-// here allocates, locks or formats text; failures are put into struct rme_fail,
-// and Go turns them into errors.
+// here allocates, locks or formats text; failures are recorded in struct
+// rme_fail, and Go turns them into errors.
 //
 // The first message on every wire of an operation begins with a header: struct
 // rme_header says which operation the sender is in, and the first chunk follows
-// it if it fits. The receive for a header is always posted, also between
+// it if it fits. The receive for a header is always posted, even between
 // operations, so that a rank may begin before another; receives for data are
 // posted when an operation begins.
 //
 // An unreliable queue pair may lose a message, and the messages behind it move
-// up. There every message with data ends in a sequence tag of 8 bytes
-// (rme_task.tag), so that no message is taken for another. The tag proves more
-// than the length that a completion states: where only the length differs, the
-// message counts and rme_task.odd_lengths tells.
+// up. On such queue pairs every message with data ends in a sequence tag of 8
+// bytes (rme_task.tag), so that no message is taken for another. The tag is
+// better proof than the length that a completion states, so a message with only a
+// wrong length is used, and rme_task.odd_lengths counts it.
 //
-// A message for which no receive is posted is held back by Thunderbolt and sent
-// again on reliable queue pairs. Other unreliable queue pairs drop it; there
-// each side writes into the memory of the other how many receives it has posted
-// (credits, rme_conn.credits), and no message is sent beyond that number.
+// If no receive is posted for a message, Thunderbolt holds it back, and reliable
+// queue pairs send it again. Other unreliable queue pairs drop it, so there each
+// side writes how many receives it has posted into the memory of the other
+// (credits, rme_conn.credits), and the other sends no message beyond that number.
 //
 // Layers: conn.h and conn.c know one connection; wire.h the messages of a task
 // on a wire; completions.h, transfer.h and compute.h what a pass does; run.c
@@ -33,10 +33,10 @@
 
 enum {
 	RME_MAX_SLOTS = 64,
-	RME_HEADERS = 2, // header slots to send from: one is filled while another is under way
+	RME_HEADERS = 2, // header slots to send from, so that one can be filled while another is in flight
 	RME_BATCH = 16,
-	RME_CREDIT_WRITES = 4, // credit writes that may be under way
-	RME_CREDIT_STEP = 64,  // bytes between the words that they are sent from
+	RME_CREDIT_WRITES = 4, // credit writes that may be in flight
+	RME_CREDIT_STEP = 64,  // bytes between the words from which they are sent
 
 	// Kinds of requests, in bits 16 to 23 of a wr_id.
 	RME_KIND_SEND = 1,
@@ -81,7 +81,7 @@ enum {
 	RME_FAIL_LOST = 8,       // got, want: number of the message received, and of the one expected
 };
 
-// rme_header is the same on both ends of a wire. All of it is compared.
+// rme_header is the same on both ends of a wire. The ends compare all of it.
 struct rme_header {
 	uint32_t magic;
 	uint32_t epoch;
@@ -97,8 +97,8 @@ struct rme_header {
 _Static_assert(sizeof(struct rme_header) == 64, "size of rme_header");
 
 // rme_conn is a queue pair to a peer on a rail. Its registered memory:
-// slots*slot_bytes to send, as many to receive, RME_HEADERS headers to send, one
-// to receive. A wr_id of 0 means that the slot is free.
+// slots*slot_bytes to send, equally many to receive, RME_HEADERS headers to send,
+// one to receive. A wr_id of 0 means that the slot is free.
 struct rme_conn {
 	struct rmv_qp *qp;
 	struct rmv_cq *cq;
@@ -113,9 +113,9 @@ struct rme_conn {
 	uint64_t header_recvs;        // receives of headers posted
 	int32_t header_in;            // a header is in header_recv
 	uint32_t header_len;
-	// Credits, where a message without a receive is dropped; elsewhere credits
-	// is NULL. The peer writes into credits how many receives it has posted;
-	// this side writes its own number to peer_credits, from the words at
+	// Credits are used where a message without a receive is dropped; otherwise
+	// credits is NULL. The peer writes into credits how many receives it has
+	// posted; this side writes its own number to peer_credits, from the words at
 	// credit_words. All of it is registered memory.
 	const uint64_t *credits;
 	uint8_t *credit_words;
@@ -143,12 +143,13 @@ struct rme_op {
 	int32_t kind, held, wide, wire;
 	struct rme_ref read, write;
 	int64_t elems, chunk_elems, chunks, lag;
-	int32_t after, nafter, in, nin; // places in deps and inputs
+	int32_t after, nafter, in, nin; // indices in deps and inputs
 	int64_t done, arrived;
 };
 
-// rme_cursor is a place in the order of messages on a wire: those before it are
-// done; op and chunk are the last one that walk has passed, op -1 after the end.
+// rme_cursor is a position in the order of messages on a wire: those before it
+// are done. op and chunk are the last one that walk has passed; op is -1 after
+// the end.
 struct rme_cursor {
 	int64_t round, left, chunk;
 	int32_t next, op;
@@ -157,14 +158,14 @@ struct rme_cursor {
 // rme_wire is one direction of a connection in this operation.
 struct rme_wire {
 	int32_t conn, recv;  // recv: 1 on the receiving end
-	int32_t first, nops; // places in wire_ops
+	int32_t first, nops; // indices in wire_ops
 	int64_t messages;
 	struct rme_header header; // sent, or expected
 	// State, reset by rme_begin. The message in front is the next one to send
 	// or to consume.
 	int64_t round, left, chunk; // chunk: of the message in front
 	int32_t next, op;           // op: of the message in front, -1 after the last
-	int32_t begun;              // the header was sent, or received and found right
+	int32_t begun;              // the header was sent, or was received and is right
 	int32_t embedded;           // the first chunk is in the header's message
 	int32_t announced;          // the held message in front counts as arrived
 	int64_t number;             // of the message in front
@@ -213,54 +214,56 @@ struct rme_task {
 	struct rme_fail fail;
 };
 
-// rme_task_new copies the arrays; the state is not set. NULL without memory.
+// rme_task_new copies the arrays; the state is not set. It returns NULL if memory
+// has run out.
 struct rme_task *rme_task_new(const struct rme_task *shape, const struct rme_op *ops, const struct rme_dep *deps,
                               int ndeps, const struct rme_input *inputs, int ninputs, const struct rme_wire *wires,
                               const int32_t *wire_ops, int nwire_ops, struct rme_conn *const *conns);
 void rme_task_free(struct rme_task *t);
 
-// rme_begin resets the task for operation seq and posts its receives; then the
-// sends that are ready may be posted by rme_run with a slice of 0.
+// rme_begin resets the task for operation seq and posts its receives. After that
+// rme_run with a slice of 0 posts the ready sends.
 int rme_begin(struct rme_task *t, uint64_t seq);
 
 // rme_run works until the task is done, a time slice in ns is over, the flag is
-// set (read when there is nothing to do), or something has failed.
+// set (read when it has no work), or a failure.
 int rme_run(struct rme_task *t, const uint8_t *src, uint8_t *dst, int64_t slice);
 
-// rme_reduced goes on after the caller has reduced the chunk that was needed.
+// rme_reduced continues after the caller has reduced the needed chunk.
 int rme_reduced(struct rme_task *t);
 
-// rme_need gives block k of the reduction that is needed, -1 for its result: the
-// address if the block is in registered or scratch memory, else NULL, with its
-// space and its offset there.
+// rme_need returns block k of the needed reduction, or with -1 its result: the
+// address if the block is in registered or scratch memory, otherwise NULL with
+// its space and its offset there.
 const uint8_t *rme_need(struct rme_task *t, int k, int32_t *space, int64_t *off, int32_t *wide);
 
 // rme_post_header posts the standing receive of a connection; 0 or an errno.
 int rme_post_header(struct rme_conn *c, uint64_t seq);
 
-// rme_send_credit tells the peer how many receives are posted, if it does not
-// know and a word is free; 0 or an errno. It does nothing without credits.
+// rme_send_credit announces to the peer how many receives are posted, if that is
+// new and a word is free; 0 or an errno. It does nothing without credits.
 int rme_send_credit(struct rme_conn *c, uint64_t seq);
 
 // rme_credit_sent notes the completion of such a write; 0 if it is not one.
 int rme_credit_sent(struct rme_conn *c, uint64_t id);
 
-// rme_credits is how many receives the peer has posted.
+// rme_credits returns how many receives the peer has posted.
 uint64_t rme_credits(const struct rme_conn *c);
 
-// rme_scan looks for the cause behind a flush for up to limit ns: it polls n
-// connections until a completion has failed with another status. 1 if one has.
+// rme_scan searches for the cause of a flush for up to limit ns: it polls n
+// connections until a completion fails with another status. It returns 1 if one
+// did.
 int rme_scan(struct rme_conn *const *conns, int n, int64_t limit, struct rme_fail *f);
 
 // rme_drain polls a connection until its sends have completed, the limit in ns is
-// over or something fails. It returns how many sends are left.
+// over or a poll fails. It returns how many sends are left.
 int rme_drain(struct rme_conn *c, int64_t limit);
 
-// rme_now is the monotonic clock in ns.
+// rme_now returns the monotonic clock in ns.
 int64_t rme_now(void);
 
-// rme_sum_wide adds k blocks of n elements: float32 where wide[b], else float16
-// or bfloat16 (how); the result is float32 if out_wide.
+// rme_sum_wide adds k blocks of n elements: float32 where wide[b], otherwise
+// float16 or bfloat16 (how); the result is float32 if out_wide.
 void rme_sum_wide(int how, int out_wide, uint8_t *out, int64_t n, int k, const uint8_t *const *blocks,
                   const uint8_t *wide);
 

@@ -77,7 +77,7 @@ int rme_reduced(struct rme_task *t) {
 	return release(t, o);
 }
 
-// pass does all work that is ready. How much, or -1 or -2 as compute.
+// pass does all ready work. It returns how much, or -1 or -2 as compute does.
 static int pass(struct rme_task *t, const uint8_t *src, uint8_t *dst) {
 	int n = 0;
 	for (int i = 0; i < t->nwires; i++) {
@@ -114,7 +114,7 @@ int rme_run(struct rme_task *t, const uint8_t *src, uint8_t *dst, int64_t slice)
 	enum { SPIN, YIELD, REST } backoff = SPIN;
 	int got = 1;
 	for (;;) {
-		while (got > 0) { // without a completion nothing new is ready
+		while (got > 0) { // only a completion makes new work ready
 			int n = pass(t, src, dst);
 			if (n < 0) {
 				return n == -2 ? RME_REDUCE : RME_BROKEN;

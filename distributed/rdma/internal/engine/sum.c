@@ -21,7 +21,8 @@ static inline uint32_t to_bits(float f) {
 
 static inline float from_float16(uint16_t h) {
 	uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13;
-	// Multiplying sets the exponent's bias right, of subnormal numbers too.
+	// The multiplication corrects the exponent's bias, for subnormal numbers
+	// too.
 	uint32_t finite = to_bits(from_bits(rest) * 0x1p112f);
 	return from_bits(sign | ((h & 0x7c00) == 0x7c00 ? rest | 0x7f800000 : finite));
 }

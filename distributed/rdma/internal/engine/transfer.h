@@ -1,5 +1,5 @@
 // Moving chunks between memory and the slots of a connection: received messages
-// are put in their place, messages whose chunks are ready are sent. Part of
+// are copied to their place, and messages with ready chunks are sent. Part of
 // run.c.
 #ifndef RME_TRANSFER_H
 #define RME_TRANSFER_H
@@ -8,7 +8,7 @@
 
 #include "completions.h"
 
-// ready tells whether all dependences of a chunk are met.
+// ready reports whether all dependences of a chunk are met.
 static inline int ready(const struct rme_task *t, const struct rme_op *o, int64_t chunk) {
 	for (int i = 0; i < o->nafter; i++) {
 		const struct rme_dep *d = &t->deps[o->after + i];
@@ -20,7 +20,8 @@ static inline int ready(const struct rme_task *t, const struct rme_op *o, int64_
 	return 1;
 }
 
-// front is the chunk of the message in front, NULL if it was not received yet.
+// front returns the chunk of the message in front, NULL if it was not received
+// yet.
 static inline uint8_t *front(struct rme_task *t, struct rme_wire *w) {
 	struct rme_conn *c = t->conns[w->conn];
 	if (w->embedded && w->number == 0) {
@@ -31,8 +32,8 @@ static inline uint8_t *front(struct rme_task *t, struct rme_wire *w) {
 }
 
 // wrong checks that the message in front has the expected length and sequence
-// tag: RME_DONE or RME_BROKEN. The tag is the last of the message, so one that
-// has it is whole, whatever length its completion states.
+// tag: RME_DONE or RME_BROKEN. The tag is at the end of the message, so a
+// message that has it is complete, whatever length its completion states.
 static inline int wrong(struct rme_task *t, struct rme_wire *w, const uint8_t *from) {
 	struct rme_conn *c = t->conns[w->conn];
 	if (w->embedded && w->number == 0) {
@@ -65,8 +66,8 @@ static int consumed(struct rme_task *t, struct rme_wire *w) {
 	if (!(w->embedded && w->number == 0)) {
 		int64_t i = w->number - w->embedded;
 		t->received += message_bytes(t, o, w->chunk);
-		// Never more receives than messages: one too many would take a message
-		// of the next operation.
+		// Never more receives than messages, because one too many would take a
+		// message of the next operation.
 		if (i + c->slots < w->data) {
 			if (post_next(t, w) != RME_DONE) {
 				return RME_BROKEN;
@@ -81,12 +82,12 @@ static int consumed(struct rme_task *t, struct rme_wire *w) {
 	if (w->op >= 0) {
 		return RME_DONE;
 	}
-	// The last receive of this operation is followed by the next header's.
+	// The next header's receive follows the last receive of this operation.
 	int err = rme_post_header(c, t->seq);
 	return err == 0 ? send_credit(t, w->conn) : fail(t, RME_FAIL_POST_RECV, w->conn, err);
 }
 
-// place is where a chunk is written, NULL if it stays in its slot or has no
+// place returns where a chunk is written, NULL if it stays in its slot or has no
 // content.
 static uint8_t *place(struct rme_task *t, const struct rme_ref *r, int64_t chunk, uint8_t *dst) {
 	switch (r->space) {
@@ -98,7 +99,8 @@ static uint8_t *place(struct rme_task *t, const struct rme_ref *r, int64_t chunk
 	return NULL;
 }
 
-// source is where a chunk is read, NULL if it is in a slot or has no content.
+// source returns where a chunk is read, NULL if it is in a slot or has no
+// content.
 static const uint8_t *source(struct rme_task *t, const struct rme_ref *r, int64_t chunk, const uint8_t *src, const uint8_t *dst) {
 	switch (r->space) {
 	case RME_SRC:
@@ -112,7 +114,7 @@ static const uint8_t *source(struct rme_task *t, const struct rme_ref *r, int64_
 }
 
 // wrong_header_length checks the length of a right header's message: RME_DONE or
-// RME_BROKEN. One frame arrives whole or not at all.
+// RME_BROKEN. One frame arrives completely or not at all.
 static inline int wrong_header_length(struct rme_task *t, struct rme_wire *w) {
 	struct rme_conn *c = t->conns[w->conn];
 	const struct rme_op *o = &t->ops[w->op];
@@ -127,7 +129,7 @@ static inline int wrong_header_length(struct rme_task *t, struct rme_wire *w) {
 	return RME_DONE;
 }
 
-// receive consumes the messages that were received on a wire. How many, or -1.
+// receive consumes the messages received on a wire. It returns how many, or -1.
 static int receive(struct rme_task *t, struct rme_wire *w, uint8_t *dst) {
 	struct rme_conn *c = t->conns[w->conn];
 	int n = 0;
@@ -180,7 +182,8 @@ static int receive(struct rme_task *t, struct rme_wire *w, uint8_t *dst) {
 	return n;
 }
 
-// send_ready posts the messages of a wire whose chunks are ready. How many, or -1.
+// send_ready posts the messages of a wire that have ready chunks. It returns how
+// many, or -1.
 static int send_ready(struct rme_task *t, struct rme_wire *w, const uint8_t *src, const uint8_t *dst) {
 	struct rme_conn *c = t->conns[w->conn];
 	int n = 0;

@@ -25,20 +25,21 @@ static inline int64_t chunk_len(const struct rme_op *o, int64_t chunk) {
 
 static inline int64_t width(const struct rme_task *t, int wide) { return wide ? 4 : t->elem; }
 
-// message_bytes is the length of a message with a chunk, in whole frames, as
-// plan.MessageBytes computes it.
+// message_bytes returns the length of a message with a chunk, in whole frames,
+// as plan.MessageBytes computes it.
 static inline uint32_t message_bytes(const struct rme_task *t, const struct rme_op *o, int64_t chunk) {
 	int64_t n = chunk_len(o, chunk) * width(t, o->wide);
 	return (uint32_t)((n + t->tag + 4095) / 4096 * 4096);
 }
 
-// header_message is the length of the message with the header, in whole frames,
-// with the chunk that is in it.
+// header_message returns the length of the message with the header and its
+// chunk, in whole frames.
 static inline uint32_t header_message(int64_t embedded) {
 	return (uint32_t)(((int64_t)sizeof(struct rme_header) + embedded + 4095) / 4096 * 4096);
 }
 
-// tag_of is the sequence tag of the message in front: operation and number.
+// tag_of returns the sequence tag of the message in front: operation and
+// number.
 static inline uint64_t tag_of(const struct rme_task *t, const struct rme_wire *w) {
 	return 0x5447000000000000 ^ (t->seq & 0xffffffff) << 24 ^ (uint64_t)w->number;
 }
@@ -50,14 +51,14 @@ __attribute__((noinline, cold, unused)) static int fail(struct rme_task *t, int 
 	return RME_BROKEN;
 }
 
-// send_credit tells the peer of a connection how many receives are posted:
-// RME_DONE or RME_BROKEN.
+// send_credit announces to the peer of a connection how many receives are
+// posted: RME_DONE or RME_BROKEN.
 static inline int send_credit(struct rme_task *t, int conn) {
 	int err = t->conns[conn]->credits == NULL ? 0 : rme_send_credit(t->conns[conn], t->seq);
 	return __builtin_expect(err == 0, 1) ? RME_DONE : fail(t, RME_FAIL_POST_SEND, conn, err);
 }
 
-// walk goes to the next message of a wire in the order that package plan
+// walk moves to the next message of a wire in the order that package plan
 // documents (order of messages on a wire).
 static inline void walk(const struct rme_task *t, const struct rme_wire *w, struct rme_cursor *c) {
 	while (c->left > 0) {
@@ -100,8 +101,8 @@ static inline int post_next(struct rme_task *t, struct rme_wire *w) {
 	return err == 0 ? RME_DONE : fail(t, RME_FAIL_POST_RECV, w->conn, err);
 }
 
-// odd_length notes a completion that states another length than the message has,
-// as its header or tag proves.
+// odd_length notes a completion that states a wrong length for a message with
+// the right header or tag.
 __attribute__((noinline, cold, unused)) static void odd_length(struct rme_task *t, int conn, uint32_t len, uint32_t want) {
 	t->odd_lengths++;
 	t->odd_conn = conn;
