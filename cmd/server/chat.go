@@ -41,7 +41,7 @@ ends. With both, what comes from the pipe follows the question.`,
 	flags.Text(f, &o.Model, "model-name", "", "`name` of the model; default is the server's first")
 	flags.Text(f, &o.System, "system", "", "the system message")
 	flags.TypedList(f, &o.Set, "set", false, chat.FieldForm, chat.ParseField, "field of the requests, like `temperature=0.7`; may be repeated")
-	flags.File(f, &o.Load, "load", "go on with the conversation of a `file` that --save or /save has written")
+	flags.File(f, &o.Load, "load", "continue the conversation of a `file` that --save or /save has written")
 	flags.Out(f, &o.Save, "save", "", "write the conversation to a new `file` at the end")
 	flags.Bool(f, &o.NoHistory, "no-history", false, "keep no file of the lines that were typed")
 	flags.Bool(f, &o.Plain, "plain", false, "plain text on a terminal too, as with NO_COLOR")

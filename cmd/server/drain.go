@@ -20,7 +20,7 @@ func newDrain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain --rank N --coordinator HOST:PORT",
 		Short: "Let a rank leave a group that runs, between two steps, without ending an answer",
-		Long: `Asks the leader to go on without a rank. The leader first makes sure that the others
+		Long: `Asks the leader to continue without a rank. The leader first makes sure that the others
 can: that they have room for the model and for the answers under way, and are enough for
 --on-loss. Then the next epoch forms between two steps, and the process of the rank
 ends with exit code 0. No answer ends; each pauses while the epoch forms. SIGTERM at the
@@ -51,7 +51,7 @@ leader cannot be reached; 2: the command cannot work as it was given.`,
 			case err != nil:
 				return stopped(cmd.Context(), err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "rank %d has left; the others go on\n", o.rank)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "rank %d left the group; the other ranks continue\n", o.rank)
 			return err
 		},
 	}

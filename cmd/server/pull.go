@@ -20,7 +20,7 @@ func newPull() *cobra.Command {
 		Short: "Fetch a model from Hugging Face, a mirror or an address",
 		Long: `Fetches the GGUF files of a model, all parts of a split one, and prints their
 paths. Several ranges are fetched at once; size and SHA-256 are checked, and free
-space before that. A pull that was stopped goes on where it was when the same
+space before that. A pull that was stopped resumes where it was when the same
 command is run again.
 
 QUANT is the part of the names that tells the models of a repository apart, such
@@ -47,7 +47,7 @@ command may work later.`,
 			o.Report = progress.New(cmd.ErrOrStderr())
 			paths, err := pull.Pull(cmd.Context(), args[0], o)
 			if err != nil && cmd.Context().Err() != nil {
-				return errors.New("stopped; what was fetched is kept: run the same command again to go on")
+				return errors.New("stopped; what was fetched is kept: run the same command again to resume")
 			}
 			if err != nil {
 				return err

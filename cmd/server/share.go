@@ -38,7 +38,7 @@ on rank 0, --dir on the others, which print the paths of what they received.
 
 Each rank sends on what it receives, so a file crosses each link once, however many
 ranks there are. Blocks have checksums, and the SHA-256 of each file is compared
-with that of rank 0. A copy that ended early goes on where it was when the same
+with that of rank 0. A copy that ended early resumes where it stopped when the same
 commands are run again. Files that are there are compared, never overwritten.
 
 Exit code 2: the command cannot work as it was given; 1: it failed, and the same
@@ -71,7 +71,7 @@ command may work later.`,
 				err = receiveModel(cmd, cfg, dir)
 			}
 			if err != nil && cmd.Context().Err() != nil {
-				return errors.New("stopped; what has arrived is kept: run the same commands again to go on")
+				return errors.New("stopped; what has arrived is kept: run the same commands again to resume")
 			}
 			return err
 		},

@@ -21,7 +21,7 @@ const Reached = 0.6
 // predictedPrompts are the lengths of the prompts of which plan predictable the prefill.
 var predictedPrompts = []int{512, 2048}
 
-// Prediction is what the cost model expects of hosts that nobody has measured.
+// Prediction is what the cost model expects of hosts that were not measured.
 type Prediction struct {
 	What    string  `json:"what"`              // prefill, or decode: one token after N others
 	N       int     `json:"n"`                 // tokens

@@ -48,7 +48,7 @@ func writePredictions(b *strings.Builder, all []Prediction, reach float64) {
 		b.WriteString("no prediction without the rate of each memory and the speed of each host (--host 64GiB,40GB/s,1TFLOP/s)\n")
 		return
 	}
-	fmt.Fprintf(b, "predicted by the cost model, from rates that nobody has measured and of which ops are taken to reach %.2g; ringmaster bench measures:\n", reach)
+	fmt.Fprintf(b, "predicted by the cost model, from nominal rates, assuming that ops reach %.0f %% of them; ringmaster bench measures:\n", 100*reach)
 	for _, p := range all {
 		name := fmt.Sprintf("prefill of %d tokens", p.N)
 		if p.What == "decode" {
