@@ -89,3 +89,26 @@ func TestUnset(t *testing.T) {
 	require.NoError(t, f.Parse([]string{"--size", "2"}))
 	require.False(t, Unset(f.Lookup("size")))
 }
+
+// TestUnder: a heading is that of the flags since the last one, and stays.
+func TestUnder(t *testing.T) {
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	var a, b, c bool
+	Bool(f, &a, "a", false, "first")
+	Under(f, "One")
+	Bool(f, &b, "b", false, "second")
+	Under(f, "Two")
+	Bool(f, &c, "c", false, "third")
+	require.Equal(t, []string{"One", "Two", ""}, []string{Heading(f.Lookup("a")), Heading(f.Lookup("b")), Heading(f.Lookup("c"))})
+}
+
+// TestTypedList: values are parsed when they are set, and a text that is refused leaves them.
+func TestTypedList(t *testing.T) {
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	var waits []time.Duration
+	TypedList(f, &waits, "wait", true, "a duration", time.ParseDuration, "waits")
+	require.NoError(t, f.Parse([]string{"--wait=1s,2m", "--wait=3h"}))
+	require.EqualError(t, Explain(f.Parse([]string{"--wait=1s,soon"})), `--wait is "1s,soon"; expected a duration`)
+	require.Equal(t, []time.Duration{time.Second, 2 * time.Minute, 3 * time.Hour}, waits)
+	require.Equal(t, []string{"1s", "2m0s", "3h0m0s"}, f.Lookup("wait").Value.(pflag.SliceValue).GetSlice())
+}
