@@ -31,11 +31,10 @@ type chooser struct {
 }
 
 // decide is the choice among placements, by what the members of the group are expected to
-// need for a request: among those with --share experts and all, if there are two, from how
-// many rows on a step is divided, and from how many on it is run as two micro-batches. The
-// text says what was chosen and why. What is not known is the first placement as it is.
+// need for a request: among those with --share experts and all, if there are two, and from
+// how many rows on a step is divided. The text says what was chosen and why. What is not known is the first placement as it is.
 func (c *chooser) decide(ctx context.Context, placements []parallel.Placement) (choice replica.Choice, text string) {
-	unknown := replica.Choice{Rows: placements[0][0].Rows, Micro: placements[0][0].Micro}
+	unknown := replica.Choice{Rows: placements[0][0].Rows}
 	if unknown.Rows == 0 && len(placements) < 2 {
 		return unknown, ""
 	}
@@ -55,7 +54,7 @@ func (c *chooser) decide(ctx context.Context, placements []parallel.Placement) (
 	if why != "" {
 		fmt.Fprintf(&w, "--share auto chose %v: %s\n", parallel.Share(best), why)
 	}
-	return replica.Choice{Placement: best, Rows: rows[best].from, Micro: rows[best].micro}, w.String()
+	return replica.Choice{Placement: best, Rows: rows[best].from}, w.String()
 }
 
 // rowsFrom is the least rows, as a power of two times those of a chunk, from which a step
@@ -78,72 +77,22 @@ func (c *chooser) rowsFrom(ctx context.Context, p parallel.Placement) (from int,
 	return from, nil
 }
 
-// fastest is what is expected of a placement with the divisions of steps that make a chunk
-// of prefill fastest: by rows, and into micro-batches. Undivided rows have fewer exchanges,
-// longer apart, of which more can be hidden.
-func (c *chooser) fastest(ctx context.Context, p parallel.Placement) (best expected, err error) {
+// fastest is what is expected of a placement with the division of steps by rows that makes
+// a chunk of prefill fastest.
+func (c *chooser) fastest(ctx context.Context, p parallel.Placement) (expected, error) {
 	from, err := c.rowsFrom(ctx, p)
 	if err != nil {
-		return best, err
+		return expected{}, err
 	}
-	ways := []int{from}
-	if from > 0 {
-		ways = append(ways, 0)
-	}
-	for i, from := range ways {
-		p := p.DivideRows(from)
-		micro, err := c.microFrom(ctx, p)
-		if err != nil {
-			return best, err
-		}
-		if i > 0 && micro == 0 {
-			break // rowsFrom has compared it
-		}
-		e, err := c.expected(ctx, p.MicroBatches(micro))
-		if err != nil {
-			return best, err
-		}
-		e.from, e.micro = from, micro
-		if i == 0 || e.prefill.Seconds < (1-LeastGain)*best.prefill.Seconds {
-			best = e
-		}
-	}
-	return best, nil
+	e, err := c.expected(ctx, p.DivideRows(from))
+	e.from = from
+	return e, err
 }
-
-// microFrom is the least rows, as a power of two times those of a chunk, from which a step
-// is expected to take less time in two micro-batches; 0 if no chunk does. If --micro-batches
-// says it, it is that.
-func (c *chooser) microFrom(ctx context.Context, p parallel.Placement) (from int, err error) {
-	if !c.o.Micro.Auto {
-		return c.o.Micro.From, nil
-	}
-	for n := c.chunk(); n >= 2*len(p); n /= 2 {
-		once, err := c.expect(ctx, p.MicroBatches(0), calibrate.Work{Rows: n})
-		if err != nil || !MayGain(once) {
-			return from, err
-		}
-		twice, err := c.expect(ctx, p.MicroBatches(n), calibrate.Work{Rows: n})
-		if err != nil {
-			return 0, err
-		}
-		if len(twice.Unknown) > 0 || twice.Seconds > (1-LeastGain)*once.Seconds {
-			break
-		}
-		from = n
-	}
-	return from, nil
-}
-
-// MayGain reports whether a step may gain enough by two micro-batches: no more than rank 0
-// waits in it.
-func MayGain(e cost.Estimate) bool { return e.Waiting[0] >= LeastGain*e.Seconds }
 
 // expected is what steps take with a placement.
 type expected struct {
 	chunk           int // tokens of prefill
 	from            int // rows of the steps that are divided by rows, 0 for none
-	micro           int // rows of the steps that are run as two micro-batches, 0 for none
 	prefill, decode cost.Estimate
 }
 
@@ -191,14 +140,14 @@ func (c *chooser) expect(ctx context.Context, p parallel.Placement, w calibrate.
 // write prints what is expected of each share.
 func (c *chooser) write(w io.Writer, rows []expected) {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "expected with --share\tprefill of %d tokens\t\tone token after %d\t\trows divided\tmicro-batches\t\n", rows[0].chunk, DecodeDepth)
+	fmt.Fprintf(t, "expected with --share\tprefill of %d tokens\t\tone token after %d\t\trows divided\t\n", rows[0].chunk, DecodeDepth)
 	for i, e := range rows {
 		share := parallel.Share(i).String()
 		if len(rows) == 1 {
 			share = c.o.Share.String()
 		}
-		fmt.Fprintf(t, "%s\t%.1f ms\t± %.0f %%\t%.2f ms\t± %.0f %%\t%s\t%s\t\n", share,
-			1e3*e.prefill.Seconds, 100*e.prefill.Error, 1e3*e.decode.Seconds, 100*e.decode.Error, fromRows(e.from), fromRows(e.micro))
+		fmt.Fprintf(t, "%s\t%.1f ms\t± %.0f %%\t%.2f ms\t± %.0f %%\t%s\t\n", share,
+			1e3*e.prefill.Seconds, 100*e.prefill.Error, 1e3*e.decode.Seconds, 100*e.decode.Error, fromRows(e.from))
 	}
 	_ = t.Flush() // to memory
 }

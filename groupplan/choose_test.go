@@ -44,16 +44,15 @@ func TestDecide(t *testing.T) {
 		costs calibrate.Costs
 		want  parallel.Share
 		rows  int
-		micro int // 0: in one, as exchanges cost less than what a step in two loses
 	}{
-		"no cost": {costsOf(2, 0, 0), parallel.ShareAll, 2, 0},
-		"exchanges as long as what they can hide behind": {arithmetic(costsOf(2, 1e-6, 2e-9)), parallel.ShareExperts, 2, 4},
-		"1 Gbit/s and 200 us":                            {costsOf(2, 5e-4, 8e-9), parallel.ShareExperts, 0, 0},
-		"nothing was measured":                           {calibrate.Costs{Models: make([]cost.Model, 2), Links: cost.Links{}}, parallel.ShareExperts, 0, 0},
+		"no cost": {costsOf(2, 0, 0), parallel.ShareAll, 2},
+		"exchanges as long as what they can hide behind": {arithmetic(costsOf(2, 1e-6, 2e-9)), parallel.ShareExperts, 2},
+		"1 Gbit/s and 200 us":                            {costsOf(2, 5e-4, 8e-9), parallel.ShareExperts, 0},
+		"nothing was measured":                           {calibrate.Costs{Models: make([]cost.Model, 2), Links: cost.Links{}}, parallel.ShareExperts, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var text strings.Builder
-			p := NewPlanner(Options{Model: f, Sequences: 1, MaxTokens: 64, Share: Share{Auto: true}, Micro: Micro{Auto: true}}, &text)
+			p := NewPlanner(Options{Model: f, Sequences: 1, MaxTokens: 64, Share: Share{Auto: true}}, &text)
 			defer func() { require.NoError(t, p.Close()) }()
 			s, err := p.Plan(members, replica.Past{})
 			require.NoError(t, err)
@@ -63,7 +62,6 @@ func TestDecide(t *testing.T) {
 			c := p.Choose(t.Context(), test.costs, placements)
 			require.Equal(t, test.want, parallel.Share(c.Placement), text.String())
 			require.Equal(t, test.rows, c.Rows, text.String())
-			require.Equal(t, test.micro, c.Micro, text.String())
 			chosen := c.Of(placements)
 			require.Equal(t, chosen, p.Last().Settings.Placement)
 			require.Contains(t, text.String(), "--share auto chose "+test.want.String())

@@ -27,9 +27,7 @@ type Options struct {
 	Context    int // most positions of a sequence; 0 is the most that the model allows and memory holds
 	MaxTokens  int // most tokens of a step
 	Reduce     parallel.Reduce
-	Wire       parallel.Wire
 	Share      Share
-	Micro      Micro
 	Overcommit bool  // a plan may need more memory than is free
 	Heap       int64 // of Go on rank 0, but for what depends on the plan
 	Measure    bool  // a group is measured even if nothing is to be chosen
@@ -137,50 +135,12 @@ func (s Shares) weights(ranks []int, memory []int64) ([]float64, error) {
 	return out, nil
 }
 
-// Micro is from how many tokens on a step is run as two micro-batches.
-type Micro struct {
-	From int  // 0: never
-	Auto bool // where it is expected to be faster
-}
-
-// The values of Micro that are no numbers.
-const (
-	microAuto  = "auto"
-	microNever = "never"
-)
-
-// ParseMicro reads auto, never or a number from 2 on.
-func ParseMicro(s string) (Micro, error) {
-	switch s {
-	case microAuto:
-		return Micro{Auto: true}, nil
-	case microNever:
-		return Micro{}, nil
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 2 {
-		return Micro{}, fmt.Errorf("%q is not auto, never or a number of tokens from 2 on", s)
-	}
-	return Micro{From: n}, nil
-}
-
-// String is what ParseMicro reads.
-func (m Micro) String() string {
-	switch {
-	case m.Auto:
-		return microAuto
-	case m.From == 0:
-		return microNever
-	}
-	return strconv.Itoa(m.From)
-}
-
 // LeastContext is the context in tokens below which a plan is not made shorter to fit.
 const LeastContext = 4096
 
 // open is how the model is opened.
 func (o Options) open() decoder.OpenOptions {
-	return decoder.OpenOptions{Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, Wire: o.Wire}
+	return decoder.OpenOptions{Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce}
 }
 
 // fitContext plans the memory for the context of the options. If they leave it open, it

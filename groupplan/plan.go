@@ -140,12 +140,9 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 	if placement.DividesRows() {
 		fmt.Fprintf(&w, "steps of %d tokens or more: what every rank has is divided by rows\n", placement[0].Rows)
 	}
-	if from := placement[0].Micro; from > 0 {
-		fmt.Fprintf(&w, "steps of %d tokens or more: run as two micro-batches\n", from)
-	}
 	fmt.Fprintf(&w, "KV caches of all sequences: at most %s on each rank\n", units.Bytes(budget))
 	return Planned{
-		Settings: replica.Settings{Context: plan.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, Wire: o.Wire, Placement: placement, SequenceBudget: budget},
+		Settings: replica.Settings{Context: plan.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, Placement: placement, SequenceBudget: budget},
 		Model:    plan, Ranks: ranks, Heap: own(plan, 0, o.Heap).heap, AtMost: ranks[0].Buffers + budget,
 	}, nil
 }
@@ -190,7 +187,7 @@ func (o Options) place(plan decoder.Plan, share parallel.Share, members []cluste
 	if share == parallel.ShareAll || o.Share.Auto {
 		p = p.DivideRows(unmeasuredRows)
 	}
-	return p.MicroBatches(o.Micro.From), nil
+	return p, nil
 }
 
 // reads is Planner.Reads.

@@ -106,17 +106,6 @@ func (f *Forward) Join(g *distributed.Group, p parallel.Placement, wire parallel
 	return nil
 }
 
-// second returns the exchange of a second micro-batch. Its rows lie behind the first
-// rows.
-func (e *exchange) second(rows int, s Shape, how parallel.Reduce) *exchange {
-	c := *e
-	s.MaxTokens = rows
-	n := partsOf(s, how, e.shared != nil)
-	c.Combiner, c.gather, c.counts = e.Combiner.Second(n*s.Embd), e.gather.Second(), make([]int, len(e.counts))
-	c.order, c.place = parallel.Behind(e.order, rows*s.Used), parallel.Behind(e.place, n)
-	return &c
-}
-
 // leave frees the memory of Join.
 func (f *Forward) leave() {
 	f.meter.Join(nil)

@@ -138,22 +138,6 @@ func ScratchBytes(s Shape, how parallel.Reduce) int64 {
 		2*int64(s.MaxTokens)*int64(s.SharedFF) + int64(s.sums()) + int64(s.segmentOutputs(how)))
 }
 
-// Second returns the Forward of a second micro-batch of the started step. Its rows lie behind the first rows of each
-// buffer. It adds to the digests of the first, which must run each layer before it. Only the first is freed.
-func (f *Forward) Second(rows int) *Forward {
-	c, s := *f, f.shape
-	slots := rows * s.Used
-	c.shape.MaxTokens -= rows
-	c.logits, c.ids, c.weights, c.slots = parallel.Behind(f.logits, rows*s.Experts), f.ids[slots:], f.weights[slots:], f.slots[slots:]
-	c.mid, c.outs = f.mid[slots*s.FF:], f.outs[slots*s.Embd:]
-	c.gate, c.up = parallel.Behind(f.gate, rows*s.SharedFF), parallel.Behind(f.up, rows*s.SharedFF)
-	c.sum, c.segments = parallel.Behind(f.sum, rows*s.Embd), parallel.Behind(f.segments, rows*s.Segments*s.Embd)
-	if f.exchange != nil {
-		c.exchange = f.exchange.second(rows, s, f.reduce)
-	}
-	return &c
-}
-
 // StartStep must come before the first Begin of a step; it resets the digests.
 // layers is how many layers the step will run.
 func (f *Forward) StartStep(layers int) {

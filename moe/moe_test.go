@@ -226,13 +226,6 @@ func TestParseReduce(t *testing.T) {
 	}
 	_, err := parallel.ParseReduce("most")
 	require.ErrorContains(t, err, `"most"`)
-	for _, w := range []parallel.Wire{parallel.F16, parallel.F32} {
-		got, err := parallel.ParseWire(w.String())
-		require.NoError(t, err)
-		require.Equal(t, w, got)
-	}
-	_, err = parallel.ParseWire("bf16")
-	require.ErrorContains(t, err, `"bf16"`)
 }
 
 func TestScratchBytes(t *testing.T) {

@@ -52,8 +52,7 @@ func (o Op) String() string {
 // The other rows keep the first, because a row must not depend on the rows beside it.
 //
 // One goroutine uses a Combiner. Between Start and Finish no other operation of its group
-// may begin, except for one of the other micro-batch of the step, which takes its turn in
-// Finish.
+// may begin.
 type Combiner struct {
 	b     kernels.Backend
 	group *distributed.Group
@@ -120,15 +119,6 @@ func (c *Combiner) Free() {
 	c.parts, c.f16, c.got, c.got16 = nil, nil, nil, nil
 }
 
-// Second returns the combiner of a second micro-batch. Its numbers lie behind the first n
-// of each buffer. Only the first is freed.
-func (c *Combiner) Second(n int) *Combiner {
-	s := &Combiner{b: c.b, group: c.group, op: c.op, wire: c.wire, meter: c.meter,
-		parts: Behind(c.parts, n), f16: Behind(c.f16, n), got: Behind(c.got, n), got16: Behind(c.got16, n)}
-	s.sizes[F16], s.sizes[F32] = make([]int, c.group.Size()), make([]int, c.group.Size())
-	return s
-}
-
 // Parts [capacity] returns the memory for this rank's numbers before Start, with the
 // parts of the ranks one after the other. AllReduce and ReduceScatter read all of them,
 // AllGather and Gather only this rank's own part, in its place.
@@ -163,9 +153,6 @@ func (c *Combiner) begin(ctx context.Context, op Op, n int, counts []int) error 
 	// The flush is needed even if this rank sends nothing, because the others' data is
 	// written where ops that follow the previous exchange may still read.
 	if err := c.b.Flush(); err != nil {
-		return err
-	}
-	if err := c.meter.turns.begin(); err != nil {
 		return err
 	}
 	c.pending = c.start(ctx, c.wire)
@@ -234,7 +221,7 @@ func (c *Combiner) start(ctx context.Context, wire Wire) distributed.Pending {
 // with Gather nothing on ranks other than 0. For AllGather and Gather out may be Parts.
 // An error comes from the group.
 func (c *Combiner) Finish(ctx context.Context, out []float32, width int) error {
-	if err := c.meter.turns.wait(c.pending); err != nil {
+	if err := c.pending.Wait(); err != nil {
 		return err
 	}
 	full, half := c.result()
@@ -253,9 +240,6 @@ func (c *Combiner) Finish(ctx context.Context, out []float32, width int) error {
 		}
 	}
 	c.meter.exchanged(c.now, overflow)
-	if err := c.meter.turns.end(); err != nil {
-		return err
-	}
 	if c.now == Gather && c.group.Rank() != leader {
 		return nil
 	}

@@ -54,18 +54,7 @@ const (
 	F32
 )
 
-// ParseWire reads "f16" or "f32"; any other name is an error.
-func ParseWire(s string) (Wire, error) {
-	switch s {
-	case "f16":
-		return F16, nil
-	case "f32":
-		return F32, nil
-	}
-	return F16, fmt.Errorf("parallel: wire is %q; expected f16 or f32", s)
-}
-
-// String returns the name that ParseWire reads.
+// String names the type.
 func (w Wire) String() string {
 	if w == F32 {
 		return "f32"

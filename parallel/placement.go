@@ -25,9 +25,6 @@ type Part struct {
 	// Rows is the number of rows from which a step is divided by rows, the same on all
 	// ranks; 0 for never. See Placement.Cut.
 	Rows int `json:"rows,omitempty"`
-	// Micro is the least rows of a step that is run as two micro-batches, on all ranks
-	// alike; 0 for none. See Placement.FirstRows.
-	Micro int `json:"micro,omitempty"`
 }
 
 // Placement says which part of a model each rank computes, [ranks] by rank. The leader
@@ -173,9 +170,6 @@ func (p Placement) Check(s Sizes, ranks int) error {
 		}
 		if x.Rows < 0 || x.Rows != p[0].Rows {
 			return fmt.Errorf("parallel: rank %d divides steps from %d rows on and rank 0 from %d; expected the same number, not negative: %w", r, x.Rows, p[0].Rows, distributed.ErrArgument)
-		}
-		if x.Micro < 0 || x.Micro != p[0].Micro {
-			return fmt.Errorf("parallel: rank %d runs steps in micro-batches from %d rows on and rank 0 from %d; expected the same number, not negative: %w", r, x.Micro, p[0].Micro, distributed.ErrArgument)
 		}
 	}
 	if err := CheckDivision("experts", s.Experts, ranks, p.Experts()); err != nil {

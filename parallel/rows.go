@@ -48,34 +48,6 @@ func (p Placement) Cut(rows, least int) []Range {
 	return out
 }
 
-// CutLike is the cut of a micro-batch of so many rows of a step with the given cut.
-func (p Placement) CutLike(step []Range, rows, least int) []Range {
-	if step == nil {
-		return nil
-	}
-	return p.DivideRows(1).Cut(rows, least)
-}
-
-// MicroBatches is the placement with steps of at least from rows run as two micro-batches,
-// 0 for none.
-func (p Placement) MicroBatches(from int) Placement {
-	out := slices.Clone(p)
-	for r := range out {
-		out[r].Micro = from
-	}
-	return out
-}
-
-// FirstRows is the rows of the first of the two micro-batches of a step of so many rows, of
-// which each must have at least least rows for each rank; 0 if such a step is run in one.
-// All ranks derive the same from the placement and the step.
-func (p Placement) FirstRows(rows, least int) int {
-	if len(p) < 2 || p[0].Micro == 0 || rows < max(p[0].Micro, 2*least*len(p)) {
-		return 0
-	}
-	return (rows + 1) / 2
-}
-
 // Field is a buffer with some numbers for each row of a step.
 type Field struct {
 	data []byte
@@ -90,14 +62,13 @@ func FieldOf[T float32 | int32](x []T, width int) Field {
 
 // RowGather gathers the rows of a step on all ranks of a group. Each rank has computed its
 // own range, and all ranks get the same bits. One goroutine uses it. Between Start and
-// Finish no other operation of its group may begin, except for one of the other micro-batch
-// of the step, which takes its turn in Finish.
+// Finish no other operation of its group may begin.
 type RowGather struct {
 	b     kernels.Backend
 	meter Counter
 	group *distributed.Group
 
-	packed *[]byte // rows of several fields as they travel, rank by rank; set only during an exchange
+	packed []byte // rows of several fields as they travel, rank by rank; set only during an exchange
 
 	// Of the current exchange.
 	pending distributed.Pending
@@ -109,21 +80,16 @@ type RowGather struct {
 
 // NewRowGather makes a gather without a group. meter counts its exchanges.
 func NewRowGather(b kernels.Backend, meter Counter) *RowGather {
-	return &RowGather{b: b, meter: meter, packed: new([]byte)}
+	return &RowGather{b: b, meter: meter}
 }
 
 // Join makes g the group, nil for none. The caller keeps the group.
 func (g *RowGather) Join(group *distributed.Group) {
 	g.group, g.sizes = group, nil
-	*g.packed = nil
+	g.packed = nil
 	if group != nil {
 		g.sizes = make([]int, group.Size())
 	}
-}
-
-// Second is the gather of a second micro-batch.
-func (g *RowGather) Second() *RowGather {
-	return &RowGather{b: g.b, meter: g.meter, group: g.group, packed: g.packed, sizes: make([]int, len(g.sizes))}
 }
 
 // Start flushes and starts to gather fields. This rank must have computed its rows
@@ -132,9 +98,6 @@ func (g *RowGather) Second() *RowGather {
 // comes from the backend; after a Start without an error, Finish must follow.
 func (g *RowGather) Start(ctx context.Context, cut []Range, fields ...Field) error {
 	if err := g.b.Flush(); err != nil {
-		return err
-	}
-	if err := g.meter.turns.begin(); err != nil {
 		return err
 	}
 	g.cut, g.rows, g.fields = cut, nil, nil
@@ -158,9 +121,6 @@ func (g *RowGather) Some(ctx context.Context, cut []Range, rows []int32, fields 
 		return nil
 	}
 	if err := g.b.Flush(); err != nil {
-		return err
-	}
-	if err := g.meter.turns.begin(); err != nil {
 		return err
 	}
 	g.cut, g.rows = cut, make([][]int32, len(cut))
@@ -188,14 +148,14 @@ func (g *RowGather) start(ctx context.Context, fields []Field) {
 		g.sizes[r] = each * n
 		total += g.sizes[r]
 	}
-	*g.packed = slices.Grow((*g.packed)[:0], total)[:total]
+	g.packed = slices.Grow((g.packed)[:0], total)[:total]
 	g.copy(g.group.Rank(), false)
-	g.pending = g.group.StartAllGatherV(ctx, *g.packed, g.sizes)
+	g.pending = g.group.StartAllGatherV(ctx, g.packed, g.sizes)
 }
 
 // copy copies the rows of a rank between the fields and packed.
 func (g *RowGather) copy(rank int, unpack bool) {
-	packed, at := *g.packed, 0
+	packed, at := g.packed, 0
 	for _, n := range g.sizes[:rank] {
 		at += n
 	}
@@ -218,18 +178,9 @@ func (g *RowGather) copy(rank int, unpack bool) {
 	}
 }
 
-// Finish waits until all rows are in their places. An error comes from the group.
-func (g *RowGather) Finish() error {
-	if err := g.arrive(); err != nil {
-		return err
-	}
-	return g.meter.turns.end()
-}
-
-// FinishAnd is Finish, and gathers more fields by the same cut before the other micro-batch
-// begins an exchange: nothing could be computed between the two. It flushes.
+// FinishAnd is Finish, and then gathers more fields by the same cut. It flushes.
 func (g *RowGather) FinishAnd(ctx context.Context, fields ...Field) error {
-	if err := g.arrive(); err != nil {
+	if err := g.Finish(); err != nil {
 		return err
 	}
 	if err := g.b.Flush(); err != nil {
@@ -239,9 +190,9 @@ func (g *RowGather) FinishAnd(ctx context.Context, fields ...Field) error {
 	return g.Finish()
 }
 
-// arrive waits until all rows are in their places.
-func (g *RowGather) arrive() error {
-	if err := g.meter.turns.wait(g.pending); err != nil {
+// Finish waits until all rows are in their places. The error is the group's.
+func (g *RowGather) Finish() error {
+	if err := g.pending.Wait(); err != nil {
 		return fmt.Errorf("rows of the step: %w", err)
 	}
 	for r := range g.sizes {

@@ -42,12 +42,10 @@ func (s *LayerStats) Add(other LayerStats) {
 	s.Overflows += other.Overflows
 }
 
-// Meter counts the time and the exchanges of each layer, and has the Turns of the steps:
-// whatever exchanges rows for a model has its meter. While two micro-batches are
-// interleaved a layer's counts include what the other one did meanwhile. The goroutine that
-// runs the steps uses it; only Stats may be called by others.
+// Meter counts the time and the exchanges of each layer: whatever exchanges rows for a
+// model has its meter. The goroutine that runs the steps uses it; only Stats may be called
+// by others.
 type Meter struct {
-	turns Turns
 	now   func() time.Time
 	mark  time.Time // end of the previous layer
 	group *distributed.Group
@@ -67,9 +65,6 @@ func NewMeter(now func() time.Time) *Meter {
 	}
 	return &Meter{now: now}
 }
-
-// Turns are those of the model's steps.
-func (m *Meter) Turns() *Turns { return &m.turns }
 
 // Join makes the meter count the exchanges of g, nil for none. It must not be called during
 // a step.

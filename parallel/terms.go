@@ -120,22 +120,6 @@ func (t *Terms) leave() error {
 	return nil
 }
 
-// Second returns the terms of a second micro-batch. Its rows lie behind the first rows of each buffer. Only the first
-// is freed.
-func (t *Terms) Second(rows int) *Terms {
-	s := *t
-	n := rows * t.width
-	if t.reduce == Exact {
-		n *= t.terms
-	}
-	if s.c != nil {
-		s.c = t.c.Second(n)
-	}
-	s.most, s.alone, s.sorted = t.most-rows, Behind(t.alone, n), Behind(t.sorted, n)
-	s.place, s.placed, t.placed = Behind(t.place, rows*t.terms), 0, 0
-	return &s
-}
-
 // Free releases the memory. The caller keeps the group.
 func (t *Terms) Free() { t.free() }
 

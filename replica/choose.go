@@ -10,14 +10,13 @@ import (
 	"ringmaster/parallel"
 )
 
-// Choice is the choice for an epoch: one of its placements [1 + Settings.Alternatives], the
-// rows from which it divides a step, and the rows from which it runs a step as two
-// micro-batches, 0 for never.
-type Choice struct{ Placement, Rows, Micro int }
+// Choice is the choice for an epoch: one of its placements [1 + Settings.Alternatives], and
+// the rows from which it divides a step, 0 for never.
+type Choice struct{ Placement, Rows int }
 
 // Of returns the chosen placement from all.
 func (c Choice) Of(all []parallel.Placement) parallel.Placement {
-	return all[c.Placement].DivideRows(c.Rows).MicroBatches(c.Micro)
+	return all[c.Placement].DivideRows(c.Rows)
 }
 
 // Transport returns a transport over t. Its groups choose among the placements of the
@@ -68,7 +67,7 @@ func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 	all := h.settings.placements()
 	// Ops are timed on all rows of a step, because otherwise the rows of other ranks would
 	// be missing.
-	costs, err := h.host.Measure(ctx, g, h.rank, all[len(all)-1].DivideRows(0).MicroBatches(0))
+	costs, err := h.host.Measure(ctx, g, h.rank, all[len(all)-1].DivideRows(0))
 	if err != nil {
 		return err
 	}
@@ -76,13 +75,13 @@ func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 	if h.planner != nil {
 		c = h.planner.Choose(ctx, costs, all)
 	}
-	agreed, err := calibrate.Agree(ctx, g, c.Placement, c.Rows, c.Micro)
+	agreed, err := calibrate.Agree(ctx, g, c.Placement, c.Rows)
 	if err != nil {
 		return err
 	}
-	c = Choice{Placement: agreed[0], Rows: agreed[1], Micro: agreed[2]}
-	if c.Placement < 0 || c.Placement >= len(all) || c.Rows < 0 || c.Micro < 0 {
-		return fmt.Errorf("invalid choice: placement %d of %d, steps divided from %d rows, micro-batches from %d rows", c.Placement, len(all), c.Rows, c.Micro)
+	c = Choice{Placement: agreed[0], Rows: agreed[1]}
+	if c.Placement < 0 || c.Placement >= len(all) || c.Rows < 0 {
+		return fmt.Errorf("invalid choice: placement %d of %d, steps divided from %d rows", c.Placement, len(all), c.Rows)
 	}
 	h.settings.Placement, h.settings.Measure, h.settings.Alternatives = c.Of(all), false, nil
 	return nil

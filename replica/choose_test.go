@@ -66,7 +66,7 @@ func chosen(t *testing.T, size int, s Settings, c Choice, f func(*distributed.Gr
 // that of the settings.
 func TestChoose(t *testing.T) {
 	one, other := upTo(1, 2, 4), upTo(2, 3, 4)
-	s := Settings{Context: 4096, MaxTokens: 64, Reduce: parallel.Sum, Wire: parallel.F16, Placement: one, Measure: true, Alternatives: []parallel.Placement{other}}
+	s := Settings{Context: 4096, MaxTokens: 64, Reduce: parallel.Sum, Placement: one, Measure: true, Alternatives: []parallel.Placement{other}}
 	var mu sync.Mutex
 	var measured []parallel.Placement
 	measure := func(g *distributed.Group, p parallel.Placement) (calibrate.Costs, error) {
@@ -79,19 +79,19 @@ func TestChoose(t *testing.T) {
 		return calibrate.Costs{Models: make([]cost.Model, g.Size())}, nil
 	}
 	for choice, want := range s.placements() {
-		got, errs := chosen(t, 3, s, Choice{choice, 48, 96}, measure)
+		got, errs := chosen(t, 3, s, Choice{choice, 48}, measure)
 		for r := range got {
 			require.NoError(t, errs[r])
-			require.Equal(t, want.DivideRows(48).MicroBatches(96), got[r])
+			require.Equal(t, want.DivideRows(48), got[r])
 		}
 	}
 	require.Len(t, measured, 6)
 	for _, p := range measured {
 		require.Equal(t, other, p, "all rows of a step are measured")
 	}
-	_, errs := chosen(t, 3, s, Choice{2, 48, 96}, measure)
+	_, errs := chosen(t, 3, s, Choice{2, 48}, measure)
 	for _, err := range errs {
-		require.ErrorContains(t, err, "placement 2 of 2, steps divided from 48 rows, micro-batches from 96 rows")
+		require.ErrorContains(t, err, "placement 2 of 2, steps divided from 48 rows")
 	}
 	gone := errors.New("the device is gone")
 	lost := func(*distributed.Group, parallel.Placement) (calibrate.Costs, error) { return calibrate.Costs{}, gone }

@@ -46,7 +46,7 @@ func TestOverATrueCluster(t *testing.T) {
 	}
 	plan := func([]cluster.Hello) (Settings, error) {
 		p, err := parallel.ByExperts(parallel.Sizes{Experts: 256}, []float64{3, 1, 1})
-		return Settings{Context: 4096, MaxTokens: 64, Reduce: parallel.Sum, Wire: parallel.F16, Placement: p}, err
+		return Settings{Context: 4096, MaxTokens: 64, Reduce: parallel.Sum, Placement: p}, err
 	}
 	program := NewProgram(hostOf(load), &fakePlanner{plan: plan})
 	leader, err := cluster.Lead(t.Context(), config(0, "127.0.0.1:0"), program)

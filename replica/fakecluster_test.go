@@ -50,7 +50,7 @@ type fakeCluster struct {
 func newCluster(t *testing.T, size int) (*fakeCluster, *Leader) {
 	c := &fakeCluster{
 		t: t, size: size, ranks: make([]*fakeRank, size), loads: make([]int, size), workers: make([]*Worker, size),
-		settings: Settings{Context: 4096, MaxTokens: 64, Reduce: parallel.Sum, Wire: parallel.F16},
+		settings: Settings{Context: 4096, MaxTokens: 64, Reduce: parallel.Sum},
 		why:      errors.New("the group is forming"), changed: make(chan struct{}),
 		recruits: make(chan *cluster.Recruit),
 	}

@@ -299,9 +299,9 @@ func TestModelsAreKeptUnlessThePlanNeedsAnother(t *testing.T) {
 		require.Equal(t, upTo(2, 8), c.ranks[1].placement)
 
 		old := c.ranks[1]
-		require.NoError(t, again(func(s *Settings) { s.Wire = parallel.F32 }))
+		require.NoError(t, again(func(s *Settings) { s.Reduce = parallel.Exact }))
 		require.Equal(t, []int{2, 2}, c.loads)
-		require.Equal(t, parallel.F32, c.ranks[1].settings.Wire)
+		require.Equal(t, parallel.Exact, c.ranks[1].settings.Reduce)
 		require.ErrorContains(t, old.Close(), "closed twice")
 		mustRun(t, l, entry(1, 0, model.WantLast, 1))
 

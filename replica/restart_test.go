@@ -22,7 +22,7 @@ func TestALeaderRestartedWithOtherSettings(t *testing.T) {
 	}))
 	var infos []model.Info
 	for _, s := range []Settings{{Context: 4096, MaxTokens: 64}, {Context: 1024, MaxTokens: 64}, {Context: 8192, MaxTokens: 32}} {
-		s.Reduce, s.Wire, s.Placement = parallel.Sum, parallel.F16, upTo(2, 4)
+		s.Reduce, s.Placement = parallel.Sum, upTo(2, 4)
 		settings, err := s.Encode()
 		require.NoError(t, err)
 		require.NoError(t, w.Form(t.Context(), settings))

@@ -15,7 +15,6 @@ type Settings struct {
 	Context   int             // most positions of a sequence
 	MaxTokens int             // most tokens of a step
 	Reduce    parallel.Reduce // how expert outputs are added
-	Wire      parallel.Wire   // type of the numbers that ranks exchange
 	// Placement is what each rank computes. Only the models interpret it.
 	Placement parallel.Placement
 	// Measure lets the ranks measure when their group is connected, and choose
@@ -33,7 +32,6 @@ type settingsForm struct {
 	Context      int                  `json:"context"`
 	MaxTokens    int                  `json:"max_tokens"`
 	Reduce       string               `json:"reduce"`
-	Wire         string               `json:"wire"`
 	Placement    parallel.Placement   `json:"placement"`
 	Measure      bool                 `json:"measure,omitempty"`
 	Alternatives []parallel.Placement `json:"alternatives,omitempty"`
@@ -46,7 +44,7 @@ func (s Settings) Encode() ([]byte, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	return json.Marshal(settingsForm{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce.String(), Wire: s.Wire.String(),
+	return json.Marshal(settingsForm{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce.String(),
 		Placement: s.Placement, Measure: s.Measure, Alternatives: s.Alternatives, Sequences: s.SequenceBudget})
 }
 
@@ -66,11 +64,7 @@ func ParseSettings(data []byte) (Settings, error) {
 	if err != nil {
 		return Settings{}, fmt.Errorf("replica: settings of the plan: %w", err)
 	}
-	wire, err := parallel.ParseWire(f.Wire)
-	if err != nil {
-		return Settings{}, fmt.Errorf("replica: settings of the plan: %w", err)
-	}
-	s := Settings{Context: f.Context, MaxTokens: f.MaxTokens, Reduce: reduce, Wire: wire,
+	s := Settings{Context: f.Context, MaxTokens: f.MaxTokens, Reduce: reduce,
 		Placement: f.Placement, Measure: f.Measure, Alternatives: f.Alternatives, SequenceBudget: f.Sequences}
 	if err := s.check(); err != nil {
 		return Settings{}, err

@@ -10,12 +10,12 @@ import (
 )
 
 var goodSettings = Settings{
-	Context: 4096, MaxTokens: 512, Reduce: parallel.Exact, Wire: parallel.F16,
+	Context: 4096, MaxTokens: 512, Reduce: parallel.Exact,
 	SequenceBudget: 1 << 34,
 	Placement:      upTo(86, 171, 171, 256),
 }
 
-const goodJSON = `{"context":4096,"max_tokens":512,"reduce":"exact","wire":"f16","placement":[` +
+const goodJSON = `{"context":4096,"max_tokens":512,"reduce":"exact","placement":[` +
 	`{"experts":[0,86],"heads":[0,0],"shared":[0,0],"vocabulary":[0,0],"weight":1},` +
 	`{"experts":[86,171],"heads":[0,0],"shared":[0,0],"vocabulary":[0,0],"weight":1},` +
 	`{"experts":[171,171],"heads":[0,0],"shared":[0,0],"vocabulary":[0,0],"weight":1},` +
@@ -35,7 +35,6 @@ func TestSettings(t *testing.T) {
 	require.True(t, goodSettings.loadAlike(other))
 	for _, change := range []func(s *Settings){
 		func(s *Settings) { s.Context++ }, func(s *Settings) { s.MaxTokens++ }, func(s *Settings) { s.Reduce = parallel.Sum },
-		func(s *Settings) { s.Wire = parallel.F32 },
 	} {
 		other := goodSettings
 		change(&other)
@@ -45,7 +44,7 @@ func TestSettings(t *testing.T) {
 
 func TestSettingsThatAreRefused(t *testing.T) {
 	for want, change := range map[string][2]string{
-		"unknown field \"threads\"":              {`"wire"`, `"threads"`},
+		"unknown field \"threads\"":              {`"max_tokens"`, `"threads"`},
 		"data follows their end":                 {`84}`, `84} {}`},
 		"context is 1":                           {`4096`, `1`},
 		"sequence_budget is -1":                  {`17179869184`, `-1`},
@@ -53,7 +52,6 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		"max_tokens is -4":                       {`512`, `-4`},
 		"cannot unmarshal string":                {`512`, `"512"`},
 		"reduce is \"mean\"":                     {`exact`, `mean`},
-		"wire is \"bf16\"":                       {`f16`, `bf16`},
 		"a range has 1 numbers":                  {`[86,171]`, `[86]`},
 		"a range has 3 numbers":                  {`[86,171]`, `[86,171,1]`},
 		"rank 1 gets experts 85 to 171":          {`[86,171]`, `[85,171]`},

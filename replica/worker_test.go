@@ -20,7 +20,7 @@ func alone(t *testing.T) (w *Worker, r *fakeRank, start func(epoch uint32)) {
 		r = &fakeRank{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{}), number: rank, flip: -1}
 		return r, nil
 	}))
-	settings, err := Settings{Context: 10, MaxTokens: 10, Reduce: parallel.Exact, Wire: parallel.F32, Placement: upTo(3)}.Encode()
+	settings, err := Settings{Context: 10, MaxTokens: 10, Reduce: parallel.Exact, Placement: upTo(3)}.Encode()
 	require.NoError(t, err)
 	require.NoError(t, w.Form(t.Context(), settings))
 	t.Cleanup(func() {
@@ -91,7 +91,7 @@ func TestAModelThatWasReplaced(t *testing.T) {
 	payload, err := work{number: 1, step: entry(1, 0, model.WantLast, 7)}.encode()
 	require.NoError(t, err)
 	do(payload)
-	other, err := Settings{Context: 20, MaxTokens: 10, Reduce: parallel.Exact, Wire: parallel.F32, Placement: upTo(3)}.Encode()
+	other, err := Settings{Context: 20, MaxTokens: 10, Reduce: parallel.Exact, Placement: upTo(3)}.Encode()
 	require.NoError(t, err)
 	require.NoError(t, w.Form(t.Context(), other))
 	require.NoError(t, w.Start(cluster.Epoch{Number: 2, Group: distributed.Local(), Done: t.Context()}))
@@ -126,7 +126,7 @@ func TestAStartWithoutAForm(t *testing.T) {
 
 func TestFormSaysWhatIsWrong(t *testing.T) {
 	w := NewWorker(1, nil)
-	require.ErrorContains(t, w.Form(t.Context(), []byte(`{"context":1,"reduce":"sum","wire":"f16"}`)), "context is 1")
+	require.ErrorContains(t, w.Form(t.Context(), []byte(`{"context":1,"reduce":"sum"}`)), "context is 1")
 }
 
 func TestReportOfAnotherRank(t *testing.T) {

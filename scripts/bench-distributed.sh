@@ -6,7 +6,7 @@
 #
 # Environment: RANKS=2, THREADS=1 (of each rank), PREFILL=512, DECODE=64,
 # REPEAT=3 (repetitions per run), ROUNDS=2 (runs of each configuration),
-# VARIANTS="exact exact-all f32 shares auto" (configurations besides one rank, with the
+# VARIANTS="exact exact-all shares auto" (configurations besides one rank, with the
 # other processors idle and with them doing the same work over and over, and groups
 # with --share experts and all), BASE="one busy sum all" (which of these), KEEP=FILE
 # (measurements are added to those of the file, so that they may be made in several
@@ -132,7 +132,7 @@ lone="1000000"
 for _ in $(seq 2 "$ranks"); do lone="$lone,0.000001"; done
 
 for _ in $(seq "${ROUNDS:-2}"); do
-    for variant in ${BASE-one busy sum all} ${VARIANTS-exact exact-all f32 shares auto}; do
+    for variant in ${BASE-one busy sum all} ${VARIANTS-exact exact-all shares auto}; do
         case $variant in
         one)
             # shellcheck disable=SC2086
@@ -149,7 +149,6 @@ for _ in $(seq "${ROUNDS:-2}"); do
         auto) group auto --share auto ;;
         exact) group exact --reduce exact ;;
         exact-all) group exactall --reduce exact --share all ;;
-        f32) group f32 --wire f32 ;;
         shares) group lone --share "experts:$lone" ;;
         *) echo "$0: unknown variant $variant" >&2; exit 2 ;;
         esac
@@ -190,7 +189,7 @@ const median = xs => xs.toSorted((a, b) => a - b)[Math.floor(xs.length / 2)];
 const speed = m => m.n / median(m.seconds);
 const names = {one: "1 rank", busy: "1 rank, the other cores busy", sum: `${ranks} ranks, --share experts`, all: `${ranks} ranks, --share all`,
     exact: `${ranks} ranks, --share experts --reduce exact`, exactall: `${ranks} ranks, --share all --reduce exact`,
-    f32: `${ranks} ranks, --share experts --wire f32`, auto: `${ranks} ranks, --share auto`, lone: `${ranks} ranks, all experts on rank 0`};
+    auto: `${ranks} ranks, --share auto`, lone: `${ranks} ranks, all experts on rank 0`};
 for (const what of ["prefill", "decode"]) {
     console.log(`| measurement | ranks of ${threads} thread${threads === "1" ? "" : "s"} | t/s, median (min, max) | over 1 busy rank | over 1 rank | rank 0 compute / wait / wire, ms per step | last rank | us per exchange | bytes per exchange | expected over measured |`);
     console.log("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");

@@ -16,7 +16,6 @@ import (
 	"ringmaster/internal/flags"
 	"ringmaster/internal/network"
 	"ringmaster/internal/usage"
-	"ringmaster/parallel"
 )
 
 // clusterOptions are the flags of a group of hosts.
@@ -29,8 +28,6 @@ type clusterOptions struct {
 	keyFile     string
 	encrypt     string
 	share       groupplan.Share
-	micro       groupplan.Micro
-	wire        parallel.Wire
 	verify      bool
 	connect     time.Duration
 	peer        time.Duration
@@ -82,8 +79,6 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	flags.File(f, &o.keyFile, "cluster-key-file", "`file` with the secret that all ranks share; without it a rank listens only on loopback or on an explicit address")
 	o.registerEncrypt(f)
 	flags.Typed(f, &o.share, "share", "experts", shareForm, groupplan.ParseShare, "what is divided: the experts, or all: also attention, the shared expert and the output head, for one more exchange a layer; or auto: what is expected to be faster, measured for two seconds when a group forms. Shares come after a colon: all:2,1,1 by rank, or all:memory in proportion to the free memory; else they are equal (rank 0 decides)")
-	flags.Typed(f, &o.micro, "micro-batches", "never", microForm, groupplan.ParseMicro, "steps of at least so many tokens are run as two micro-batches, of which one computes while the ranks exchange what the other needs: a `number`; never; or auto, what is expected to be faster where the group is measured, as if exchanges cost a processor nothing (rank 0 decides)")
-	flags.WordOf(f, &o.wire, "wire", "f16", []string{"f16", "f32"}, parallel.ParseWire, "data type of partial sums on the wire: f16, or f32 for comparison (rank 0 decides)")
 	flags.Bool(f, &o.verify, "verify-model", false, "before loading, check that no weight is NaN or infinite, and compare a hash of the whole model file across the ranks (reads the whole file); the small tensors that every token needs are always checked")
 	flags.Duration(f, &o.connect, "connect-timeout", time.Minute, flags.AnyDuration(), "how long to wait for the other ranks at startup; so long too a follower that lost its leader keeps the model loaded and looks for it")
 	flags.Duration(f, &o.peer, "peer-timeout", 4*time.Second, flags.AnyDuration(), "time without a heartbeat after which a rank is considered lost")

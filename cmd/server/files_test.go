@@ -137,7 +137,7 @@ func TestArgumentsAreRefused(t *testing.T) {
 		{"man", "1 arg"}, {"man " + bad["missing"], "make it first"}, {"man " + bad["junk"], "no directory"}, {"doctor -- -x", "expected a name"}, {"drain --rank 1", "--coordinator"},
 		{"chat x --url nowhere", "http://127.0.0.1:8080"}, {"verify --url ftp://h", "http://127.0.0.1:8080"}, {"verify --against //h", "http://127.0.0.1:8080"},
 		{"serve --rank 1 --world-size 2", "--rank needs --distributed"}, {"bench --coordinator h:1", "--coordinator needs --distributed"},
-		{"serve --ctx 99999999", "allows at most 32768"}, {"serve --micro-batches x", `is "x"; expected auto, never`},
+		{"serve --ctx 99999999", "allows at most 32768"},
 		{"plan", "give one to eight"}, {"simulate", "Give --bench"},
 		{"key new x --api-keys " + bad["junk"], "is the file complete?"}, {"key new x --api-keys " + bad["a directory"], "directory"},
 		{"logits --tokens x --out " + bad["a directory"], "x"}, {"pull http://127.0.0.1:1/m.gguf --dir " + bad["junk"], "expected a directory"},

@@ -30,12 +30,12 @@ func (o *modelOptions) systemFingerprint(l *loaded) string {
 // group, empty without one.
 func fingerprintOf(model, weights, build, kernels string, reduce parallel.Reduce, group replica.Settings) string {
 	parts := struct {
-		Model, Weights, Build, Kernels, Reduce, Wire string
-		Placement                                    parallel.Placement
+		Model, Weights, Build, Kernels, Reduce string
+		Placement                              parallel.Placement
 	}{Model: model, Weights: weights, Build: build, Kernels: kernels, Reduce: reduce.String()}
 	if reduce != parallel.Exact && len(group.Placement) > 1 {
 		// With exact the bits are those of one host, whatever the group is.
-		parts.Wire, parts.Placement = group.Wire.String(), group.Placement.DivideRows(0).MicroBatches(0) // which change no bit
+		parts.Placement = group.Placement.DivideRows(0) // which change no bit
 	}
 	text, err := json.Marshal(parts)
 	if err != nil {

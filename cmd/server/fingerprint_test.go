@@ -60,11 +60,10 @@ func TestSystemFingerprintOfModels(t *testing.T) {
 	}
 }
 
-// TestSystemFingerprintOfGroups: with sum the shares and the type on the wire
-// decide the bits, with exact nothing of the group does.
+// TestSystemFingerprintOfGroups: with sum the shares decide the bits, with exact nothing of the group does.
 func TestSystemFingerprintOfGroups(t *testing.T) {
-	of := func(reduce parallel.Reduce, wire parallel.Wire, kernels string, ends ...int) string {
-		s := replica.Settings{Context: 256, MaxTokens: 16, Reduce: reduce, Wire: wire}
+	of := func(reduce parallel.Reduce, kernels string, ends ...int) string {
+		s := replica.Settings{Context: 256, MaxTokens: 16, Reduce: reduce}
 		start := 0
 		for _, end := range ends {
 			s.Placement = append(s.Placement, parallel.Part{Experts: parallel.Range{Start: start, End: end}, Weight: 1})
@@ -73,16 +72,14 @@ func TestSystemFingerprintOfGroups(t *testing.T) {
 		return fingerprintOf("model", "weights", "build", kernels, reduce, s)
 	}
 	alone := fingerprintOf("model", "weights", "build", "cpu", parallel.Sum, replica.Settings{})
-	require.Equal(t, alone, of(parallel.Sum, parallel.F16, "cpu", 9), "a group of one rank")
-	require.Equal(t, of(parallel.Sum, parallel.F16, "cpu", 4, 9), of(parallel.Sum, parallel.F16, "cpu", 4, 9))
-	require.NotEqual(t, alone, of(parallel.Sum, parallel.F16, "cpu", 4, 9))
-	require.NotEqual(t, of(parallel.Sum, parallel.F16, "cpu", 4, 9), of(parallel.Sum, parallel.F16, "cpu", 5, 9))
-	require.NotEqual(t, of(parallel.Sum, parallel.F16, "cpu", 4, 9), of(parallel.Sum, parallel.F32, "cpu", 4, 9))
-	require.NotEqual(t, of(parallel.Sum, parallel.F16, "cpu", 4, 9), of(parallel.Sum, parallel.F16, "metal", 4, 9))
+	require.Equal(t, alone, of(parallel.Sum, "cpu", 9), "a group of one rank")
+	require.Equal(t, of(parallel.Sum, "cpu", 4, 9), of(parallel.Sum, "cpu", 4, 9))
+	require.NotEqual(t, alone, of(parallel.Sum, "cpu", 4, 9))
+	require.NotEqual(t, of(parallel.Sum, "cpu", 4, 9), of(parallel.Sum, "cpu", 5, 9))
+	require.NotEqual(t, of(parallel.Sum, "cpu", 4, 9), of(parallel.Sum, "metal", 4, 9))
 
 	exact := fingerprintOf("model", "weights", "build", "cpu", parallel.Exact, replica.Settings{})
 	require.NotEqual(t, alone, exact)
-	require.Equal(t, exact, of(parallel.Exact, parallel.F16, "cpu", 4, 9))
-	require.Equal(t, exact, of(parallel.Exact, parallel.F32, "cpu", 1, 2, 9))
+	require.Equal(t, exact, of(parallel.Exact, "cpu", 4, 9))
 	require.NotEqual(t, exact, fingerprintOf("model", "weights", "another build", "cpu", parallel.Exact, replica.Settings{}))
 }

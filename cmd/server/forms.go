@@ -33,7 +33,6 @@ const (
 	shareForm     = "experts, all or auto, also with shares such as all:2,1,1 or experts:memory"
 	planShareForm = "experts or all, also with shares such as all:2,1,1 or experts:memory"
 	onLossForm    = "continue, continue:N with the fewest ranks, wait or fail"
-	microForm     = "auto, never or a number of tokens from 2 on"
 	overrideForm  = "KEY=TYPE:VALUE with TYPE int, float, bool or str"
 	expertsForm   = "a type of weights, such as q4_k, q8_0 or iq2_xxs"
 )

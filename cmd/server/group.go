@@ -150,7 +150,7 @@ func byteOrder() string {
 
 // Load implements replica.Host: it opens the model for the settings of the group.
 func (l *loaded) Load(s replica.Settings, _ int) (replica.Rank, error) {
-	m, err := arch.Open(l.file, l.backend, decoder.OpenOptions{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce, Wire: s.Wire})
+	m, err := arch.Open(l.file, l.backend, decoder.OpenOptions{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce})
 	if err != nil {
 		return nil, err
 	}

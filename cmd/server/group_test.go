@@ -56,8 +56,8 @@ func await(t *testing.T, done <-chan error) error {
 	}
 }
 
-// TestRowsOnRanks: the rows of a chunk that is long enough are divided, a longer one is run
-// as two micro-batches, and with --reduce exact the logits are those of one rank.
+// TestRowsOnRanks: the rows of a chunk that is long enough are divided, and with --reduce
+// exact the logits are those of one rank.
 func TestRowsOnRanks(t *testing.T) {
 	dir := t.TempDir()
 	ids, one, two := filepath.Join(dir, "ids.txt"), filepath.Join(dir, "one"), filepath.Join(dir, "two")
@@ -69,7 +69,7 @@ func TestRowsOnRanks(t *testing.T) {
 	at := freeAddress(t)
 	end := rank(t, t.Context(), at, 1, 2, "serve")
 	require.NoError(t, await(t, rank(t, t.Context(), at, 0, 2, "logits", "--tokens", ids, "--out", two, "--reduce", "exact",
-		"--batch", "80", "--share", "all:2,3", "--micro-batches", "75")))
+		"--batch", "80", "--share", "all:2,3")))
 	got, err := os.ReadFile(two)
 	require.NoError(t, err)
 	require.Equal(t, want, got)

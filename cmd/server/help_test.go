@@ -76,9 +76,9 @@ const serving = `allow-host api-key api-keys audit-log chat-format config cors-o
 var underHeadings = map[string]string{
 	headingModel:       `cache-dir ctx max-batch memory model override-kv session-timeout sessions`,
 	headingPerformance: `backend keep-wired max-active queue simd threads`,
-	headingCluster: `cluster-encrypt cluster-key-file connect-timeout coordinator data-port distributed micro-batches
+	headingCluster: `cluster-encrypt cluster-key-file connect-timeout coordinator data-port distributed
 		on-loss peer-timeout rank rdma-devices rdma-in-process reduce rejoin-after share transport
-		verify-model wire work-timeout world-size`,
+		verify-model work-timeout world-size`,
 }
 
 // TestHeadings: a person finds every flag of a command that runs a model under its heading.

@@ -225,7 +225,7 @@ func (o *modelOptions) planOptions(f *gguf.File, sequences int) groupplan.Option
 	p := groupplan.Options{Model: f, Sequences: sequences, Context: o.ctx, MaxTokens: o.batch, Reduce: o.reduce,
 		Overcommit: o.memory.unlimited, Heap: max(o.heap, groupplan.LeastHeap), Measure: o.expect}
 	if o.cluster.on {
-		p.Wire, p.Share, p.Micro = o.cluster.wire, o.cluster.share, o.cluster.micro
+		p.Share = o.cluster.share
 	}
 	return p
 }

@@ -64,7 +64,6 @@ Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given
 	flags.Int(f, &o.MaxTokens, "max-batch", 512, flags.From(1), "most tokens in one step")
 	flags.Int(f, &o.Sequences, "sequences", 16, flags.From(1), "sequences that are held at once: --max-active and --sessions of a server")
 	flags.Typed(f, &o.Share, "share", "experts", planShareForm, parsePlanShare, "what is divided among the hosts: experts, or all; with shares after a colon, all:2,1,1 or all:memory, else in equal parts")
-	flags.WordOf(f, &o.Micro, "micro-batches", "never", []string{"never", "auto"}, groupplan.ParseMicro, "run long steps as two micro-batches in predictions: never, or auto, where it is expected to be faster")
 	flags.WordOf(f, &o.Reduce, "reduce", "sum", reduceWords, parallel.ParseReduce, "how expert outputs are added: sum or exact")
 	flags.Float(f, &o.Reach, "reach", forecast.Reached, flags.Within(0.01, 1.0), "`part` of the hosts' rates that ops are taken to reach in predictions")
 	flags.Bool(f, &asTable, "table", false, "print predictions for 1, 2, 4 and 8 hosts like the one given, as Markdown")

@@ -205,7 +205,7 @@ func TestPlanPredicts(t *testing.T) {
 	f, err := gguf.Open(path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
-	open := decoder.OpenOptions{Context: 1024, MaxTokens: 256, Wire: parallel.F16}
+	open := decoder.OpenOptions{Context: 1024, MaxTokens: 256}
 	var m decoder.Decoder
 	tracer, err := calibrate.NewTracer(func(b kernels.Backend) (decoder.Decoder, error) {
 		m, err = arch.Open(f, b, open)
@@ -214,10 +214,9 @@ func TestPlanPredicts(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tracer.Close()) }()
 	sizes := m.(interface{ Sizes() parallel.Sizes }).Sizes()
-	var micro []bool
 	for _, share := range []parallel.Share{parallel.ShareExperts, parallel.ShareAll} {
 		p, err := planJSON(t, "--model", path, "--host", "2GiB,10GB/s,0.2TFLOP/s,op=7us", "--host", "2GiB,5GB/s,0.2TFLOP/s,op=7us",
-			"--link", "0.5GB/s,40us", "--share", share.String(), "--ctx", "1024", "--max-batch", "256", "--reach", "0.5", "--micro-batches", "auto")
+			"--link", "0.5GB/s,40us", "--share", share.String(), "--ctx", "1024", "--max-batch", "256", "--reach", "0.5")
 		require.NoError(t, err)
 		placement, err := parallel.Place(share, sizes, []float64{1, 1})
 		require.NoError(t, err)
@@ -229,31 +228,26 @@ func TestPlanPredicts(t *testing.T) {
 		require.InEpsilon(t, e.Seconds, got.Seconds, 1e-9)
 		require.InEpsilon(t, e.Compute[0], got.Compute, 1e-9)
 		require.InEpsilon(t, 1/e.Seconds, got.Rate, 1e-9)
-		// A prompt of two chunks, each with its rows divided, and in two micro-batches, if
-		// that takes less.
-		sum, inTwo := 0.0, false
+		// A prompt of two chunks, each with its rows divided if that takes less.
+		sum := 0.0
 		for at := 0; at < 512; at += 256 {
-			least, best := 1e9, placement
-			for i, way := range []parallel.Placement{placement, placement.DivideRows(1), placement.MicroBatches(256), placement.DivideRows(1).MicroBatches(256)} {
+			least := 1e9
+			for i, way := range []parallel.Placement{placement, placement.DivideRows(1)} {
 				if e, err = tracer.Expect(t.Context(), way, costs, calibrate.Work{Rows: 256, Pos: at}); err != nil {
 					t.Fatal(err)
 				}
 				if i == 0 || (share == parallel.ShareAll || !way.DividesRows()) && e.Seconds <= 0.98*least {
-					least, best = e.Seconds, way
+					least = e.Seconds
 				}
 			}
 			sum += least
-			inTwo = inTwo || best[0].Micro > 0
 		}
 		got = predictedOf(t, p.Predicted, "prefill", 512)
-		require.Equal(t, inTwo, got.Micro)
-		micro = append(micro, inTwo)
 		require.InEpsilon(t, sum, got.Seconds, 1e-9)
 		require.Equal(t, int64(512*p.Bounds.Wire), got.Least, "two ranks: an all-reduce receives as many bytes as its vector has")
 		require.GreaterOrEqual(t, got.Received, got.Least)
 		require.Len(t, p.Predicted, 2, "no prompt of 2048 tokens in a context of 1024")
 	}
-	require.Contains(t, micro, true, "micro-batches pay somewhere")
 	for preset, hosts := range map[string]string{"v4-flash": ",x2", "v3": ",x4"} {
 		p, err := planJSON(t, "--preset", preset, "--host", "512GiB,800GB/s,1000000TFLOP/s,op=0s"+hosts, "--link", "900000GB/s,1ns", "--share", "all", "--reach", "1")
 		require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/internal/cli"
@@ -35,4 +36,15 @@ func TestRemovedFlags(t *testing.T) {
 			requireRefused(t, err, name, cli.Variable(name), "--"+name+" was removed: ", instead)
 		})
 	}
+}
+
+// TestFlagsOfServe: a flag more is one that every reader of the help has to pass. Two flags
+// of one thing are one, what only a test sets is none, and a good default needs none.
+func TestFlagsOfServe(t *testing.T) {
+	serve, _, err := newRoot().Find([]string{"serve"})
+	require.NoError(t, err)
+	n := 0
+	serve.Flags().AddFlagSet(serve.InheritedFlags())
+	serve.Flags().VisitAll(func(*pflag.Flag) { n++ })
+	require.LessOrEqual(t, n, 50)
 }

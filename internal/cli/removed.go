@@ -21,6 +21,7 @@ var Removed = map[string]string{
 	"log-format":                  "use --log json, or with a level --log debug,json",
 	"log-level":                   "use --log, such as --log debug",
 	"max-connections-per-address": "give it after a comma of --max-connections, such as --max-connections 1000,800",
+	"micro-batches":               "every step is run in one; two halves in turns gained nothing on any link that was measured",
 	"min-ranks":                   "give it with --on-loss, such as --on-loss continue:2",
 	"mpi-library":                 "name the library in the environment variable MLX_MPI_LIBNAME",
 	"offer-memory":                "give the rank a smaller share with --share on rank 0, such as --share experts:2,1,1",
@@ -33,6 +34,7 @@ var Removed = map[string]string{
 	"share-cache":                 "the file of --api-keys says which keys share the prefix cache, cache=shared; see 'ringmaster key new'",
 	"shares":                      "give them after a colon of --share, such as --share all:2,1,1 or --share experts:memory",
 	"stuck-after":                 "/readyz reports the server as stuck after a fifth of --work-timeout",
+	"wire":                        "partial sums travel as float16; --reduce exact gives the same result on any number of hosts",
 }
 
 // RemovedFlag returns the error for a removed flag, nil for any other name.

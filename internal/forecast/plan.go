@@ -29,7 +29,6 @@ type Options struct {
 	Sequences     int // held at once
 	Share         groupplan.Share
 	Reduce        parallel.Reduce
-	Micro         groupplan.Micro
 	Reach         float64 // part of the hosts' rates that ops are taken to reach
 	Heap          int64   // bytes of Go's heap on each host
 }

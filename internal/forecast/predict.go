@@ -31,8 +31,6 @@ type Prediction struct {
 	Compute  float64 `json:"compute_seconds"`
 	Waiting  float64 `json:"waiting_seconds"`
 	Received int64   `json:"received"`
-	// Micro says that some steps are run as two micro-batches.
-	Micro bool `json:"micro_batches,omitempty"`
 	// Wait is the seconds that each exchange waits for a GPU.
 	Wait float64 `json:"gpu_wait_seconds,omitempty"`
 	// Least is the bytes that each rank would receive if nothing but the sums of the
@@ -121,51 +119,33 @@ func (o *Forecaster) predict(plan *Plan, hosts []Host) ([]Prediction, error) {
 }
 
 // step adds a step to a prediction, with its rows divided if that is allowed and takes
-// less, and with --micro-batches auto in two micro-batches if that does.
+// less.
 func (o *Forecaster) step(plan *Plan, costs calibrate.Costs, n calibrate.Network, w calibrate.Work, out *Prediction) error {
 	ranks := len(plan.placement)
 	var best struct {
 		cost.Estimate
-		way      parallel.Placement
 		received int64
-	}
-	try := func(way parallel.Placement) (cost.Estimate, error) {
-		traces, err := o.traces(plan, way, w)
-		if err != nil {
-			return cost.Estimate{}, err
-		}
-		e, err := cost.Expect(traces, costs.Models, costs.Links)
-		if err != nil {
-			return e, err
-		}
-		if len(e.Unknown) > 0 {
-			return e, fmt.Errorf("plan: nothing is supposed of the cost of %v", e.Unknown)
-		}
-		if best.way == nil || e.Seconds <= (1-groupplan.LeastGain)*best.Seconds {
-			best.Estimate, best.way, best.received = e, way, n.Received(traces[0], 0, ranks)
-		}
-		return e, nil
 	}
 	ways := []parallel.Placement{plan.placement.DivideRows(0)}
 	if plan.placement.DividesRows() && w.Rows >= ranks {
 		ways = append(ways, plan.placement.DivideRows(1))
 	}
-	var inTwo []parallel.Placement
-	for _, way := range ways {
-		e, err := try(way)
+	for i, way := range ways {
+		traces, err := o.traces(plan, way, w)
 		if err != nil {
 			return err
 		}
-		if micro := way.MicroBatches(1); o.Micro.Auto && groupplan.MayGain(e) && micro.FirstRows(w.Rows, 1) > 0 {
-			inTwo = append(inTwo, micro)
-		}
-	}
-	for _, way := range inTwo {
-		if _, err := try(way); err != nil {
+		e, err := cost.Expect(traces, costs.Models, costs.Links)
+		if err != nil {
 			return err
 		}
+		if len(e.Unknown) > 0 {
+			return fmt.Errorf("plan: nothing is supposed of the cost of %v", e.Unknown)
+		}
+		if i == 0 || e.Seconds <= (1-groupplan.LeastGain)*best.Seconds {
+			best.Estimate, best.received = e, n.Received(traces[0], 0, ranks)
+		}
 	}
-	out.Micro = out.Micro || best.way[0].Micro > 0
 	if ranks > 1 {
 		out.Wait = n.Wait
 	}

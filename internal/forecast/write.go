@@ -54,9 +54,6 @@ func writePredictions(b *strings.Builder, all []Prediction, reach float64) {
 		if p.What == "decode" {
 			name = fmt.Sprintf("decode after %d tokens", p.N)
 		}
-		if p.Micro {
-			name += ", in micro-batches"
-		}
 		fmt.Fprintf(b, "  %s: %.1f tokens/s; rank 0 computes %.2f ms and waits %.2f ms, and receives %s (at least %s)\n",
 			name, p.Rate, 1e3*p.Compute, 1e3*p.Waiting, units.Bytes(p.Received), units.Bytes(p.Least))
 	}

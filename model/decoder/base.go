@@ -194,15 +194,6 @@ func (m *Base) Pick(hidden []float32, wanted []int32) []float32 {
 	return m.picked
 }
 
-// Behind makes the base one for a second micro-batch. Its rows lie behind the first rows;
-// see Network.Second.
-func (m *Base) Behind(rows int) {
-	m.Routed, m.Heads, m.Gather = m.Routed.Second(rows), m.Heads.Second(rows), m.Gather.Second()
-	if m.DenseFFN != nil {
-		m.DenseFFN = m.DenseFFN.Second(rows)
-	}
-}
-
 // Free implements Network.
 func (m *Base) Free() {
 	m.freeTerms()

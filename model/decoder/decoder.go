@@ -57,10 +57,9 @@ type Network[C Cache] interface {
 	Join(g *distributed.Group, p parallel.Placement) error
 	// ReserveHead allocates the buffers of the output head for so many rows.
 	ReserveHead(rows int) error
-	Layers[C]
-	// Second is the network for a second micro-batch of the step that runs. Its rows lie
-	// behind the first rows of each buffer. Both have the same sequence of exchanges.
-	Second(rows int) Layers[C]
+	// Layers runs the layers of a step with at least one row. Then every rank has the
+	// hidden states of its own rows, and all have those of the rows Kept.
+	Layers(ctx context.Context, s Step[C]) error
 	// Head computes the logits of wanted rows [wanted][vocabulary] after the layers have
 	// run, and flushes. On a rank other than 0 it computes nothing.
 	Head(ctx context.Context, wanted []int32) ([][]float32, error)
@@ -81,10 +80,7 @@ type Step[C Cache] struct {
 	IDs      []int32 // [Rows] token ids, in memory of the backend
 	Pos      []int32 // [Rows] positions, in memory of the backend
 	Wanted   []int32 // rows of the wanted logits, ascending
-	// End is the most positions that a token of the step sees. A micro-batch has the End
-	// of its whole step, because End decides which exchanges happen and both
-	// micro-batches must have the same.
-	End int
+	End      int     // most positions that a token of the step sees; it decides which exchanges happen
 
 	// Cut [Size] is which rows each rank computes of what the placement replicates, nil
 	// if every rank computes all. Buffers keep the rows of the step in their places
@@ -138,9 +134,9 @@ type Model[C Cache] struct {
 	charged   int64 // bytes of all sequences
 	ids, pos  []int32
 	buffers   []Buffer
-	step      *prepared[C] // and not run
-	digest    []uint32     // of the last Run
-	examined  []block      // nil before the first Extent or Examine
+	step      *Step[C] // and not run
+	digest    []uint32 // of the last Run
+	examined  []block  // nil before the first Extent or Examine
 }
 
 // New makes a model of a network. Close frees both. Its error is the backend's, for
@@ -200,12 +196,7 @@ func (m *Model[C]) Prepare(step model.Step) error {
 			s.Pos[g.First+t] = int32(g.Pos + t)
 		}
 	}
-	m.step = &prepared[C]{Step: s}
-	if first := m.placement.FirstRows(rows, m.leastRows()); first > 0 {
-		m.step.micro = s.split(first, func(part *Step[C]) {
-			part.divide(m.placement.CutLike(s.Cut, part.Rows, m.leastRows()), m.rank)
-		})
-	}
+	m.step = &s
 	return nil
 }
 
@@ -258,13 +249,13 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 	}
 	m.o.Meter.StartStep()
 	m.o.Routed.StartStep(m.o.Layers)
-	if err = m.run(ctx, s); err == nil {
+	if err = m.network.Layers(ctx, *s); err == nil {
 		logits, err = m.network.Head(ctx, s.Wanted)
 	}
 	if err != nil {
 		return nil, m.abandon(err)
 	}
-	m.digestStep(&s.Step)
+	m.digestStep(s)
 	return logits, nil
 }
 

@@ -72,8 +72,6 @@ func (n *network) Layers(_ context.Context, s decoder.Step[*cache]) error {
 	return n.err
 }
 
-func (n *network) Second(int) decoder.Layers[*cache] { return n }
-
 func (n *network) Head(_ context.Context, wanted []int32) ([][]float32, error) {
 	var logits [][]float32
 	for _, row := range wanted {

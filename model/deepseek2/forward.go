@@ -52,14 +52,6 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 	return nil
 }
 
-// Second implements decoder.Network.
-func (m *forward) Second(rows int) decoder.Layers[*cache] {
-	s := *m
-	decoder.Behind(s.StepBuffers(1), rows)
-	s.Base.Behind(rows)
-	return &s
-}
-
 // Head implements decoder.Network: the logits of rows [wanted][V]. A rank computes its
 // part of the vocabulary; rank 0 gets all of it.
 func (m *forward) Head(ctx context.Context, rows []int32) ([][]float32, error) {

@@ -75,7 +75,7 @@ func randomShape(t testing.TB, r *rand.Rand) synthetic.Config {
 	return c
 }
 
-func TestAlone(t *testing.T) { architecture.Alone(t, "SequenceBytes", "MicroOverflow") }
+func TestAlone(t *testing.T) { architecture.Alone(t, "SequenceBytes") }
 
 func TestOnRanks(t *testing.T) { architecture.OnRanks(t, "SumOnAnyRanks") }
 

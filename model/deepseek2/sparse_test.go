@@ -60,7 +60,7 @@ func TestSparse(t *testing.T) {
 		"RestoreOnRanks": sparse.RestoreOnRanks, "ExactOnAnyRanks": sparse.ExactOnAnyRanks, "RowsOnAnyRanks": sparse.RowsOnAnyRanks,
 		"PredictionBlocks": sparse.PredictionBlocks, "UnknownTensors": sparse.UnknownTensors,
 	})
-	if !testenv.Rest(t, testenv.Full, "all types, chunks and shapes, budgets, refusals, epochs and micro-batches") {
+	if !testenv.Rest(t, testenv.Full, "all types, chunks and shapes, budgets, refusals and epochs") {
 		return
 	}
 	run(map[string]func(*testing.T){
@@ -68,12 +68,11 @@ func TestSparse(t *testing.T) {
 		"RestoreRefuses": sparse.RestoreRefuses, "SequenceBudget": sparse.SequenceBudget,
 		"BuffersOfRanks": sparse.BuffersOfRanks, "GroupFlushes": sparse.GroupFlushes,
 		"SequencesOutliveTheirGroup": sparse.SequencesOutliveTheirGroup, "Epochs": sparse.Epochs,
-		"MicroOnAnyRanks":  sparse.MicroOnAnyRanks,
 		"ChunksAndThreads": sparse.ChunksAndThreads, "AgreesWithReference": sparse.AgreesWithReference,
 		"RestoreIsNeverLeft": sparse.RestoreIsNeverLeft, "RestoreContinues": sparse.RestoreContinues,
 		"ExactOfRandomShapes": sparse.ExactOfRandomShapes, "SumOnAnyRanks": sparse.SumOnAnyRanks,
-		"RowsOfRandomShapes": sparse.RowsOfRandomShapes, "MicroOverflow": sparse.MicroOverflow,
-		"WholeModels": sparseWholeModels, "Types": sparseTypes,
+		"RowsOfRandomShapes": sparse.RowsOfRandomShapes,
+		"WholeModels":        sparseWholeModels, "Types": sparseTypes,
 	})
 	if !testenv.Rest(t, testenv.Exhaustive, "what does not depend on an indexer") {
 		return
@@ -83,7 +82,7 @@ func TestSparse(t *testing.T) {
 		"OverflowOnRanks": sparse.OverflowOnRanks, "DigestSees": sparse.DigestSees, "Prepare": sparse.Prepare,
 		"StatsFromOutside": sparse.StatsFromOutside, "OverTCP": sparse.OverTCP,
 		"SequenceBytes": sparse.SequenceBytes,
-		"RowsOverflow":  sparse.RowsOverflow, "MicroOfRandomShapes": sparse.MicroOfRandomShapes,
+		"RowsOverflow":  sparse.RowsOverflow,
 	})
 }
 

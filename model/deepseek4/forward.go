@@ -47,14 +47,6 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 	return nil
 }
 
-// Second implements decoder.Network.
-func (m *forward) Second(rows int) decoder.Layers[*cache] {
-	s := *m
-	decoder.Behind(s.StepBuffers(1), rows)
-	s.Base.Behind(rows)
-	return &s
-}
-
 // mix encodes the coefficients of a hyper-connection (pre, post, comb) and the
 // normalised input of its sub-layer, x, of some rows of h [rows][S][D].
 func (m *forward) mix(hc *hyper, norm []float32, rows parallel.Range) {

@@ -66,14 +66,14 @@ func TestLaunchRailsChecks(t *testing.T) {
 		code   int
 		text   []string
 	}{
-		{"three Macs", nil, nil, []string{"--transport", "rdma", "a", "b", "c", "--", "--wire", "f32"}, 0, []string{
+		{"three Macs", nil, nil, []string{"--transport", "rdma", "a", "b", "c", "--", "--ctx", "512"}, 0, []string{
 			"launch: RDMA cables:",
 			"  rank 0 mac1 rdma_en3 (Thunderbolt 1) <-> rank 1 mac2 rdma_en4 (Thunderbolt 2), 80 Gb/s, by domain\n",
 			"  rank 0 mac1 rdma_en4 (Thunderbolt 2) <-> rank 1 mac2 rdma_en3 (Thunderbolt 1), 80 Gb/s, by domain\n",
 			"  ring: some pairs have several cables; 1 cable per pair; ranks 0 - 1 - 2 - 0\n",
 			`  [["rdma_en4","rdma_en3"], null, "rdma_en5"]`,
 			"rank 2 on c: 'env' 'JACCL_IBV_DEVICES=$HOME/.cache/ringmaster/matrix-",
-			"'--world-size' '3' '--coordinator' '192.0.2.7:32323' '--transport' 'rdma' '--wire' 'f32'",
+			"'--world-size' '3' '--coordinator' '192.0.2.7:32323' '--transport' 'rdma' '--ctx' '512'",
 		}},
 		{"the order of the hosts is that of the ranks", nil, nil, []string{"--transport", "rdma", "b", "a"}, 0, []string{
 			"  rank 0 mac2 rdma_en3 (Thunderbolt 1) <-> rank 1 mac1 rdma_en4 (Thunderbolt 2), 80 Gb/s, by domain\n",

@@ -264,14 +264,13 @@ func ranks(t testing.TB, f *gguf.File, backends []kernels.Backend, o decoder.Ope
 
 // ranksBy is ranks with the choice of what is divided.
 func ranksBy(t testing.TB, how parallel.Share, f *gguf.File, backends []kernels.Backend, o decoder.OpenOptions, ids []int32, chunks ...int) ([][]float32, error) {
-	logits, _, err := ranksOfRows(t, how, 0, 0, f, backends, o, ids, chunks...)
+	logits, _, err := ranksOfRows(t, how, 0, f, backends, o, ids, chunks...)
 	return logits, err
 }
 
-// ranksOfRows is ranksBy with the rows of steps of at least from rows divided too, and steps
-// of at least micro rows in two micro-batches, 0 for none, and also returns the exchanges
-// of rank 0. All ranks must have computed the same.
-func ranksOfRows(t testing.TB, how parallel.Share, from, micro int, f *gguf.File, backends []kernels.Backend, o decoder.OpenOptions, ids []int32, chunks ...int) ([][]float32, uint64, error) {
+// ranksOfRows is ranksBy with the rows of steps of at least from rows divided too, 0 for
+// none, and also returns the exchanges of rank 0. All ranks must have computed the same.
+func ranksOfRows(t testing.TB, how parallel.Share, from int, f *gguf.File, backends []kernels.Backend, o decoder.OpenOptions, ids []int32, chunks ...int) ([][]float32, uint64, error) {
 	n := len(backends)
 	models := make([]decoder.Decoder, n)
 	shares := make([]float64, n)
@@ -283,7 +282,7 @@ func ranksOfRows(t testing.TB, how parallel.Share, from, micro int, f *gguf.File
 	placement, err := plan.Place(how, shares)
 	require.NoError(t, err)
 	for r, g := range memory.Groups(n) {
-		require.NoError(t, models[r].Join(g, placement.DivideRows(from).MicroBatches(micro)))
+		require.NoError(t, models[r].Join(g, placement.DivideRows(from)))
 	}
 	logits, errs := make([][][]float32, n), make([]error, n)
 	var all sync.WaitGroup
@@ -337,9 +336,9 @@ func TestRanks(t *testing.T) {
 func TestRowsOnRanks(t *testing.T) {
 	onEach(t, func(name string, f *gguf.File, reduce parallel.Reduce, backends []kernels.Backend) {
 		o, ids := decoder.OpenOptions{MaxTokens: 64, Reduce: reduce}, randomIDs(256, 50)
-		want, undivided, err := ranksOfRows(t, parallel.ShareAll, 0, 0, f, backends, o, ids, 40)
+		want, undivided, err := ranksOfRows(t, parallel.ShareAll, 0, f, backends, o, ids, 40)
 		require.NoError(t, err)
-		got, divided, err := ranksOfRows(t, parallel.ShareAll, 32, 0, f, backends, o, ids, 40)
+		got, divided, err := ranksOfRows(t, parallel.ShareAll, 32, f, backends, o, ids, 40)
 		require.NoError(t, err)
 		require.True(t, same(want, got), "%s, %v: divided rows have other bits", name, reduce)
 		require.Greater(t, divided, undivided, "%s, %v: the rows of the first step were not divided", name, reduce)
@@ -358,22 +357,6 @@ func onEach(t *testing.T, check func(name string, f *gguf.File, reduce parallel.
 			check(name, f, reduce, []kernels.Backend{openMetal(t), openMetal(t)})
 		}
 	}
-}
-
-// TestMicroBatches: ranks that run a step as two micro-batches give the bits of ranks that
-// run it in one.
-func TestMicroBatches(t *testing.T) {
-	onEach(t, func(name string, f *gguf.File, reduce parallel.Reduce, backends []kernels.Backend) {
-		o, ids := decoder.OpenOptions{MaxTokens: 72, Reduce: reduce}, randomIDs(256, 80)
-		for _, from := range []int{0, 32} { // rows of a step that is divided
-			want, once, err := ranksOfRows(t, parallel.ShareAll, from, 0, f, backends, o, ids, 70)
-			require.NoError(t, err)
-			got, twice, err := ranksOfRows(t, parallel.ShareAll, from, 64, f, backends, o, ids, 70)
-			require.NoError(t, err)
-			require.True(t, same(want, got), "%s, %v, %d: micro-batches have other bits", name, reduce, from)
-			require.Greater(t, twice, once, "%s, %v, %d: the first step was run in one", name, reduce, from)
-		}
-	})
 }
 
 // eager is a backend that skips every Flush except the last one of a step, where

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/distributed/memory"
 	"ringmaster/gguf"
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
@@ -18,7 +19,19 @@ import (
 
 // JoinRows is Join with a placement that divides the rows of steps of at least from rows.
 func (all Members) JoinRows(t testing.TB, how parallel.Share, shares []float64, from int) {
-	all.JoinPlaced(t, all.Place(t, how, shares).DivideRows(from))
+	p := all.Place(t, how, shares).DivideRows(from)
+	for r, g := range memory.Groups(len(all)) {
+		all[r].Forget()
+		require.NoError(t, all[r].Join(g, p))
+	}
+}
+
+// exchanges is how many rank 0 has counted in a layer.
+func (all Members) exchanges(layer int) uint64 {
+	if s := all[0].LayerStats(); len(s) > 0 {
+		return s[layer].Exchanges
+	}
+	return 0
 }
 
 // RowsOnAnyRanks checks that dividing the rows of steps changes no bit, wherever the cuts

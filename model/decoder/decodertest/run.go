@@ -44,8 +44,6 @@ var alone = []shared{
 	{"SequencesOutliveTheirGroup", testenv.Fast, Architecture.SequencesOutliveTheirGroup},
 	{"RowsOverflow", testenv.Full, Architecture.RowsOverflow},
 	{"PackedRows", testenv.Fast, Architecture.PackedRows},
-	{"MicroOverflow", testenv.Fast, Architecture.MicroOverflow},
-	{"MicroOfRandomShapes", testenv.Full, Architecture.MicroOfRandomShapes},
 	{"RowsOfRandomShapes", testenv.Full, Architecture.RowsOfRandomShapes},
 }
 
@@ -55,7 +53,6 @@ var onRanks = []shared{
 	{"ExactOnAnyRanks", testenv.Fast, Architecture.ExactOnAnyRanks},
 	{"SumOnAnyRanks", testenv.Fast, Architecture.SumOnAnyRanks},
 	{"RowsOnAnyRanks", testenv.Fast, Architecture.RowsOnAnyRanks},
-	{"MicroOnAnyRanks", testenv.Fast, Architecture.MicroOnAnyRanks},
 	{"Epochs", testenv.Fast, Architecture.Epochs},
 	{"OverTCP", testenv.Fast, Architecture.OverTCP},
 }
