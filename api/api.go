@@ -253,11 +253,11 @@ func (s *server) handler() http.Handler {
 func (c *Config) setDefaults() error {
 	switch {
 	case c.Engine == nil:
-		return errors.New("api: Config.Engine is not set")
+		return errors.New("api.Config.Engine is not set")
 	case c.Tokenizer == nil:
-		return errors.New("api: Config.Tokenizer is not set")
+		return errors.New("api.Config.Tokenizer is not set")
 	case c.Model.ID == "":
-		return errors.New("api: Config.Model.ID is not set")
+		return errors.New("api.Config.Model.ID is not set")
 	}
 	setDefault(&c.MaxBody, 32<<20)
 	setDefault(&c.BodyBudget, 64<<20)

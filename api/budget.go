@@ -21,7 +21,7 @@ type budget struct {
 const leastShare = 16 << 10
 
 // errBudget is the error of a reader when its share cannot grow.
-var errBudget = errors.New("api: the budget for bodies is used up")
+var errBudget = errors.New("the budget for bodies is used up")
 
 // usage returns the bytes in use and how many requests were refused.
 func (b *budget) usage() (used int64, refused uint64) {

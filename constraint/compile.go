@@ -16,7 +16,7 @@ const (
 // Errors of Compile.
 var (
 	// ErrTooLarge is wrapped by the error for a grammar beyond its limits.
-	ErrTooLarge = errors.New("constraint: the grammar is too large")
+	ErrTooLarge = errors.New("the grammar is too large")
 	// ErrNothing: no text matches, however long it is.
 	ErrNothing = errors.New("nothing can satisfy it")
 )
@@ -329,10 +329,10 @@ func (g *Grammar) checkRecursion(rules map[*Rule]int32) error {
 			case state[to] == open:
 				for i := len(stack) - 1; i >= 0; i-- {
 					if name, ok := names[stack[i].at]; ok && name != "" {
-						return fmt.Errorf("constraint: %s refers to itself before it matches anything", name)
+						return fmt.Errorf("%s refers to itself before it matches anything", name)
 					}
 				}
-				return errors.New("constraint: a part of the grammar repeats what may be empty, or refers to itself before it matches anything")
+				return errors.New("a part of the grammar repeats what may be empty, or refers to itself before it matches anything")
 			}
 		}
 	}

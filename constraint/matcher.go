@@ -19,13 +19,13 @@ type Matcher struct {
 // Errors of a Matcher.
 var (
 	// ErrNotAllowed is wrapped by Accept's error.
-	ErrNotAllowed = errors.New("constraint: the token is not allowed here")
+	ErrNotAllowed = errors.New("the token is not allowed here")
 	// ErrNoToken: the grammar continues, but with no token of the vocabulary.
-	ErrNoToken = errors.New("constraint: no token of the vocabulary continues the answer")
+	ErrNoToken = errors.New("no token of the vocabulary continues the answer")
 	// ErrTooDeep: the answer continues only beyond maxDepth.
-	ErrTooDeep = fmt.Errorf("constraint: the grammar nests too deep: the answer continues only beyond %d nested rules and repetitions", maxDepth)
+	ErrTooDeep = fmt.Errorf("the grammar nests too deep: the answer continues only beyond %d nested rules and repetitions", maxDepth)
 	// ErrTooSlow: finding out what may come next takes too long.
-	ErrTooSlow = errors.New("constraint: the grammar is too ambiguous: it takes too long to find out what may come next")
+	ErrTooSlow = errors.New("the grammar is too ambiguous: it takes too long to find out what may come next")
 )
 
 // Limits for the work of masks, in threads that are followed: some 0.1 us each.

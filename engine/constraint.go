@@ -61,7 +61,7 @@ func (m *mask) compute(accept func() error) {
 		defer close(ready)
 		defer func() {
 			if v := recover(); v != nil { // without its text, which may quote a request
-				ready <- fmt.Errorf("engine: the constraint panicked with a value of type %T", v)
+				ready <- fmt.Errorf("the constraint panicked with a value of type %T", v)
 			}
 		}()
 		err := accept()

@@ -282,6 +282,6 @@ func (e *Engine) Flush(ctx context.Context) error {
 	case <-e.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("engine: not all conversations could be saved to disk: %w", ctx.Err())
+		return fmt.Errorf("not all conversations could be saved to disk: %w", ctx.Err())
 	}
 }

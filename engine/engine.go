@@ -460,7 +460,7 @@ func (e *Engine) Ready() error {
 		return err
 	}
 	if age := e.opts.Clock().Sub(e.lastProgress); !e.idle && age > e.opts.StuckAfter {
-		return fmt.Errorf("engine: stuck: step %d has run for %v (limit %v)", e.counts.steps+1, age, e.opts.StuckAfter)
+		return fmt.Errorf("the engine is stuck: step %d has run for %v (limit %v)", e.counts.steps+1, age, e.opts.StuckAfter)
 	}
 	return e.roomLocked("", 1)
 }
@@ -531,7 +531,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	case <-e.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("engine: a step still runs: %w", ctx.Err())
+		return fmt.Errorf("a step still runs: %w", ctx.Err())
 	}
 }
 

@@ -44,7 +44,7 @@ func (e *Engine) forward(ctx context.Context, step model.Step) (rows [][]float32
 		if r, ok := v.(runtime.Error); ok {
 			cause = r
 		}
-		rows, err = nil, fmt.Errorf("engine: the model panicked: %w", cause)
+		rows, err = nil, fmt.Errorf("the model panicked: %w", cause)
 		e.opts.Logger.Error("the model panicked", "error", cause, "stack", string(debug.Stack()))
 	}()
 	return e.model.Forward(ctx, step)

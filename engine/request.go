@@ -5,35 +5,35 @@ import "errors"
 // Errors of Submit and of Stream.Next. Each is wrapped with the details.
 var (
 	// ErrBusy: the queue is full; try again later.
-	ErrBusy = errors.New("engine: queue is full")
+	ErrBusy = errors.New("the queue is full")
 	// ErrShare is an ErrBusy of one tenant: its requests take up its share of the queue,
 	// and the rest is for others.
-	ErrShare = errors.New("engine: the tenant's share of the queue is full")
+	ErrShare = errors.New("the tenant's share of the queue is full")
 	// ErrTooMany: SubmitAll got more requests than can run and wait at the same time.
-	ErrTooMany = errors.New("engine: too many requests at once")
+	ErrTooMany = errors.New("too many requests at once")
 	// ErrTooLong: the prompt leaves no room in the context.
-	ErrTooLong = errors.New("engine: prompt does not fit the context")
+	ErrTooLong = errors.New("the prompt does not fit the context")
 	// ErrTooLarge: the KV cache of the request alone exceeds the budget for all
 	// sequences.
-	ErrTooLarge = errors.New("engine: request needs more memory than the budget")
+	ErrTooLarge = errors.New("the request needs more memory than the budget")
 	// ErrInvalid: a parameter is out of range.
-	ErrInvalid = errors.New("engine: invalid request")
+	ErrInvalid = errors.New("invalid request")
 	// ErrClosed: the engine is shutting down.
-	ErrClosed = errors.New("engine: closed")
+	ErrClosed = errors.New("the engine is closed")
 	// ErrFailed: the model failed; the engine generates no more tokens.
-	ErrFailed = errors.New("engine: model failed")
+	ErrFailed = errors.New("the model failed")
 	// ErrUnavailable: the model cannot run steps at the moment and has lost the running
 	// requests. It accepts requests again once it is available.
-	ErrUnavailable = errors.New("engine: the model is not available")
+	ErrUnavailable = errors.New("the model is not available")
 	// ErrNoMemory: the model has no memory for the KV cache of this request;
 	// other requests continue.
-	ErrNoMemory = errors.New("engine: out of memory")
+	ErrNoMemory = errors.New("out of memory")
 	// ErrConstraint: the constraint allows no token that continues the answer; other
 	// requests continue.
-	ErrConstraint = errors.New("engine: the constraint of the answer cannot be met")
+	ErrConstraint = errors.New("the constraint of the answer cannot be met")
 	// ErrNonFinite: a logit of this request is NaN or infinite, so no token
 	// can be sampled; other requests continue. See NonFiniteError.
-	ErrNonFinite = errors.New("engine: the model's output is not finite")
+	ErrNonFinite = errors.New("the model's output is not finite")
 )
 
 // Sampling says how a token is sampled from a row of logits; see sampler for the order of

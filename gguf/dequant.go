@@ -36,14 +36,14 @@ var decoders = map[Type]decoder{
 func Dequantize(dst []float32, t Type, src []byte) error {
 	decode, ok := decoders[t]
 	if !ok {
-		return fmt.Errorf("gguf: cannot dequantise %s", t)
+		return fmt.Errorf("cannot dequantise %s", t)
 	}
 	elements, size := t.BlockElements(), t.BlockBytes()
 	if len(dst)%elements != 0 {
-		return fmt.Errorf("gguf: %d elements of %s: not whole blocks of %d", len(dst), t, elements)
+		return fmt.Errorf("%d elements of %s: not whole blocks of %d", len(dst), t, elements)
 	}
 	if want := t.RowBytes(len(dst)); len(src) != want {
-		return fmt.Errorf("gguf: %d elements of %s need %d bytes, got %d", len(dst), t, want, len(src))
+		return fmt.Errorf("%d elements of %s need %d bytes, got %d", len(dst), t, want, len(src))
 	}
 	for b := range len(dst) / elements {
 		decode(dst[b*elements:(b+1)*elements], src[b*size:(b+1)*size])

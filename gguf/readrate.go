@@ -25,19 +25,19 @@ func ReadRate(paths []string) (int64, error) {
 	for _, path := range paths {
 		f, err := os.Open(path)
 		if err != nil {
-			return 0, fmt.Errorf("gguf: measuring how fast the model is read: %w", err)
+			return 0, fmt.Errorf("measuring how fast the model is read: %w", err)
 		}
 		defer f.Close()
 		info, err := f.Stat()
 		if err != nil {
-			return 0, fmt.Errorf("gguf: measuring how fast the model is read: %w", err)
+			return 0, fmt.Errorf("measuring how fast the model is read: %w", err)
 		}
 		files, sizes = append(files, f), append(sizes, info.Size())
 	}
 	start := time.Now()
 	rate, err := readRate(files, sizes, func() time.Duration { return time.Since(start) }, rand.Int64N)
 	if err != nil {
-		return 0, fmt.Errorf("gguf: measuring how fast the model is read: %w", err)
+		return 0, fmt.Errorf("measuring how fast the model is read: %w", err)
 	}
 	return rate, nil
 }

@@ -56,7 +56,7 @@ func NewWriter() *Writer {
 // of about equal length; all metadata is in the first. 1 ≤ n ≤ 65535.
 func (w *Writer) SetParts(n int) error {
 	if n < 1 || n > math.MaxUint16 {
-		return fmt.Errorf("gguf: %d parts: want 1 to %d", n, math.MaxUint16)
+		return fmt.Errorf("%d parts: want 1 to %d", n, math.MaxUint16)
 	}
 	w.parts = n
 	return nil
@@ -77,7 +77,7 @@ func (w *Writer) Put(key string, value any) error {
 	}
 	b, err := encodeValue(value)
 	if err != nil {
-		return w.fail(fmt.Errorf("gguf: key %q: %w", key, err))
+		return w.fail(fmt.Errorf("key %q: %w", key, err))
 	}
 	w.keys[key] = true
 	w.kvs = append(w.kvs, keyValue{key, b})
@@ -87,13 +87,13 @@ func (w *Writer) Put(key string, value any) error {
 func (w *Writer) checkKey(key string, value any) error {
 	switch {
 	case key == "":
-		return errors.New("gguf: a metadata key must not be empty")
+		return errors.New("a metadata key must not be empty")
 	case w.keys[key]:
-		return fmt.Errorf("gguf: key %q put twice", key)
+		return fmt.Errorf("key %q put twice", key)
 	case key == keySplitNo || key == keySplitCount || key == keySplitTensors:
-		return fmt.Errorf("gguf: key %q is set by the writer: use SetParts", key)
+		return fmt.Errorf("key %q is set by the writer: use SetParts", key)
 	case key == "general.alignment" && value != any(uint32(WriterAlignment)):
-		return fmt.Errorf("gguf: key %q is %v: the writer aligns to uint32 %d only", key, value, WriterAlignment)
+		return fmt.Errorf("key %q is %v: the writer aligns to uint32 %d only", key, value, WriterAlignment)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (w *Writer) checkKey(key string, value any) error {
 func (w *Writer) Add(name string, t Type, shape []int64, fill func(w io.Writer) error) error {
 	size, err := w.checkTensor(name, t, shape)
 	if err != nil {
-		return w.fail(fmt.Errorf("gguf: tensor %q: %w", name, err))
+		return w.fail(fmt.Errorf("tensor %q: %w", name, err))
 	}
 	w.names[name] = true
 	w.tensors = append(w.tensors, writerTensor{name, t, slices.Clone(shape), size, fill})
@@ -190,7 +190,7 @@ func (w *Writer) WriteFile(path string) (err error) {
 	paths := w.Paths(path)
 	for _, p := range paths { // root may rename over /dev/null
 		if at, err := os.Stat(p); err == nil && !at.Mode().IsRegular() {
-			return fmt.Errorf("gguf: write %s: it exists and is not a regular file; choose another path", p)
+			return fmt.Errorf("write %s: it exists and is not a regular file; choose another path", p)
 		}
 	}
 	var temps []string
@@ -202,7 +202,7 @@ func (w *Writer) WriteFile(path string) (err error) {
 	for i, p := range parts {
 		f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(paths[i])+".*.tmp")
 		if err != nil {
-			return fmt.Errorf("gguf: write %s: %w", paths[i], err)
+			return fmt.Errorf("write %s: %w", paths[i], err)
 		}
 		temps = append(temps, f.Name())
 		err = p.writeFile(f, w.workers)
@@ -210,7 +210,7 @@ func (w *Writer) WriteFile(path string) (err error) {
 			err = e
 		}
 		if err != nil {
-			return fmt.Errorf("gguf: write %s: %w", paths[i], err)
+			return fmt.Errorf("write %s: %w", paths[i], err)
 		}
 	}
 	for i := range temps {
@@ -218,7 +218,7 @@ func (w *Writer) WriteFile(path string) (err error) {
 			for _, done := range paths[:i] {
 				os.Remove(done)
 			}
-			return fmt.Errorf("gguf: write %s: %w", paths[i], err)
+			return fmt.Errorf("write %s: %w", paths[i], err)
 		}
 	}
 	return nil

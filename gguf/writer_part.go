@@ -46,7 +46,7 @@ func padded(n int64) int64 {
 // so far reach (i+1)/parts of the total, and holds at least one tensor.
 func (w *Writer) plan() ([]part, error) {
 	if w.parts > 1 && len(w.tensors) < w.parts {
-		return nil, fmt.Errorf("gguf: %d tensors do not fill %d parts: use fewer", len(w.tensors), w.parts)
+		return nil, fmt.Errorf("%d tensors do not fill %d parts: use fewer", len(w.tensors), w.parts)
 	}
 	total := float64(w.DataBytes())
 	parts := make([]part, 0, w.parts)

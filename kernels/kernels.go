@@ -429,4 +429,4 @@ type Misuse struct {
 	Msg string
 }
 
-func (m *Misuse) Error() string { return fmt.Sprintf("kernels: %s: %s", m.Op, m.Msg) }
+func (m *Misuse) Error() string { return fmt.Sprintf("%s: %s", m.Op, m.Msg) }

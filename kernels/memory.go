@@ -11,7 +11,7 @@ func Make[T float32 | int32 | uint16](b Backend, n int) ([]T, error) {
 	var zero T
 	size := int(unsafe.Sizeof(zero))
 	if n < 0 || n > (1<<62)/size {
-		return nil, fmt.Errorf("kernels: %s: cannot allocate %d elements", b.Name(), n)
+		return nil, fmt.Errorf("%s: cannot allocate %d elements", b.Name(), n)
 	}
 	if n == 0 {
 		return nil, nil

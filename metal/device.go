@@ -84,14 +84,14 @@ func Open(o Options) (*Backend, error) {
 		if b.info.unsuitable != 0 {
 			return nil, &UnsuitableError{C.GoString(&text[0])}
 		}
-		return nil, fmt.Errorf("metal: %s", C.GoString(&text[0]))
+		return nil, errors.New(C.GoString(&text[0]))
 	}
 	if err := b.compile(o.Progress); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	b.fault = C.rmm_alloc(b.m, faultBytes)
 	if b.fault.object == nil {
-		return nil, errors.Join(errors.New("metal: no memory"), b.Close())
+		return nil, errors.Join(errors.New("no memory on the GPU"), b.Close())
 	}
 	return b, nil
 }
@@ -107,14 +107,14 @@ func (b *Backend) compile(progress func(done, of int)) error {
 		l := &libraries[i]
 		source, err := l.source()
 		if err != nil {
-			return fmt.Errorf("metal: library %s: %w", l.name, err)
+			return fmt.Errorf("Metal library %s: %w", l.name, err)
 		}
 		cName, cSource := C.CString(l.name), C.CString(source)
 		number := C.rmm_library(b.m, cName, cSource, &text[0], C.size_t(len(text)))
 		C.free(unsafe.Pointer(cName))
 		C.free(unsafe.Pointer(cSource))
 		if number < 0 {
-			return fmt.Errorf("metal: %s", C.GoString(&text[0]))
+			return errors.New(C.GoString(&text[0]))
 		}
 	}
 	progress(len(libraries), len(libraries))
@@ -147,7 +147,7 @@ func (b *Backend) pipelineOf(k *kernel) (*pipeline, error) {
 	defer C.free(unsafe.Pointer(name))
 	number := C.rmm_pipeline(b.m, C.int(k.library), name, &threads, &text[0], C.size_t(len(text)))
 	if number < 0 {
-		return nil, fmt.Errorf("metal: %s", C.GoString(&text[0]))
+		return nil, errors.New(C.GoString(&text[0]))
 	}
 	*p = pipeline{number, int(threads)}
 	return p, nil
@@ -198,7 +198,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-var errClosed = errors.New("metal: the backend is closed")
+var errClosed = errors.New("the backend is closed")
 
 // live panics when op is called on a closed backend.
 func (b *Backend) live(op string) {

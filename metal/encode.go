@@ -9,6 +9,7 @@ package metal
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"time"
 	"unsafe"
@@ -61,7 +62,7 @@ func dispatch[A any](b *Backend, op string, k *kernel, args *A, g grid, buffers 
 		return
 	}
 	if threads > p.threads || g.shared > int(b.info.threadgroup_max) {
-		b.fail(fmt.Errorf("metal: %s: kernel %s needs %d threads and %d bytes of threadgroup memory; the device has %d and %d",
+		b.fail(fmt.Errorf("%s: kernel %s needs %d threads and %d bytes of threadgroup memory; the device has %d and %d",
 			op, k.name, threads, g.shared, p.threads, int(b.info.threadgroup_max)))
 		return
 	}
@@ -171,7 +172,7 @@ func (b *Backend) Submit() {
 		var text [1024]C.char
 		label := C.CString(fmt.Sprintf("%d: %s to %s, %d dispatches", b.submits, C.GoString(l.commands[0].op), C.GoString(l.commands[l.n-1].op), l.n))
 		if C.rmm_submit(b.m, &l.commands[0], C.size_t(l.n), label, &text[0], C.size_t(len(text))) != 0 {
-			b.fail(fmt.Errorf("metal: %s", C.GoString(&text[0])))
+			b.fail(errors.New(C.GoString(&text[0])))
 		}
 		C.free(unsafe.Pointer(label))
 		b.submits++
@@ -196,16 +197,16 @@ func (b *Backend) drain() {
 	var text [2048]C.char
 	switch C.rmm_wait(b.m, b.wait, &text[0], C.size_t(len(text))) {
 	case -1:
-		b.fail(fmt.Errorf("metal: %s", C.GoString(&text[0])))
+		b.fail(errors.New(C.GoString(&text[0])))
 	case -2:
 		b.stuck = true
-		b.fail(fmt.Errorf("metal: %s; restart the program, and the host if it happens again", C.GoString(&text[0])))
+		b.fail(fmt.Errorf("%s; restart the program, and the host if it happens again", C.GoString(&text[0])))
 	}
 	if b.fault.object == nil { // not opened yet
 		return
 	}
 	if code := *(*uint32)(b.fault.contents); code != 0 {
-		b.fail(fmt.Errorf("metal: %s", faultText(code)))
+		b.fail(errors.New(faultText(code)))
 	}
 }
 

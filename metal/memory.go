@@ -27,15 +27,15 @@ func (b *Backend) Alloc(n int) ([]byte, error) {
 	}
 	return b.allocs.Alloc("metal", n, func() (mem []byte, buffer C.rmm_buffer, err error) {
 		if uint64(n) > uint64(b.info.max_buffer) {
-			return nil, buffer, fmt.Errorf("metal: cannot allocate %d bytes; the largest buffer of the device has %d", n, uint64(b.info.max_buffer))
+			return nil, buffer, fmt.Errorf("the GPU cannot allocate %d bytes; the largest buffer of the device has %d", n, uint64(b.info.max_buffer))
 		}
 		buffer = C.rmm_alloc(b.m, C.uint64_t(n))
 		if buffer.object == nil {
-			return nil, buffer, fmt.Errorf("metal: the device cannot allocate %d bytes", n)
+			return nil, buffer, fmt.Errorf("the GPU cannot allocate %d bytes", n)
 		}
 		if uintptr(buffer.contents)%64 != 0 {
 			C.rmm_release(b.m, buffer)
-			return nil, buffer, fmt.Errorf("metal: a buffer of %d bytes is not aligned to 64", n)
+			return nil, buffer, fmt.Errorf("a buffer of %d bytes is not aligned to 64", n)
 		}
 		return unsafe.Slice((*byte)(buffer.contents), n), buffer, nil
 	})
@@ -115,7 +115,7 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 	page := uintptr(b.info.page)
 	limit := int(uint64(b.info.max_buffer) - 2*uint64(page))
 	if bytes > limit {
-		b.fail(fmt.Errorf("metal: weight %q needs a buffer of %d bytes for one piece; the largest of the device has %d", name, bytes, limit))
+		b.fail(fmt.Errorf("weight %q needs a buffer of %d bytes for one piece; the largest of the device has %d", name, bytes, limit))
 		return nil
 	}
 	most := (limit-bytes)/stride + 1
@@ -128,7 +128,7 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 		m := b.mappings[in]
 		buffer := C.rmm_wrap(b.m, unsafe.Add(m.base, int(from)-int(m.begin)), C.uint64_t(to-from))
 		if buffer.object == nil {
-			b.fail(fmt.Errorf("metal: weight %q: the device refuses %d bytes of the mapped file", name, to-from))
+			b.fail(fmt.Errorf("weight %q: the device refuses %d bytes of the mapped file", name, to-from))
 			for _, v := range views {
 				C.rmm_release(b.m, v.buffer)
 			}

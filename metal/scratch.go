@@ -30,7 +30,7 @@ func (b *Backend) scratch(op string, n int) []float32 {
 		size := min(max(leastScratch, 2*n), int(b.info.max_buffer/4))
 		memory, err := kernels.Make[float32](b, max(n, size))
 		if err != nil {
-			b.fail(fmt.Errorf("metal: %s: intermediates: %w", op, err))
+			b.fail(fmt.Errorf("%s: intermediates: %w", op, err))
 			return nil
 		}
 		w.memory, w.at = memory, 0
@@ -49,7 +49,7 @@ func (b *Backend) counting(op string, n int) []int32 {
 	if n > len(w.ids) {
 		ids, err := kernels.Make[int32](b, max(512, 2*n))
 		if err != nil {
-			b.fail(fmt.Errorf("metal: %s: row numbers: %w", op, err))
+			b.fail(fmt.Errorf("%s: row numbers: %w", op, err))
 			return nil
 		}
 		for i := range ids {

@@ -4,5 +4,5 @@ package metal
 // kernels can run on: another backend must do.
 type UnsuitableError struct{ Reason string }
 
-// Error is "metal: " and what is missing and what to do.
-func (e *UnsuitableError) Error() string { return "metal: " + e.Reason }
+// Error says what is missing and what to do.
+func (e *UnsuitableError) Error() string { return e.Reason }

@@ -8,7 +8,7 @@ import (
 // ErrUnavailable: the model cannot run a step now. A Forward that fails with it has
 // lost its step and all sequences; the model may become available again. Test for
 // it with errors.Is.
-var ErrUnavailable = errors.New("model: not available now")
+var ErrUnavailable = errors.New("the model is not available now")
 
 // UnavailableError is an ErrUnavailable that says why. Its text is the cause's,
 // which names the rank: "rank 1 at 10.0.0.2:41234: connection closed".
@@ -22,7 +22,7 @@ func (e *UnavailableError) Unwrap() []error { return []error{ErrUnavailable, e.C
 
 // ErrRecovering: the model cannot run a step at this moment, but will soon, and keeps its
 // sequences. A Forward waits meanwhile. Test for it with errors.Is.
-var ErrRecovering = errors.New("model: recovering")
+var ErrRecovering = errors.New("recovering")
 
 // RecoveringError is an ErrRecovering that says why, as UnavailableError does.
 type RecoveringError struct {

@@ -8,7 +8,7 @@ import (
 // ErrNoMemory: a step was refused because the KV caches of its sequences do not
 // fit in memory. The step had no effect, and may succeed after other sequences
 // are dropped. Test for it with errors.Is.
-var ErrNoMemory = errors.New("model: not enough memory for the sequences")
+var ErrNoMemory = errors.New("not enough memory for the sequences")
 
 // MemoryError is an ErrNoMemory that names the sequence that could not grow. The engine
 // then ends the request of that sequence. With a plain ErrNoMemory the engine chooses
@@ -22,9 +22,9 @@ type MemoryError struct {
 // Error names the sequence and, where known, the bytes.
 func (e *MemoryError) Error() string {
 	if e.Need == 0 {
-		return fmt.Sprintf("model: not enough memory for sequence %d", e.Seq)
+		return fmt.Sprintf("not enough memory for sequence %d", e.Seq)
 	}
-	return fmt.Sprintf("model: not enough memory for sequence %d: %d bytes needed, %d free", e.Seq, e.Need, e.Have)
+	return fmt.Sprintf("not enough memory for sequence %d: %d bytes needed, %d free", e.Seq, e.Need, e.Have)
 }
 
 // Unwrap makes errors.Is(err, ErrNoMemory) hold.

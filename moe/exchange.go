@@ -88,7 +88,7 @@ func (f *Forward) Join(g *distributed.Group, p parallel.Placement, wire parallel
 	n := partsOf(s, f.reduce, shared != nil)
 	c, err := parallel.NewCombiner(f.b, g, opOf(f.reduce, p), wire, n*s.Embd, f.meter.For(parallel.ForExperts))
 	if err != nil {
-		return fmt.Errorf("moe: %w", err)
+		return err
 	}
 	f.exchange = &exchange{Combiner: c, gather: parallel.NewRowGather(f.b, f.meter.For(parallel.ForExperts)), rank: g.Rank(), ranges: p.Experts(), shared: shared, counts: make([]int, size)}
 	f.exchange.gather.Join(g)
@@ -99,7 +99,7 @@ func (f *Forward) Join(g *distributed.Group, p parallel.Placement, wire parallel
 	if f.reduce == parallel.Exact {
 		if err := firstError(alloc(f.b, &f.exchange.order, s.MaxTokens*s.Used), alloc(f.b, &f.exchange.place, n)); err != nil {
 			f.leave()
-			return fmt.Errorf("moe: memory of the exchange: %w", err)
+			return fmt.Errorf("memory of the exchange: %w", err)
 		}
 	}
 	f.meter.Join(g)

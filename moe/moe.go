@@ -111,7 +111,7 @@ func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *paral
 	)
 	if err != nil {
 		f.Free()
-		return nil, fmt.Errorf("moe: scratch memory: %w", err)
+		return nil, fmt.Errorf("scratch memory of the experts: %w", err)
 	}
 	return f, nil
 }

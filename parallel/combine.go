@@ -93,7 +93,7 @@ func NewCombiner(b kernels.Backend, g *distributed.Group, op Op, wire Wire, capa
 	}
 	if err != nil {
 		c.Free()
-		return nil, fmt.Errorf("parallel: memory of the %s: %w", op, err)
+		return nil, fmt.Errorf("memory of the %s: %w", op, err)
 	}
 	return c, nil
 }
@@ -164,13 +164,13 @@ func (c *Combiner) divide(n int, counts []int) error {
 	size := c.group.Size()
 	c.n, c.first, c.own = n, 0, n
 	if n < 0 || n > len(c.parts) {
-		return fmt.Errorf("parallel: %s of %d numbers; it has room for %d: %w", c.now, n, len(c.parts), distributed.ErrArgument)
+		return fmt.Errorf("%s of %d numbers; it has room for %d: %w", c.now, n, len(c.parts), distributed.ErrArgument)
 	}
 	if c.now == AllReduce {
 		return nil
 	}
 	if counts == nil && n%size != 0 || counts != nil && len(counts) != size {
-		return fmt.Errorf("parallel: %s of %d numbers in %d parts among %d ranks: %w", c.now, n, len(counts), size, distributed.ErrArgument)
+		return fmt.Errorf("%s of %d numbers in %d parts among %d ranks: %w", c.now, n, len(counts), size, distributed.ErrArgument)
 	}
 	at := 0
 	for r := range size {
@@ -183,11 +183,11 @@ func (c *Combiner) divide(n int, counts []int) error {
 		}
 		c.sizes[F32][r], c.sizes[F16][r] = 4*k, 2*k
 		if at += k; k < 0 {
-			return fmt.Errorf("parallel: %s: the part of rank %d has %d numbers: %w", c.now, r, k, distributed.ErrArgument)
+			return fmt.Errorf("%s: the part of rank %d has %d numbers: %w", c.now, r, k, distributed.ErrArgument)
 		}
 	}
 	if at != n {
-		return fmt.Errorf("parallel: %s of %d numbers, but the parts have %d: %w", c.now, n, at, distributed.ErrArgument)
+		return fmt.Errorf("%s of %d numbers, but the parts have %d: %w", c.now, n, at, distributed.ErrArgument)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func ParseReduce(s string) (Reduce, error) {
 	case "exact":
 		return Exact, nil
 	}
-	return Sum, fmt.Errorf("parallel: reduce is %q; expected sum or exact", s)
+	return Sum, fmt.Errorf("reduce is %q; expected sum or exact", s)
 }
 
 // String returns the name that ParseReduce reads.

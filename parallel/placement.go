@@ -53,7 +53,7 @@ func ParseShare(s string) (Share, error) {
 	case "all":
 		return ShareAll, nil
 	}
-	return ShareExperts, fmt.Errorf("parallel: share is %q; expected experts or all", s)
+	return ShareExperts, fmt.Errorf("share is %q; expected experts or all", s)
 }
 
 // String returns the name that ParseShare reads.
@@ -162,14 +162,14 @@ func (p Placement) Sizes() Sizes {
 // that many ranks. Errors wrap distributed.ErrArgument and name what is wrong.
 func (p Placement) Check(s Sizes, ranks int) error {
 	if len(p) == 0 || s.Experts < 1 {
-		return fmt.Errorf("parallel: a placement of %d experts among %d ranks: %w", s.Experts, len(p), distributed.ErrArgument)
+		return fmt.Errorf("a placement of %d experts among %d ranks: %w", s.Experts, len(p), distributed.ErrArgument)
 	}
 	for r, x := range p {
 		if !(x.Weight > 0) || math.IsInf(x.Weight, 0) {
-			return fmt.Errorf("parallel: the weight of rank %d is %v; expected a positive number: %w", r, x.Weight, distributed.ErrArgument)
+			return fmt.Errorf("the weight of rank %d is %v; expected a positive number: %w", r, x.Weight, distributed.ErrArgument)
 		}
 		if x.Rows < 0 || x.Rows != p[0].Rows {
-			return fmt.Errorf("parallel: rank %d divides steps from %d rows on and rank 0 from %d; expected the same number, not negative: %w", r, x.Rows, p[0].Rows, distributed.ErrArgument)
+			return fmt.Errorf("rank %d divides steps from %d rows on and rank 0 from %d; expected the same number, not negative: %w", r, x.Rows, p[0].Rows, distributed.ErrArgument)
 		}
 	}
 	if err := CheckDivision("experts", s.Experts, ranks, p.Experts()); err != nil {

@@ -32,10 +32,10 @@ func (r Range) MarshalJSON() ([]byte, error) { return json.Marshal([2]int{r.Star
 func (r *Range) UnmarshalJSON(b []byte) error {
 	var ends []int
 	if err := json.Unmarshal(b, &ends); err != nil {
-		return fmt.Errorf("parallel: a range: %w", err)
+		return fmt.Errorf("a range: %w", err)
 	}
 	if len(ends) != 2 {
-		return fmt.Errorf("parallel: a range has %d numbers; expected start and end", len(ends))
+		return fmt.Errorf("a range has %d numbers; expected start and end", len(ends))
 	}
 	r.Start, r.End = ends[0], ends[1]
 	return nil
@@ -50,11 +50,11 @@ func (r *Range) UnmarshalJSON(b []byte) error {
 // only their ratios matter.
 func Divide(n int, shares []float64) ([]Range, error) {
 	if n < 1 || len(shares) == 0 {
-		return nil, fmt.Errorf("parallel: %d parts cannot be divided among %d ranks", n, len(shares))
+		return nil, fmt.Errorf("%d parts cannot be divided among %d ranks", n, len(shares))
 	}
 	for r, s := range shares {
 		if !(s > 0) || math.IsInf(s, 0) {
-			return nil, fmt.Errorf("parallel: the share of rank %d is %v; expected a positive number", r, s)
+			return nil, fmt.Errorf("the share of rank %d is %v; expected a positive number", r, s)
 		}
 	}
 	largest := slices.Max(shares) // so that no sum overflows
@@ -95,17 +95,17 @@ func Divide(n int, shares []float64) ([]Range, error) {
 // them. Errors wrap distributed.ErrArgument.
 func CheckDivision(what string, n, ranks int, ranges []Range) error {
 	if len(ranges) != ranks {
-		return fmt.Errorf("parallel: %d ranges of %s for %d ranks: %w", len(ranges), what, ranks, distributed.ErrArgument)
+		return fmt.Errorf("%d ranges of %s for %d ranks: %w", len(ranges), what, ranks, distributed.ErrArgument)
 	}
 	at := 0
 	for r, x := range ranges {
 		if x.Start != at || x.End < x.Start {
-			return fmt.Errorf("parallel: rank %d gets %s %d to %d; its range must begin at %d: %w", r, what, x.Start, x.End, at, distributed.ErrArgument)
+			return fmt.Errorf("rank %d gets %s %d to %d; its range must begin at %d: %w", r, what, x.Start, x.End, at, distributed.ErrArgument)
 		}
 		at = x.End
 	}
 	if at != n {
-		return fmt.Errorf("parallel: the ranges of %s end at %d of %d: %w", what, at, n, distributed.ErrArgument)
+		return fmt.Errorf("the ranges of %s end at %d of %d: %w", what, at, n, distributed.ErrArgument)
 	}
 	return nil
 }

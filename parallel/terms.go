@@ -103,7 +103,7 @@ func (t *Terms) Join(g *distributed.Group, ranges []Range, wire Wire, cut bool) 
 	}
 	if err != nil {
 		t.free()
-		return fmt.Errorf("parallel: memory of the terms: %w", err)
+		return fmt.Errorf("memory of the terms: %w", err)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (t *Terms) leave() error {
 	}
 	var err error
 	if t.alone, err = kernels.Make[float32](t.b, t.most*t.terms*t.width); err != nil {
-		return fmt.Errorf("parallel: memory of the terms: %w", err)
+		return fmt.Errorf("memory of the terms: %w", err)
 	}
 	return nil
 }

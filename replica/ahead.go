@@ -142,7 +142,7 @@ func (l *Leader) nextPieces(ctx context.Context, rank int, c *copied) (payloads 
 		l.copied[rank] = c
 	}
 	if l.sequencesLost.Load() || l.state.lineage == 0 || l.state.lineage != c.lineage || l.state.loads != h.loads || h.rank == nil {
-		return nil, 0, errors.New("replica: the sequences were lost during the copy")
+		return nil, 0, errors.New("the sequences were lost during the copy")
 	}
 	for id, tokens := range l.tokens {
 		left += h.rank.StateBytes(id, c.have[id], len(tokens))
@@ -178,7 +178,7 @@ func (l *Leader) piece(c *copied, id model.SeqID, tokens []int32) (payload []byt
 		return nil, 0, err
 	}
 	if b.Len() > aheadMost {
-		return nil, 0, fmt.Errorf("replica: a position of sequence %d takes %d bytes; a piece has at most %d", id, b.Len(), aheadMost)
+		return nil, 0, fmt.Errorf("a position of sequence %d takes %d bytes; a piece has at most %d", id, b.Len(), aheadMost)
 	}
 	return b.Bytes(), to, nil
 }
@@ -212,16 +212,16 @@ type took struct {
 func (w *Worker) Ahead(payload []byte) error {
 	h := w.resident
 	if !h.tryAcquire() {
-		return errors.New("replica: received a piece of a sequence while the model is being formed or closed")
+		return errors.New("received a piece of a sequence while the model is being formed or closed")
 	}
 	defer h.release()
 	if len(payload) < aheadHeader || payload[0] != aheadFormat || payload[1] > 1 || payload[2]|payload[3] != 0 {
-		return w.refuse(fmt.Errorf("replica: a payload of %d bytes before an epoch is malformed", len(payload)))
+		return w.refuse(fmt.Errorf("a payload of %d bytes before an epoch is malformed", len(payload)))
 	}
 	id, run := model.SeqID(binary.LittleEndian.Uint32(payload[4:])), binary.LittleEndian.Uint64(payload[8:])
 	switch {
 	case h.rank == nil:
-		return errors.New("replica: received a piece of a sequence, but no model is loaded")
+		return errors.New("received a piece of a sequence, but no model is loaded")
 	case payload[1] == 0:
 		h.stopEntering()
 		h.rank.Forget()
@@ -229,11 +229,11 @@ func (w *Worker) Ahead(payload []byte) error {
 		w.took = &took{run: run, pieces: 1, loads: h.loads, sequences: map[model.SeqID][]int32{}}
 		return nil
 	case w.took == nil || w.took.run != run || w.took.loads != h.loads:
-		return w.refuse(fmt.Errorf("replica: piece of sequence %d belongs to a copy that has not begun on this rank", id))
+		return w.refuse(fmt.Errorf("piece of sequence %d belongs to a copy that has not begun on this rank", id))
 	}
 	tokens, err := h.rank.RestoreFrom(bytes.NewReader(payload[aheadHeader:]), id, w.took.sequences[id])
 	if err != nil {
-		return w.refuse(fmt.Errorf("replica: piece of sequence %d: %w", id, err))
+		return w.refuse(fmt.Errorf("piece of sequence %d: %w", id, err))
 	}
 	w.took.sequences[id] = tokens
 	w.took.pieces++

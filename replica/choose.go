@@ -44,7 +44,7 @@ func (c choosing) Connect(ctx context.Context, l distributed.Link) (*distributed
 		return nil, err
 	}
 	if err := c.resident.chooseOn(ctx, g); err != nil {
-		return nil, errors.Join(fmt.Errorf("replica: choosing a placement: %w", err), g.Close())
+		return nil, errors.Join(fmt.Errorf("choosing a placement: %w", err), g.Close())
 	}
 	return g, nil
 }

@@ -83,15 +83,15 @@ func (t Task) check(size int) error {
 	x := t.Links
 	switch {
 	case x == nil && (t.Piece.From < 0 || t.Piece.To < t.Piece.From || t.Piece.To-t.Piece.From > model.MostPiece):
-		return fmt.Errorf("replica: a task with the invalid piece %+v", t.Piece)
+		return fmt.Errorf("a task with the invalid piece %+v", t.Piece)
 	case x == nil:
 		return nil
 	case x.From < 0 || x.From >= size || x.To < 0 || x.To >= size || x.From == x.To:
-		return fmt.Errorf("replica: a task with data from rank %d to rank %d in a group of %d", x.From, x.To, size)
+		return fmt.Errorf("a task with data from rank %d to rank %d in a group of %d", x.From, x.To, size)
 	case x.Bytes < 1 || x.Bytes > MostMessage || x.Messages < 1 || x.Messages > MostMessages:
-		return fmt.Errorf("replica: a task with %d messages of %d bytes; at most %d of %d are possible", x.Messages, x.Bytes, MostMessages, MostMessage)
+		return fmt.Errorf("a task with %d messages of %d bytes; at most %d of %d are possible", x.Messages, x.Bytes, MostMessages, MostMessage)
 	case x.Echo && x.Messages > 256:
-		return fmt.Errorf("replica: a task with %d round trips; at most 256 are possible", x.Messages)
+		return fmt.Errorf("a task with %d round trips; at most 256 are possible", x.Messages)
 	}
 	return nil
 }
@@ -246,7 +246,7 @@ func (h *resident) exchange(mine Finding) ([]Finding, error) {
 	for r := range sizes {
 		sizes[r] = int(binary.LittleEndian.Uint32(lengths[4*r:]))
 		if sizes[r] > mostFound {
-			return nil, fmt.Errorf("replica: rank %d announces a finding of %d bytes; at most %d are possible", r, sizes[r], mostFound)
+			return nil, fmt.Errorf("rank %d announces a finding of %d bytes; at most %d are possible", r, sizes[r], mostFound)
 		}
 		if r < g.Rank() {
 			before += sizes[r]

@@ -159,7 +159,7 @@ func (l *Leader) Forward(ctx context.Context, step model.Step) ([][]float32, err
 	var since time.Time // the first interruption
 	for range mostEpochs {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("replica: step cancelled before it was sent: %w", ctx.Err())
+			return nil, fmt.Errorf("step cancelled before it was sent: %w", ctx.Err())
 		}
 		e, none := l.cluster.Await(ctx)
 		if none != nil {

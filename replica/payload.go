@@ -61,7 +61,7 @@ func (w work) encode() ([]byte, error) {
 		return w.encodeTask(), nil
 	}
 	if len(w.step.Drop) > maxDrops {
-		return nil, fmt.Errorf("replica: a step that drops %d sequences; at most %d are possible", len(w.step.Drop), maxDrops)
+		return nil, fmt.Errorf("a step that drops %d sequences; at most %d are possible", len(w.step.Drop), maxDrops)
 	}
 	size := payloadHeader + 4*len(w.step.Drop)
 	for _, e := range w.step.Entries {
@@ -80,7 +80,7 @@ func (w work) encode() ([]byte, error) {
 	}
 	for _, e := range w.step.Entries {
 		if e.Pos < 0 || e.Pos > math.MaxInt32 || len(e.Tokens) == 0 || e.Want > model.WantAll {
-			return nil, fmt.Errorf("replica: sequence %d with %d tokens at position %d, want %d, is not an entry of a step", e.Seq, len(e.Tokens), e.Pos, e.Want)
+			return nil, fmt.Errorf("sequence %d with %d tokens at position %d, want %d, is not an entry of a step", e.Seq, len(e.Tokens), e.Pos, e.Want)
 		}
 		b = binary.LittleEndian.AppendUint32(b, uint32(e.Seq))
 		b = binary.LittleEndian.AppendUint32(b, uint32(e.Pos))
@@ -143,7 +143,7 @@ func decodeWork(b []byte) (work, error) {
 	}
 	w, err := parse(b)
 	if err != nil {
-		return work{}, fmt.Errorf("replica: payload of %d bytes: %w", len(b), err)
+		return work{}, fmt.Errorf("payload of %d bytes: %w", len(b), err)
 	}
 	return w, nil
 }

@@ -37,7 +37,7 @@ func (h *resident) takePiece(p piece, b []byte) ([]int32, error) {
 	}
 	x := h.entering
 	if x == nil || x.id != p.seq {
-		return nil, fmt.Errorf("replica: piece of sequence %d arrived before its first piece", p.seq)
+		return nil, fmt.Errorf("piece of sequence %d arrived before its first piece", p.seq)
 	}
 	_, err := x.sink.Write(b)
 	if err == nil && p.last {
@@ -46,7 +46,7 @@ func (h *resident) takePiece(p piece, b []byte) ([]int32, error) {
 	}
 	if err != nil {
 		h.stopEntering()
-		return nil, fmt.Errorf("replica: sequence %d: %w", p.seq, err)
+		return nil, fmt.Errorf("sequence %d: %w", p.seq, err)
 	}
 	return x.tokens, nil
 }
@@ -129,7 +129,7 @@ type arriving struct {
 // Write implements model.Import.
 func (x *arriving) Write(b []byte) (int, error) {
 	if len(b) > model.MaxPiece {
-		return 0, fmt.Errorf("replica: sequence %d: a piece of %d bytes; at most %d are possible", x.id, len(b), model.MaxPiece)
+		return 0, fmt.Errorf("sequence %d: a piece of %d bytes; at most %d are possible", x.id, len(b), model.MaxPiece)
 	}
 	if len(x.held) > 0 {
 		if _, err := x.send(false); err != nil {
@@ -143,7 +143,7 @@ func (x *arriving) Write(b []byte) (int, error) {
 // Close implements model.Import.
 func (x *arriving) Close() ([]int32, error) {
 	if len(x.held) == 0 {
-		return nil, fmt.Errorf("replica: sequence %d: no pieces: %w", x.id, snapshot.ErrDamaged)
+		return nil, fmt.Errorf("sequence %d: no pieces: %w", x.id, snapshot.ErrDamaged)
 	}
 	return x.send(true)
 }

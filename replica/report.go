@@ -49,10 +49,10 @@ func (r Report) encode() []byte {
 func parseReport(b []byte, rank, layers int) (Report, error) {
 	var r Report
 	if err := json.Unmarshal(b, &r); err != nil {
-		return r, fmt.Errorf("replica: report of rank %d: %w", rank, err)
+		return r, fmt.Errorf("report of rank %d: %w", rank, err)
 	}
 	if r.Rank != rank {
-		return r, fmt.Errorf("replica: report of rank %d claims to be of rank %d", rank, r.Rank)
+		return r, fmt.Errorf("report of rank %d claims to be of rank %d", rank, r.Rank)
 	}
 	err := parallel.Check(r.Layers, r.Exchanges, layers)
 	if err == nil && min(r.Time, r.Group.Waiting, r.Group.Wire) < 0 {
@@ -62,7 +62,7 @@ func parseReport(b []byte, rank, layers int) (Report, error) {
 		err = errors.New("a negative size of its memory")
 	}
 	if err != nil {
-		return r, fmt.Errorf("replica: report of rank %d: %w", rank, err)
+		return r, fmt.Errorf("report of rank %d: %w", rank, err)
 	}
 	return r, nil
 }

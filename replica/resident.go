@@ -121,7 +121,7 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 		return err
 	}
 	if err := h.acquire(ctx); err != nil {
-		return fmt.Errorf("replica: a step of the previous epoch is still running: %w", err)
+		return fmt.Errorf("a step of the previous epoch is still running: %w", err)
 	}
 	defer h.release()
 	if ctx.Err() != nil {
@@ -138,7 +138,7 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 		err := h.rank.Close()
 		h.rank = nil
 		if err != nil {
-			return fmt.Errorf("replica: closing the model of the previous plan: %w", err)
+			return fmt.Errorf("closing the model of the previous plan: %w", err)
 		}
 	}
 	h.settings = s
@@ -173,7 +173,7 @@ func (h *resident) keepInfo(info model.Info) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.infoFixed && h.loaded && info != h.info {
-		return fmt.Errorf("replica: the plan needs a model like %+v, but the previous one was like %+v; restart the program", info, h.info)
+		return fmt.Errorf("the plan needs a model like %+v, but the previous one was like %+v; restart the program", info, h.info)
 	}
 	h.info, h.loaded = info, true
 	return nil
@@ -183,7 +183,7 @@ func (h *resident) keepInfo(info model.Info) error {
 // sequences stay.
 func (h *resident) start(e cluster.Epoch) (parallel.Placement, error) {
 	if err := h.acquire(e.Done); err != nil {
-		return nil, fmt.Errorf("replica: a step of the previous epoch is still running: %w", err)
+		return nil, fmt.Errorf("a step of the previous epoch is still running: %w", err)
 	}
 	defer h.release()
 	if e.Done.Err() != nil {
@@ -194,9 +194,9 @@ func (h *resident) start(e cluster.Epoch) (parallel.Placement, error) {
 	case h.closed:
 		return nil, distributed.ErrClosed
 	case h.rank == nil:
-		return nil, errors.New("replica: an epoch starts before a model was formed")
+		return nil, errors.New("an epoch starts before a model was formed")
 	case len(h.settings.Placement) != e.Group.Size():
-		return nil, fmt.Errorf("replica: the plan places the model on %d ranks, but the group has %d", len(h.settings.Placement), e.Group.Size())
+		return nil, fmt.Errorf("the plan places the model on %d ranks, but the group has %d", len(h.settings.Placement), e.Group.Size())
 	}
 	h.stopEntering()
 	if err := h.rank.Join(e.Group, h.settings.Placement); err != nil {
@@ -281,7 +281,7 @@ func (h *resident) snapshot() Report {
 // close frees the model; ctx bounds the wait for a step in flight.
 func (h *resident) close(ctx context.Context) error {
 	if err := h.acquire(ctx); err != nil {
-		return fmt.Errorf("replica: a step is still running: %w", err)
+		return fmt.Errorf("a step is still running: %w", err)
 	}
 	defer h.release()
 	h.closed, h.joined = true, false

@@ -55,14 +55,14 @@ func ParseSettings(data []byte) (Settings, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&f); err != nil {
-		return Settings{}, fmt.Errorf("replica: settings of the plan: %w", err)
+		return Settings{}, fmt.Errorf("settings of the plan: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return Settings{}, fmt.Errorf("replica: settings of the plan: data follows their end")
+		return Settings{}, fmt.Errorf("settings of the plan: data follows their end")
 	}
 	reduce, err := parallel.ParseReduce(f.Reduce)
 	if err != nil {
-		return Settings{}, fmt.Errorf("replica: settings of the plan: %w", err)
+		return Settings{}, fmt.Errorf("settings of the plan: %w", err)
 	}
 	s := Settings{Context: f.Context, MaxTokens: f.MaxTokens, Reduce: reduce,
 		Placement: f.Placement, Measure: f.Measure, Alternatives: f.Alternatives, SequenceBudget: f.Sequences}
@@ -75,7 +75,7 @@ func ParseSettings(data []byte) (Settings, error) {
 // check returns an error for settings that no rank could use.
 func (s Settings) check() error {
 	bad := func(field string, value any, rule string) error {
-		return fmt.Errorf("replica: settings of the plan: %s is %v, expected %s", field, value, rule)
+		return fmt.Errorf("settings of the plan: %s is %v, expected %s", field, value, rule)
 	}
 	switch {
 	case s.Context < 2:
@@ -90,7 +90,7 @@ func (s Settings) check() error {
 	}
 	for _, p := range s.placements() {
 		if err := p.Check(s.Placement.Sizes(), len(s.Placement)); err != nil {
-			return fmt.Errorf("replica: settings of the plan: %w", err)
+			return fmt.Errorf("settings of the plan: %w", err)
 		}
 	}
 	return nil

@@ -81,7 +81,7 @@ func decodeBeginning(b []byte) (s beginning, ok bool, err error) {
 		return s, false, nil
 	}
 	if len(b) != beginningBytes || b[1] > 1 || binary.LittleEndian.Uint16(b[2:]) != 0 || binary.LittleEndian.Uint32(b[4:]) != 0 {
-		return s, true, fmt.Errorf("replica: %d bytes that begin an epoch are malformed", len(b))
+		return s, true, fmt.Errorf("%d bytes that begin an epoch are malformed", len(b))
 	}
 	return beginning{b[1] == 1, binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])}, true, nil
 }
@@ -175,7 +175,7 @@ func (h *resident) receive(warm bool, t *took) error {
 	if err == nil && how == continued {
 		var refused error
 		if !warm && t == nil {
-			refused = errors.New("replica: the leader continues sequences that this rank does not have")
+			refused = errors.New("the leader continues sequences that this rank does not have")
 		}
 		if refused, err = h.receiveRest(warm || refused != nil, t, refused); err != nil {
 			return err
@@ -194,7 +194,7 @@ func (h *resident) receive(warm bool, t *took) error {
 		return err
 	}
 	if how != whole {
-		return fmt.Errorf("replica: the leader sends sequences in form %d, which this build does not know", how)
+		return fmt.Errorf("the leader sends sequences in form %d, which this build does not know", how)
 	}
 	if !warm {
 		h.rank.Forget()
@@ -221,7 +221,7 @@ func (h *resident) receiveRest(idle bool, t *took, before error) (refused, err e
 		in := &pieces{h: h}
 		if !idle && refused == nil {
 			if _, err := h.rank.RestoreFrom(in, id, t.sequences[id]); err != nil {
-				refused = fmt.Errorf("replica: sequence %d from the leader: %w", id, err)
+				refused = fmt.Errorf("sequence %d from the leader: %w", id, err)
 			}
 		}
 		// All bytes are read even after a failure, because the other ranks wait in the
@@ -260,7 +260,7 @@ func (h *resident) receiveAll(needed bool) error {
 			return errors.Join(failed, err)
 		}
 		if failed != nil {
-			return fmt.Errorf("replica: sequence %d from the leader: %w", id, failed)
+			return fmt.Errorf("sequence %d from the leader: %w", id, failed)
 		}
 	}
 }
@@ -333,7 +333,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 		case err != nil:
 			return 0, err
 		case n > pieceBytes:
-			return 0, fmt.Errorf("replica: a piece of %d bytes from the leader; at most %d are possible", n, pieceBytes)
+			return 0, fmt.Errorf("a piece of %d bytes from the leader; at most %d are possible", n, pieceBytes)
 		case n == 0:
 			p.ended = true
 			continue

@@ -51,23 +51,23 @@ func (w *Worker) Work(payload []byte) (cluster.Digest, error) {
 	}
 	h := w.resident
 	if !h.tryAcquire() {
-		return nil, errors.New("replica: received work while the model is being formed or closed")
+		return nil, errors.New("received work while the model is being formed or closed")
 	}
 	defer h.release()
 	if !h.joined {
-		return nil, errors.New("replica: received work before the epoch began")
+		return nil, errors.New("received work before the epoch began")
 	}
 	if begins {
 		w.epoch = h.epoch.Number
 		return nil, w.follow(begin)
 	}
 	if w.epoch != h.epoch.Number {
-		return nil, errors.New("replica: received a step before the work that begins the epoch")
+		return nil, errors.New("received a step before the work that begins the epoch")
 	}
 	before := w.before
 	w.before = nil
 	if p.committed && before == nil {
-		return nil, errors.New("replica: the leader committed a step, but this rank ran none in this epoch")
+		return nil, errors.New("the leader committed a step, but this rank ran none in this epoch")
 	}
 	if before != nil {
 		if p.committed {

@@ -93,7 +93,7 @@ func EngineError(err error, retry time.Duration) *Error {
 func constraintCause(err error) string {
 	for _, known := range []error{constraint.ErrTooSlow, constraint.ErrTooDeep, constraint.ErrNoToken} {
 		if errors.Is(err, known) {
-			return strings.TrimPrefix(known.Error(), "constraint: ")
+			return known.Error()
 		}
 	}
 	return strings.TrimPrefix(err.Error(), engine.ErrConstraint.Error()+": ")

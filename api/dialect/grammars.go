@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"hash"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -242,7 +241,7 @@ func grammarError(ctx context.Context, param string, err error) *Error {
 	case errors.As(err, &field):
 		return Invalid(field.Field, "unsupported_schema", "'%s': %s.", field.Field, field.Message)
 	}
-	return Invalid(param, "unsupported_schema", "The form of the answer cannot be enforced: %s.", strings.TrimPrefix(err.Error(), "constraint: "))
+	return Invalid(param, "unsupported_schema", "The form of the answer cannot be enforced: %v.", err)
 }
 
 // keep caches a grammar, and drops the least recently used ones beyond the limit.

@@ -69,7 +69,7 @@ const mostRequest = mostHello - 64
 // connection is closed. The error is a RefusedError if the leader refuses.
 func (x *Examiner) Ask(ctx context.Context, request []byte) ([]byte, error) {
 	if len(request) > mostRequest {
-		return nil, fmt.Errorf("cluster: a request of %d bytes; at most %d are possible", len(request), mostRequest)
+		return nil, fmt.Errorf("a request of %d bytes; at most %d are possible", len(request), mostRequest)
 	}
 	defer context.AfterFunc(ctx, func() { x.conn.Close() })()
 	m := message{Kind: kindExamine, Payload: request}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"ringmaster/distributed"
@@ -120,7 +121,7 @@ func decode(k kind, payload []byte) (message, error) {
 		return m, nil
 	case kindWork, kindDone, kindAhead:
 		if len(payload) < 12 {
-			return m, fmt.Errorf("cluster: %v of %d bytes; expected at least 12", k, len(payload))
+			return m, fmt.Errorf("%v of %d bytes; expected at least 12", k, len(payload))
 		}
 		m.Epoch = binary.LittleEndian.Uint32(payload)
 		m.Number = binary.LittleEndian.Uint64(payload[4:])
@@ -130,7 +131,7 @@ func decode(k kind, payload []byte) (message, error) {
 			return m, nil
 		}
 		if len(rest)%4 != 0 || len(rest)/4 > maxDigest {
-			return m, fmt.Errorf("cluster: done with a digest of %d bytes; expected at most %d values of 4", len(rest), maxDigest)
+			return m, fmt.Errorf("a done message with a digest of %d bytes; expected at most %d values of 4", len(rest), maxDigest)
 		}
 		m.Digest = make(Digest, len(rest)/4)
 		for i := range m.Digest {
@@ -140,13 +141,13 @@ func decode(k kind, payload []byte) (message, error) {
 	case kindHello, kindWelcome, kindReject, kindForm, kindFormed, kindConnect, kindConnected, kindRun,
 		kindFailed, kindSuspect, kindVerdict, kindLeave, kindShutdown, kindPrepare, kindPrepared, kindDrain, kindDrained, kindTaken:
 	default:
-		return m, fmt.Errorf("cluster: unknown message %d", uint16(k))
+		return m, fmt.Errorf("unknown message %d", uint16(k))
 	}
 	if err := json.Unmarshal(payload, &m); err != nil {
-		return m, fmt.Errorf("cluster: %v: %w", k, err)
+		return m, fmt.Errorf("%v: %w", k, err)
 	}
 	if k == kindHello && m.Hello == nil {
-		return m, fmt.Errorf("cluster: empty hello")
+		return m, errors.New("the hello is empty")
 	}
 	m.clean()
 	return m, nil

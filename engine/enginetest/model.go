@@ -300,7 +300,7 @@ func (m *Model) enter(call string) func() {
 
 // violate records and returns an error; mu is held.
 func (m *Model) violate(format string, args ...any) error {
-	err := fmt.Errorf("enginetest: "+format, args...)
+	err := fmt.Errorf(format, args...)
 	m.violations = append(m.violations, err.Error())
 	return err
 }

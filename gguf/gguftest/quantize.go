@@ -31,18 +31,18 @@ func Quantize(dst []byte, t gguf.Type, src []float32) error {
 	case gguf.Q8_0:
 		encode = encodeQ8_0
 	default:
-		return fmt.Errorf("gguftest: cannot quantise to %s; F32, F16, BF16 and Q8_0 can be written", t)
+		return fmt.Errorf("cannot quantise to %s; F32, F16, BF16 and Q8_0 can be written", t)
 	}
 	elements, size := t.BlockElements(), t.BlockBytes()
 	if len(src)%elements != 0 {
-		return fmt.Errorf("gguftest: %d elements of %s: not whole blocks of %d", len(src), t, elements)
+		return fmt.Errorf("%d elements of %s: not whole blocks of %d", len(src), t, elements)
 	}
 	if want := t.RowBytes(len(src)); len(dst) != want {
-		return fmt.Errorf("gguftest: %d elements of %s need %d bytes, got room for %d", len(src), t, want, len(dst))
+		return fmt.Errorf("%d elements of %s need %d bytes, got room for %d", len(src), t, want, len(dst))
 	}
 	for b := range len(src) / elements {
 		if err := encode(dst[b*size:(b+1)*size], src[b*elements:(b+1)*elements]); err != nil {
-			return fmt.Errorf("gguftest: %s block %d: %w", t, b, err)
+			return fmt.Errorf("%s block %d: %w", t, b, err)
 		}
 	}
 	return nil

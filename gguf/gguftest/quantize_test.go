@@ -53,8 +53,8 @@ func TestQuantize(t *testing.T) {
 
 	bad := make([]float32, 32)
 	for value, want := range map[float32]string{
-		float32(math.Inf(1)): "gguftest: Q8_0 block 0: element 5 is +Inf",
-		9e6:                  "gguftest: Q8_0 block 0: the scale of a largest value of 9e+06 is beyond the range of float16",
+		float32(math.Inf(1)): "Q8_0 block 0: element 5 is +Inf",
+		9e6:                  "Q8_0 block 0: the scale of a largest value of 9e+06 is beyond the range of float16",
 	} {
 		bad[5] = value
 		require.EqualError(t, Quantize(make([]byte, 34), gguf.Q8_0, bad), want)

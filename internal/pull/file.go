@@ -42,7 +42,7 @@ func (f *file) open(p *puller) error {
 	if !f.ranges && !dropped && part.Done() > 0 && part.Done() < f.size {
 		dropped = true // the server does not support ranges
 		if err := part.Reset(); err != nil {
-			return fmt.Errorf("pull: %w", err)
+			return err
 		}
 	}
 	if dropped {
@@ -54,7 +54,7 @@ func (f *file) open(p *puller) error {
 // save records what is on the disk.
 func (f *file) save() error {
 	if err := f.part.Save(); err != nil {
-		return fmt.Errorf("pull: %w", err)
+		return err
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (f *file) fetchRange(ctx context.Context, p *puller, i int) (progress bool,
 		n, err := body.Read(buffer[:min(int64(len(buffer)), last-at+1)])
 		if n > 0 {
 			if err := f.part.Append(i, buffer[:n]); err != nil {
-				return false, final(fmt.Errorf("pull: %w: free some space and run the same command again to resume", err))
+				return false, final(fmt.Errorf("%w: free some space and run the same command again to resume", err))
 			}
 			at += int64(n)
 			p.Report.Add(int64(n))
@@ -158,7 +158,7 @@ func (f *file) fetchRange(ctx context.Context, p *puller, i int) (progress bool,
 // checkAnswer checks that an answer is the requested range of the file.
 func (f *file) checkAnswer(p *puller, resp *http.Response, first, last int64) error {
 	if f.sha256 == "" && f.etag != "" && resp.Header.Get("ETag") != f.etag && resp.StatusCode < 300 {
-		return final(fmt.Errorf("pull: %s has changed on %s meanwhile: run the same command again to fetch the new one", f.name, hostOf(resp)))
+		return final(fmt.Errorf("%s has changed on %s meanwhile: run the same command again to fetch the new one", f.name, hostOf(resp)))
 	}
 	if !f.ranges {
 		if err := p.status(resp, http.StatusOK); err != nil {
@@ -190,14 +190,14 @@ func (f *file) checkAnswer(p *puller, resp *http.Response, first, last int64) er
 func (f *file) finish(ctx context.Context, p *puller) error {
 	sum, err := f.part.Hash(ctx, p.Report.Add)
 	if err != nil {
-		return fmt.Errorf("pull: %w", err)
+		return err
 	}
 	if f.sha256 != "" && sum != f.sha256 {
-		return errors.Join(fmt.Errorf("pull: %s has SHA-256 %s, expected %s: it was damaged on the way or at the source and was removed; run the same command again to fetch it",
+		return errors.Join(fmt.Errorf("%s has SHA-256 %s, expected %s: it was damaged on the way or at the source and was removed; run the same command again to fetch it",
 			f.name, sum, f.sha256), f.part.Remove())
 	}
 	if err := f.part.Finish(); err != nil {
-		return fmt.Errorf("pull: %w", err)
+		return err
 	}
 	if f.sha256 == "" {
 		p.Report.Say(fmt.Sprintf("%s: the source gives no checksum; SHA-256 is %s", f.path, sum))

@@ -120,7 +120,7 @@ func (p *puller) commit(ctx context.Context, src source) (string, error) {
 		return "", fmt.Errorf("hf:%s: %w", src.repo, err)
 	}
 	if !revisionName.MatchString(info.SHA) {
-		return "", fmt.Errorf("pull: %s names no commit of %s: is HF_ENDPOINT a hub?", p.Endpoint, src.repo)
+		return "", fmt.Errorf("%s names no commit of %s: is HF_ENDPOINT a hub?", p.Endpoint, src.repo)
 	}
 	return info.SHA, nil
 }
@@ -140,7 +140,7 @@ func (p *puller) list(ctx context.Context, src source, commit string) ([]entry, 
 			return all, err
 		}
 	}
-	return nil, fmt.Errorf("pull: the list of files of %s has more than %d pages", src.repo, mostPages)
+	return nil, fmt.Errorf("the list of files of %s has more than %d pages", src.repo, mostPages)
 }
 
 var nextLink = regexp.MustCompile(`<([^>]*)>\s*;\s*rel="next"`)
@@ -158,7 +158,7 @@ func (p *puller) nextPage(now string, h http.Header) (string, error) {
 	}
 	u, err := base.Parse(m[1])
 	if err != nil || u.Host != base.Host || u.Scheme != base.Scheme {
-		return "", fmt.Errorf("pull: the next page of the list of files is at %q, which is not on %s", safetext.Line(m[1], safetext.Evidence), base.Host)
+		return "", fmt.Errorf("the next page of the list of files is at %q, which is not on %s", safetext.Line(m[1], safetext.Evidence), base.Host)
 	}
 	return u.String(), nil
 }

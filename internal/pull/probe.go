@@ -67,11 +67,11 @@ func (f *file) learn(size int64, ranges bool, etag string, link linked) error {
 		return final(inputError("the server says that %s has %d bytes; at most %d are fetched: use another source", f.name, size, int64(partial.MostBytes)))
 	}
 	if link.size > 0 && link.size != size || f.known && f.size != size {
-		return final(fmt.Errorf("pull: the server has %d bytes of %s, and the hub says %d: its copy is broken; try later or another HF_ENDPOINT",
+		return final(fmt.Errorf("the server has %d bytes of %s, and the hub says %d: its copy is broken; try later or another HF_ENDPOINT",
 			size, f.name, max(link.size, f.size)))
 	}
 	if f.sha256 != "" && link.sha256 != "" && f.sha256 != link.sha256 {
-		return final(fmt.Errorf("pull: the hub lists %s with SHA-256 %s and serves it with %s: try again later", f.name, f.sha256, link.sha256))
+		return final(fmt.Errorf("the hub lists %s with SHA-256 %s and serves it with %s: try again later", f.name, f.sha256, link.sha256))
 	}
 	if f.sha256 == "" {
 		f.sha256 = link.sha256
@@ -88,7 +88,7 @@ func contentRange(resp *http.Response) (first, last, size int64, err error) {
 	text := resp.Header.Get("Content-Range")
 	m := rangeText.FindStringSubmatch(text)
 	if m == nil {
-		return 0, 0, 0, fmt.Errorf("pull: %s serves a range without saying which (Content-Range %q)", hostOf(resp), safetext.Line(text, safetext.Evidence))
+		return 0, 0, 0, fmt.Errorf("%s serves a range without saying which (Content-Range %q)", hostOf(resp), safetext.Line(text, safetext.Evidence))
 	}
 	var n [3]int64
 	for i := range n {

@@ -200,7 +200,7 @@ func (p *puller) checkRoom(files []*file, lacking func(*file) int64) error {
 	}
 	room, err := p.free(p.Dir)
 	if err != nil {
-		return fmt.Errorf("pull: free space of %s: %w", p.Dir, err)
+		return fmt.Errorf("free space of %s: %w", p.Dir, err)
 	}
 	if needed > room {
 		return inputError("%s needs %s more, but only %s are free: free %s or choose another directory with --dir",
@@ -263,7 +263,7 @@ func (p *puller) checkPresent(ctx context.Context, files []*file) (missing []*fi
 	for _, f := range present {
 		sum, err := partial.Hash(ctx, f.path, p.Report.Add)
 		if err != nil {
-			return nil, fmt.Errorf("pull: %w", err)
+			return nil, err
 		}
 		if f.sha256 != "" && sum != f.sha256 {
 			return nil, inputError("%s already exists with SHA-256 %s, expected %s: remove it or choose another directory with --dir", f.path, sum, f.sha256)

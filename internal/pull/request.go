@@ -149,13 +149,13 @@ func (p *puller) status(resp *http.Response, wanted ...int) error {
 		}
 		wait := time.Duration(seconds) * time.Second
 		if wait > p.mostAsked || wait <= 0 {
-			return final(fmt.Errorf("pull: %s answers %s and asks to wait for %d s: run the same command again after that", host, status, seconds))
+			return final(fmt.Errorf("%s answers %s and asks to wait for %d s: run the same command again after that", host, status, seconds))
 		}
 		return &waitError{err, wait}
 	case s >= 500, s == http.StatusRequestTimeout:
 		return fmt.Errorf("%s answers %s", host, status)
 	}
-	return final(fmt.Errorf("pull: %s answers %s to a request for %s", host, status, path))
+	return final(fmt.Errorf("%s answers %s to a request for %s", host, status, path))
 }
 
 // retry runs attempt until it succeeds, its error is final, ctx ends, or too many in a
@@ -177,7 +177,7 @@ func (p *puller) retry(ctx context.Context, attempt func() (progress bool, err e
 			pause, failures = p.firstPause, 0
 		}
 		if failures++; failures >= p.attempts {
-			return fmt.Errorf("pull: %w; no progress in %d attempts: run the same command again to resume", err, failures)
+			return fmt.Errorf("%w; no progress in %d attempts: run the same command again to resume", err, failures)
 		}
 		wait := pause + rand.N(pause/2+1) // so that connections that broke together do not return together
 		if w := (*waitError)(nil); errors.As(err, &w) {

@@ -27,17 +27,17 @@ func (c *Config) bounded() error {
 	requests := c.Workload.Rate * seconds * turns
 	switch losses := float64(c.Groups) * seconds / max(c.Losses.Every+c.Losses.Recover, 1).Seconds(); {
 	case requests > mostRequests:
-		return fmt.Errorf("simulate: %.4g conversations a second for %v, with %.4g requests each, are %.3g requests, at most %d can be simulated; simulate fewer groups, a lower rate or a shorter time",
+		return fmt.Errorf("%.4g conversations a second for %v, with %.4g requests each, are %.3g requests, at most %d can be simulated; simulate fewer groups, a lower rate or a shorter time",
 			c.Workload.Rate, c.Duration, turns, requests, mostRequests)
 	case requests*float64(1+c.Client.Retries) > mostTries:
-		return fmt.Errorf("simulate: %.3g requests that may be repeated %d times each are %.3g, at most %d can be simulated; allow fewer repetitions",
+		return fmt.Errorf("%.3g requests that may be repeated %d times each are %.3g, at most %d can be simulated; allow fewer repetitions",
 			requests, c.Client.Retries, requests*float64(1+c.Client.Retries), mostTries)
 	case c.Workload.Burst > MostAtOnce:
-		return fmt.Errorf("simulate: bursts of %.4g conversations, at most %d at once can be simulated; simulate smaller bursts", c.Workload.Burst, MostAtOnce)
+		return fmt.Errorf("bursts of %.4g conversations, at most %d at once can be simulated; simulate smaller bursts", c.Workload.Burst, MostAtOnce)
 	case int64(c.Groups)*int64(c.Proxy.Points) > mostPoints:
-		return fmt.Errorf("simulate: %d groups with %d points each have %d points on the ring, at most %d can be simulated; give each group fewer", c.Groups, c.Proxy.Points, int64(c.Groups)*int64(c.Proxy.Points), mostPoints)
+		return fmt.Errorf("%d groups with %d points each have %d points on the ring, at most %d can be simulated; give each group fewer", c.Groups, c.Proxy.Points, int64(c.Groups)*int64(c.Proxy.Points), mostPoints)
 	case c.Losses.Every > 0 && losses > mostLosses:
-		return fmt.Errorf("simulate: %d groups lost every %v for %v are %.3g losses, at most %d can be simulated; let groups be lost less often", c.Groups, c.Losses.Every, c.Duration, losses, mostLosses)
+		return fmt.Errorf("%d groups lost every %v for %v are %.3g losses, at most %d can be simulated; let groups be lost less often", c.Groups, c.Losses.Every, c.Duration, losses, mostLosses)
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (s *simulation) exceeded() error {
 		what, n, most = "events", l.events, mostEvents
 	}
 	if n > most {
-		return fmt.Errorf("simulate: after %v of %v there are %d %s, at most %d can be simulated; simulate fewer or shorter conversations", s.now.Round(time.Millisecond), s.Duration, n, what, most)
+		return fmt.Errorf("after %v of %v there are %d %s, at most %d can be simulated; simulate fewer or shorter conversations", s.now.Round(time.Millisecond), s.Duration, n, what, most)
 	}
 	return nil
 }

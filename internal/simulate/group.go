@@ -61,7 +61,7 @@ func (s *simulation) submit(g *group, r *request) {
 		s.leaveProxy()
 		s.end(r, Refused)
 	case err != nil:
-		s.err = fmt.Errorf("simulate: conversation %d, turn %d: %w", r.Conversation, r.Turn, err)
+		s.err = fmt.Errorf("conversation %d, turn %d: %w", r.Conversation, r.Turn, err)
 	default:
 		stats := g.sched.Stats()
 		r.Group, r.InFlight = g.index, stats.Active+stats.Queued

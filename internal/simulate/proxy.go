@@ -34,13 +34,13 @@ type Proxy struct {
 func (p *Proxy) check() error {
 	switch {
 	case p.Policy != Hash && p.Policy != LeastConn:
-		return fmt.Errorf("simulate: policy %q, expected %s or %s", p.Policy, Hash, LeastConn)
+		return fmt.Errorf("policy %q, expected %s or %s", p.Policy, Hash, LeastConn)
 	case p.Bound != 0 && !(p.Bound >= 1) || math.IsInf(p.Bound, 0):
-		return fmt.Errorf("simulate: a bound of %v times the average load, expected 1 or more, or 0 for none", p.Bound)
+		return fmt.Errorf("a bound of %v times the average load, expected 1 or more, or 0 for none", p.Bound)
 	case p.Points < 1 || p.Points > 1<<16:
-		return fmt.Errorf("simulate: %d points of a group on the ring, expected 1 to %d", p.Points, 1<<16)
+		return fmt.Errorf("%d points of a group on the ring, expected 1 to %d", p.Points, 1<<16)
 	case p.Connections < 0:
-		return fmt.Errorf("simulate: %d connections, expected 0 or more", p.Connections)
+		return fmt.Errorf("%d connections, expected 0 or more", p.Connections)
 	}
 	return nil
 }

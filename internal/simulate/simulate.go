@@ -70,15 +70,15 @@ type Losses struct {
 func (c *Config) check() error {
 	switch {
 	case c.Groups < 1 || c.Groups > MaxGroups:
-		return fmt.Errorf("simulate: %d groups, expected 1 to %d", c.Groups, MaxGroups)
+		return fmt.Errorf("%d groups, expected 1 to %d", c.Groups, MaxGroups)
 	case c.Duration <= 0 || c.Warmup < 0 || c.Warmup >= c.Duration:
-		return fmt.Errorf("simulate: a duration of %v with a warm-up of %v; the duration must be positive and longer", c.Duration, c.Warmup)
+		return fmt.Errorf("a duration of %v with a warm-up of %v; the duration must be positive and longer", c.Duration, c.Warmup)
 	case c.Step == nil:
-		return errors.New("simulate: no times of steps")
+		return errors.New("no times of steps")
 	case c.Client.Retries < 0 || c.Client.Retries > 0 && c.Client.RetryAfter <= 0:
-		return fmt.Errorf("simulate: %d retries after %v", c.Client.Retries, c.Client.RetryAfter)
+		return fmt.Errorf("%d retries after %v", c.Client.Retries, c.Client.RetryAfter)
 	case c.Losses.Every < 0 || c.Losses.Every > 0 && (c.Losses.Recover <= 0 || c.Losses.Detect < 0 || c.Losses.Detect > c.Losses.Recover):
-		return fmt.Errorf("simulate: losses every %v with recovery after %v, noticed after %v; recovery must take longer than noticing",
+		return fmt.Errorf("losses every %v with recovery after %v, noticed after %v; recovery must take longer than noticing",
 			c.Losses.Every, c.Losses.Recover, c.Losses.Detect)
 	}
 	if err := c.Workload.check(); err != nil {

@@ -15,10 +15,10 @@ import (
 // A step with prompts and decoding takes the sum of both.
 func Rates(prefill float64, decode []Rate) (StepTime, error) {
 	if !(prefill > 0) || math.IsInf(prefill, 0) {
-		return nil, fmt.Errorf("simulate: a prefill of %v tokens a second, expected a positive number", prefill)
+		return nil, fmt.Errorf("a prefill of %v tokens a second, expected a positive number", prefill)
 	}
 	if len(decode) == 0 {
-		return nil, errors.New("simulate: no rate of decoding")
+		return nil, errors.New("no rate of decoding")
 	}
 	decode = slices.Clone(decode)
 	slices.SortFunc(decode, func(a, b Rate) int { return a.Sequences - b.Sequences })
@@ -26,9 +26,9 @@ func Rates(prefill float64, decode []Rate) (StepTime, error) {
 	for i, r := range decode {
 		switch {
 		case r.Sequences < 1 || i > 0 && r.Sequences == decode[i-1].Sequences:
-			return nil, fmt.Errorf("simulate: decoding of %d sequences is given twice or is none", r.Sequences)
+			return nil, fmt.Errorf("decoding of %d sequences is given twice or is none", r.Sequences)
 		case !(r.PerSecond > 0) || math.IsInf(r.PerSecond, 0):
-			return nil, fmt.Errorf("simulate: decoding of %d sequences at %v tokens a second, expected a positive number", r.Sequences, r.PerSecond)
+			return nil, fmt.Errorf("decoding of %d sequences at %v tokens a second, expected a positive number", r.Sequences, r.PerSecond)
 		}
 		at[i] = float64(r.Sequences) / r.PerSecond
 	}

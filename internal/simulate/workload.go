@@ -65,15 +65,15 @@ type Workload struct {
 func (w *Workload) check() error {
 	switch {
 	case !(w.Rate > 0) || math.IsInf(w.Rate, 0):
-		return fmt.Errorf("simulate: %v conversations a second, expected a positive number", w.Rate)
+		return fmt.Errorf("%v conversations a second, expected a positive number", w.Rate)
 	case !(w.Burst >= 1) || math.IsInf(w.Burst, 0):
-		return fmt.Errorf("simulate: bursts of %v conversations, expected 1 or more", w.Burst)
+		return fmt.Errorf("bursts of %v conversations, expected 1 or more", w.Burst)
 	case !(w.Turns >= 1) || math.IsInf(w.Turns, 0):
-		return fmt.Errorf("simulate: %v turns, expected 1 or more", w.Turns)
+		return fmt.Errorf("%v turns, expected 1 or more", w.Turns)
 	case !(w.Keyed >= 0 && w.Keyed <= 1):
-		return fmt.Errorf("simulate: a share of %v conversations with a key, expected 0 to 1", w.Keyed)
+		return fmt.Errorf("a share of %v conversations with a key, expected 0 to 1", w.Keyed)
 	case !(w.Shared >= 0 && w.Shared <= 1):
-		return fmt.Errorf("simulate: a share of %v conversations with a common key, expected 0 to 1", w.Shared)
+		return fmt.Errorf("a share of %v conversations with a common key, expected 0 to 1", w.Shared)
 	}
 	return nil
 }

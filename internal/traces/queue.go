@@ -78,7 +78,7 @@ func (q *queue) abandon() {
 	cancel()
 	_ = q.exporter.Shutdown(ctx) // ends the current request
 	if n := q.waiting.Load(); n > 0 {
-		q.log.Warn("traces: the collector did not accept the last spans in time", "spans", n)
+		q.log.Warn("the collector did not accept the last spans in time", "spans", n)
 	}
 }
 

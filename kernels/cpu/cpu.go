@@ -110,7 +110,7 @@ func ParseLevel(name string) (Level, error) {
 			return l, nil
 		}
 	}
-	return 0, fmt.Errorf("cpu: unknown instruction set %q; expected auto, portable, avx2, avx512, amx or neon", name)
+	return 0, fmt.Errorf("unknown instruction set %q; expected auto, portable, avx2, avx512, amx or neon", name)
 }
 
 // NewLevel is New with a given level, for tests, for comparisons, and for groups in which
@@ -145,16 +145,16 @@ type Options struct {
 func Open(o Options) (*Backend, error) {
 	threads, level := o.Threads, o.Level
 	if o.Activations != Bits15 && o.Activations != Bits8 {
-		return nil, fmt.Errorf("cpu: no activations of %d bits; expected %d or %d", o.Activations, Bits8, Bits15)
+		return nil, fmt.Errorf("no activations of %d bits; expected %d or %d", o.Activations, Bits8, Bits15)
 	}
 	if threads == 0 {
 		threads = int(C.rm_cpu_count())
 	}
 	if threads < 0 || threads > maxThreads {
-		return nil, fmt.Errorf("cpu: %d threads: give 1 to %d, or 0 for all processors", threads, maxThreads)
+		return nil, fmt.Errorf("%d threads: give 1 to %d, or 0 for all processors", threads, maxThreads)
 	}
 	if C.rm_cpu_has(C.int(level)) == 0 {
-		return nil, fmt.Errorf("cpu: this host does not support %s; its best level is %s", level, Level(C.rm_cpu_level()))
+		return nil, fmt.Errorf("this host does not support %s; its best level is %s", level, Level(C.rm_cpu_level()))
 	}
 	upperOnly := C.int(0)
 	if o.Activations == Bits8 {
@@ -162,7 +162,7 @@ func Open(o Options) (*Backend, error) {
 	}
 	pool := C.rm_pool_new(C.int(threads), C.int(level), upperOnly)
 	if pool == nil {
-		return nil, fmt.Errorf("cpu: cannot start %d threads", threads)
+		return nil, fmt.Errorf("cannot start %d threads", threads)
 	}
 	return &Backend{pool: pool, level: level, activations: o.Activations}, nil
 }
@@ -197,7 +197,7 @@ func (b *Backend) Alloc(n int) ([]byte, error) {
 	return b.allocs.Alloc("cpu", n, func() (mem []byte, none struct{}, err error) {
 		p := C.rm_alloc(C.size_t(n))
 		if p == nil {
-			return nil, none, fmt.Errorf("cpu: the system cannot allocate %d bytes", n)
+			return nil, none, fmt.Errorf("the system cannot allocate %d bytes", n)
 		}
 		return unsafe.Slice((*byte)(p), n), none, nil
 	})
@@ -258,7 +258,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-var errClosed = errors.New("cpu: the backend is closed")
+var errClosed = errors.New("the backend is closed")
 
 // live panics when op is called on a closed backend.
 func (b *Backend) live(op string) {
@@ -270,7 +270,7 @@ func (b *Backend) live(op string) {
 // done records the result code of op from the C side.
 func (b *Backend) done(op string, code C.int) {
 	if code != C.RM_OK && b.err == nil {
-		b.err = fmt.Errorf("cpu: %s: out of memory for working buffers", op)
+		b.err = fmt.Errorf("%s: out of memory for working buffers", op)
 	}
 }
 

@@ -42,7 +42,7 @@ func NewLevel(int, Level) (*Backend, error) { return nil, errNoCgo }
 // New fails: the kernels are C.
 func New(int) (*Backend, error) { return nil, errNoCgo }
 
-var errNoCgo = errors.New("cpu: this program was built without cgo and has no kernels; build it with CGO_ENABLED=1 and a C compiler")
+var errNoCgo = errors.New("this program was built without cgo and has no kernels; build it with CGO_ENABLED=1 and a C compiler")
 
 // Threads is the number of threads that compute: none.
 func (b *Backend) Threads() int { return 0 }

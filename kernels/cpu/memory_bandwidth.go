@@ -55,7 +55,7 @@ func StreamSize(free, cache int64) (int64, error) {
 	}
 	n := min(max(streamBytes, 4*cache), free/4)
 	if n < 4*cache {
-		return 0, fmt.Errorf("cpu: a quarter of the %d MiB of free memory is less than four times the cache of %d MiB", free>>20, cache>>20)
+		return 0, fmt.Errorf("a quarter of the %d MiB of free memory is less than four times the cache of %d MiB", free>>20, cache>>20)
 	}
 	return n / 64 * 64, nil
 }

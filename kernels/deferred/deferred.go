@@ -113,7 +113,7 @@ func (b *Backend) Flush() error {
 func (b *Backend) Close() error {
 	b.queue, b.allocs.All = nil, nil
 	if b.err == nil {
-		b.err = errors.New("deferred: the backend is closed")
+		b.err = errors.New("the backend is closed")
 	}
 	return b.inner.Close()
 }
@@ -128,13 +128,13 @@ func (b *Backend) note(err error) {
 func (x *block) unchanged() error {
 	for _, s := range x.loaded {
 		if !bytes.Equal(x.host[s.begin:s.end], x.twin[s.begin:s.end]) {
-			return fmt.Errorf("deferred: the host wrote within bytes %d to %d of an allocation of %d before the op that reads them was flushed",
+			return fmt.Errorf("the host wrote within bytes %d to %d of an allocation of %d before the op that reads them was flushed",
 				s.begin, s.end, len(x.host))
 		}
 	}
 	for _, s := range x.written {
 		if !bytes.Equal(x.host[s.begin:s.end], x.poison[s.begin:s.end]) {
-			return fmt.Errorf("deferred: the host wrote within bytes %d to %d of an allocation of %d before the op that writes them was flushed",
+			return fmt.Errorf("the host wrote within bytes %d to %d of an allocation of %d before the op that writes them was flushed",
 				s.begin, s.end, len(x.host))
 		}
 	}

@@ -74,7 +74,7 @@ func (b *Backend) row(w kernels.Weight, slice, r int) []float32 {
 	n := w.RowBytes()
 	at := slice*w.SliceBytes + r*w.Stride()
 	if err := gguf.Dequantize(out, w.Type, w.Data[at:at+n]); err != nil {
-		b.fail(fmt.Errorf("reference: weight %q, matrix %d, row %d: %w", w.Name, slice, r, err))
+		b.fail(fmt.Errorf("weight %q, matrix %d, row %d: %w", w.Name, slice, r, err))
 	}
 	return out
 }

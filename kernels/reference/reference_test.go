@@ -159,7 +159,7 @@ func TestMisuseIsNamed(t *testing.T) {
 	defer func() {
 		m, ok := recover().(*kernels.Misuse)
 		require.True(t, ok)
-		require.Equal(t, "kernels: Add: out has 1 elements, needs 2", m.Error())
+		require.Equal(t, "Add: out has 1 elements, needs 2", m.Error())
 	}()
 	New().Add(make([]float32, 1), make([]float32, 2), make([]float32, 2), 2)
 }

@@ -64,11 +64,11 @@ func Measure(ctx context.Context, g *distributed.Group, m Model, b *record.Backe
 	}
 	ops, err := measureOps(ctx, m, b, p, g.Rank(), budget)
 	if err != nil {
-		return Costs{}, fmt.Errorf("calibrate: ops: %w", err)
+		return Costs{}, fmt.Errorf("calibrating ops: %w", err)
 	}
 	text, err := json.Marshal(ops)
 	if err != nil {
-		return Costs{}, fmt.Errorf("calibrate: ops: %w", err)
+		return Costs{}, fmt.Errorf("calibrating ops: %w", err)
 	}
 	all, err := gather(ctx, g, text)
 	if err != nil || g.Rank() != 0 {
@@ -77,7 +77,7 @@ func Measure(ctx context.Context, g *distributed.Group, m Model, b *record.Backe
 	c := Costs{Models: make([]cost.Model, g.Size()), Links: links}
 	for r, text := range all {
 		if err := json.Unmarshal(text, &c.Models[r]); err != nil {
-			return Costs{}, fmt.Errorf("calibrate: the costs of rank %d: %w", r, err)
+			return Costs{}, fmt.Errorf("the costs of rank %d: %w", r, err)
 		}
 	}
 	complete(c.Models)
@@ -109,7 +109,7 @@ func gather(ctx context.Context, g *distributed.Group, text []byte) ([][]byte, e
 	for r := range sizes {
 		n := binary.LittleEndian.Uint64(lengths[8*r:])
 		if n > mostModel {
-			return nil, fmt.Errorf("calibrate: rank %d has costs of %d bytes; at most %d are allowed", r, n, mostModel)
+			return nil, fmt.Errorf("rank %d has costs of %d bytes; at most %d are allowed", r, n, mostModel)
 		}
 		sizes[r] = int(n)
 		total += int(n)

@@ -77,7 +77,7 @@ func exchanges(ctx context.Context, g *distributed.Group, b Budget) (cost.Links,
 		}
 		agreed, err := Agree(ctx, g, next)
 		if err != nil {
-			return nil, fmt.Errorf("calibrate: exchanges: %w", err)
+			return nil, fmt.Errorf("calibrating exchanges: %w", err)
 		}
 		if agreed[0] == 0 {
 			break
@@ -86,7 +86,7 @@ func exchanges(ctx context.Context, g *distributed.Group, b Budget) (cost.Links,
 		for _, k := range kinds {
 			times, err := timeExchange(ctx, g, k, n, repeats[i], message, b.Now)
 			if err != nil {
-				return nil, fmt.Errorf("calibrate: %v of %d bytes: %w", k.kind, n, err)
+				return nil, fmt.Errorf("calibrating %v of %d bytes: %w", k.kind, n, err)
 			}
 			for _, t := range times {
 				samples[k.kind] = append(samples[k.kind], cost.Sample{Bytes: float64(n), Seconds: t})
@@ -105,7 +105,7 @@ func fitLinks(samples map[distributed.Kind][]cost.Sample) (cost.Links, error) {
 	for kind, s := range samples {
 		l, err := cost.Fit(s)
 		if err != nil {
-			return nil, fmt.Errorf("calibrate: %v: %w", kind, err)
+			return nil, fmt.Errorf("calibrating %v: %w", kind, err)
 		}
 		links[kind.String()] = l
 	}

@@ -33,7 +33,7 @@ func (shown) ValuesMatter() bool { return false }
 func NewTracer(open func(b kernels.Backend) (decoder.Decoder, error)) (*Tracer, error) {
 	inner, err := cpu.New(1)
 	if err != nil {
-		return nil, fmt.Errorf("calibrate: %w", err)
+		return nil, err
 	}
 	b := record.Wrap(inner)
 	m, err := open(shown{b})
@@ -56,7 +56,7 @@ const sequence model.SeqID = 1
 func (t *Tracer) Traces(ctx context.Context, p parallel.Placement, w Work) ([]cost.Trace, error) {
 	info := t.m.Info()
 	if w.Rows < 1 || w.Pos < 0 || w.Rows > info.MaxTokens || w.Rows+w.Pos > info.ContextLength {
-		return nil, fmt.Errorf("calibrate: a step of %d tokens after %d; steps have at most %d, sequences %d", w.Rows, w.Pos, info.MaxTokens, info.ContextLength)
+		return nil, fmt.Errorf("a step of %d tokens after %d; steps have at most %d, sequences %d", w.Rows, w.Pos, info.MaxTokens, info.ContextLength)
 	}
 	if err := t.advance(ctx, w.Pos); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (t *Tracer) Traces(ctx context.Context, p parallel.Placement, w Work) ([]co
 	for r := range p {
 		var err error
 		if out[r], err = t.rank(ctx, p, r, w); err != nil {
-			return nil, fmt.Errorf("calibrate: rank %d: %w", r, err)
+			return nil, fmt.Errorf("tracing the ops of rank %d: %w", r, err)
 		}
 	}
 	return out, nil
@@ -107,7 +107,7 @@ func (t *Tracer) advance(ctx context.Context, length int) error {
 	for at := t.m.Len(sequence); at < length; at = t.m.Len(sequence) {
 		s, err := t.run(ctx, Work{min(length-at, t.m.Info().MaxTokens), at}, func(cost.Op, func()) {})
 		if err != nil {
-			return fmt.Errorf("calibrate: %w", err)
+			return err
 		}
 		t.m.Commit(s)
 	}

@@ -137,7 +137,7 @@ type Error struct {
 }
 
 // Error returns "chat: FIELD: MESSAGE".
-func (e *Error) Error() string { return fmt.Sprintf("chat: %s: %s", e.Field, e.Message) }
+func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Field, e.Message) }
 
 // Unwrap returns Kind.
 func (e *Error) Unwrap() error { return e.Kind }

@@ -111,7 +111,7 @@ func Named(name string) (*Format, error) {
 		}
 		names[i] = f.Name
 	}
-	return nil, fmt.Errorf("chat: no format has the name %q; the formats are %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("no format has the name %q; the formats are %s", name, strings.Join(names, ", "))
 }
 
 // Evidence is what a model file says about its format.

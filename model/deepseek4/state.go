@@ -62,7 +62,7 @@ func (m *forward) NewCache() (*cache, error) {
 		}
 		if err != nil {
 			s.Free()
-			return nil, fmt.Errorf("deepseek4: KV cache of a new sequence, layer %d: %w", i, err)
+			return nil, fmt.Errorf("KV cache of a new sequence, layer %d: %w", i, err)
 		}
 	}
 	return s, nil
@@ -91,7 +91,7 @@ func (s *cache) Grow(length int) error {
 				continue
 			}
 			if err := kernels.Enlarge(s.b, &c.cache, (room+c.ratio-1)/c.ratio*c.dim); err != nil {
-				return fmt.Errorf("deepseek4: compressed KV cache of %d tokens, layer %d: %w", room, i, err)
+				return fmt.Errorf("compressed KV cache of %d tokens, layer %d: %w", room, i, err)
 			}
 		}
 	}

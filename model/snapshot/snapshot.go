@@ -97,7 +97,7 @@ type sectionForm struct {
 // error is w's, or says that the arguments do not fit together.
 func Write(w io.Writer, h Header, tokens []int32, sections []Section) error {
 	if len(tokens) != h.Length || h.Length < 1 || h.Peak < h.Length || h.From < 0 || h.From > h.Length {
-		return fmt.Errorf("snapshot: %d tokens from %d on, length %d, greatest length %d", len(tokens), h.From, h.Length, h.Peak)
+		return fmt.Errorf("a snapshot of %d tokens from %d on, length %d, greatest length %d", len(tokens), h.From, h.Length, h.Peak)
 	}
 	ids := idBytes(tokens[h.From:])
 	all := append([]Section{{Name: tokensName, Parts: [][]byte{ids}}}, sections...)
@@ -107,16 +107,16 @@ func Write(w io.Writer, h Header, tokens []int32, sections []Section) error {
 	}
 	text, err := json.Marshal(f)
 	if err != nil {
-		return fmt.Errorf("snapshot: header: %w", err)
+		return fmt.Errorf("header of a snapshot: %w", err)
 	}
 	if len(text) > headerBytes {
-		return fmt.Errorf("snapshot: a header of %d bytes; at most %d are possible", len(text), headerBytes)
+		return fmt.Errorf("a snapshot with a header of %d bytes; at most %d are possible", len(text), headerBytes)
 	}
 	head := binary.LittleEndian.AppendUint32([]byte(magic), uint32(len(text)))
 	head = append(head, text...)
 	head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(text, castagnoli))
 	if _, err := w.Write(head); err != nil {
-		return fmt.Errorf("snapshot: %w", err)
+		return fmt.Errorf("writing a snapshot: %w", err)
 	}
 	var longest int64
 	for _, s := range all {
@@ -131,7 +131,7 @@ func Write(w io.Writer, h Header, tokens []int32, sections []Section) error {
 			left -= int64(len(block))
 			block = binary.LittleEndian.AppendUint32(block, checksum(i, number, block))
 			if _, err := w.Write(block); err != nil {
-				return fmt.Errorf("snapshot: %w", err)
+				return fmt.Errorf("writing a snapshot: %w", err)
 			}
 		}
 	}
@@ -171,7 +171,7 @@ func ReadOn(r io.Reader, model, layout string, most int, before []int32) (*Reade
 		return nil, damaged("no header: %v", err)
 	}
 	if string(head[:len(magic)]) != magic {
-		return nil, fmt.Errorf("snapshot: starts with %q, not with %q: %w", head[:len(magic)], magic, ErrForeign)
+		return nil, fmt.Errorf("a snapshot starts with %q, not with %q: %w", head[:len(magic)], magic, ErrForeign)
 	}
 	n := binary.LittleEndian.Uint32(head[len(magic):])
 	if n > headerBytes {
@@ -192,21 +192,21 @@ func ReadOn(r io.Reader, model, layout string, most int, before []int32) (*Reade
 	}
 	switch {
 	case f.Model != model:
-		return nil, fmt.Errorf("snapshot: it belongs to model %q, this is model %q: %w", f.Model, model, ErrForeign)
+		return nil, fmt.Errorf("a snapshot belongs to model %q, this is model %q: %w", f.Model, model, ErrForeign)
 	case f.Layout != layout:
-		return nil, fmt.Errorf("snapshot: its layout is %q, expected %q: %w", f.Layout, layout, ErrForeign)
+		return nil, fmt.Errorf("the layout of a snapshot is %q, expected %q: %w", f.Layout, layout, ErrForeign)
 	case f.Order != order():
-		return nil, fmt.Errorf("snapshot: its numbers are %s-endian: %w", f.Order, ErrForeign)
+		return nil, fmt.Errorf("the numbers of a snapshot are %s-endian: %w", f.Order, ErrForeign)
 	case f.Length < 1 || f.Peak < f.Length:
 		return nil, damaged("length %d, greatest length %d", f.Length, f.Peak)
 	case f.From < 0 || f.From > f.Length:
 		return nil, damaged("length %d, from %d on", f.Length, f.From)
 	case f.From > len(before):
-		return nil, fmt.Errorf("snapshot: it continues %d tokens, but the sequence has %d here: %w", f.From, len(before), ErrForeign)
+		return nil, fmt.Errorf("a snapshot continues %d tokens, but the sequence has %d here: %w", f.From, len(before), ErrForeign)
 	case f.Before != crc32.Checksum(idBytes(before[:f.From]), castagnoli):
-		return nil, fmt.Errorf("snapshot: the %d tokens that it continues differ from those here: %w", f.From, ErrForeign)
+		return nil, fmt.Errorf("the %d tokens that a snapshot continues differ from those here: %w", f.From, ErrForeign)
 	case f.Length > most:
-		return nil, fmt.Errorf("snapshot: it has %d tokens; at most %d fit here", f.Length, most)
+		return nil, fmt.Errorf("a snapshot has %d tokens; at most %d fit here", f.Length, most)
 	}
 	x := &Reader{Header: f.Header, r: r, sections: f.Sections}
 	ids := make([]byte, 4*(f.Length-f.From))
@@ -262,7 +262,7 @@ func (x *Reader) Section(s Section) error {
 }
 
 func damaged(format string, a ...any) error {
-	return fmt.Errorf("snapshot: "+format+": %w", append(a, ErrDamaged)...)
+	return fmt.Errorf(format+": %w", append(a, ErrDamaged)...)
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -112,9 +112,9 @@ func TestBlocksOutOfPlace(t *testing.T) {
 func TestForeign(t *testing.T) {
 	data, _ := sample(t, 1)
 	for want, f := range map[string]func() (*snapshot.Reader, error){
-		`it belongs to model "abc", this is model "x"`: func() (*snapshot.Reader, error) { return snapshot.Read(bytes.NewReader(data), "x", header.Layout, 9) },
-		`its layout is "test, 1", expected "y"`:        func() (*snapshot.Reader, error) { return snapshot.Read(bytes.NewReader(data), "abc", "y", 9) },
-		"it has 3 tokens; at most 2 fit here":          func() (*snapshot.Reader, error) { return snapshot.Read(bytes.NewReader(data), "abc", header.Layout, 2) },
+		`a snapshot belongs to model "abc", this is model "x"`: func() (*snapshot.Reader, error) { return snapshot.Read(bytes.NewReader(data), "x", header.Layout, 9) },
+		`the layout of a snapshot is "test, 1", expected "y"`:  func() (*snapshot.Reader, error) { return snapshot.Read(bytes.NewReader(data), "abc", "y", 9) },
+		"a snapshot has 3 tokens; at most 2 fit here":          func() (*snapshot.Reader, error) { return snapshot.Read(bytes.NewReader(data), "abc", header.Layout, 2) },
 		`starts with "GGUF`: func() (*snapshot.Reader, error) {
 			return snapshot.Read(bytes.NewReader([]byte("GGUF12345678")), "", "", 2)
 		},

@@ -146,18 +146,18 @@ func (c *Config) checkLatent() error {
 	l := &c.Latent
 	switch {
 	case c.RotDim%2 != 0:
-		return fmt.Errorf("synthetic: n_rot %d is odd", c.RotDim)
+		return fmt.Errorf("n_rot %d is odd", c.RotDim)
 	case l.Dense >= c.Layers:
-		return fmt.Errorf("synthetic: n_dense %d leaves none of %d layers with experts", l.Dense, c.Layers)
+		return fmt.Errorf("n_dense %d leaves none of %d layers with experts", l.Dense, c.Layers)
 	case l.Gating > 2:
-		return fmt.Errorf("synthetic: gating %d: want 1 (softmax), 2 (sigmoid), or 0 for no key", l.Gating)
+		return fmt.Errorf("gating %d: want 1 (softmax), 2 (sigmoid), or 0 for no key", l.Gating)
 	case l.Groups > 1 && (c.Experts%l.Groups != 0 || l.GroupsUsed > l.Groups || l.GroupsUsed*(c.Experts/l.Groups) < c.Used):
-		return fmt.Errorf("synthetic: %d experts do not allow %d used of %d of %d groups", c.Experts, c.Used, l.GroupsUsed, l.Groups)
+		return fmt.Errorf("%d experts do not allow %d used of %d of %d groups", c.Experts, c.Used, l.GroupsUsed, l.Groups)
 	case c.sparse() && (c.IndexDim < c.RotDim || c.IndexDim&(c.IndexDim-1) != 0 || c.QRank == 0):
-		return fmt.Errorf("synthetic: idx_dim %d is below n_rot %d or not a power of two, or q_lora %d is 0, but the indexer takes its queries from it",
+		return fmt.Errorf("idx_dim %d is below n_rot %d or not a power of two, or q_lora %d is 0, but the indexer takes its queries from it",
 			c.IndexDim, c.RotDim, c.QRank)
 	case c.Alias:
-		return fmt.Errorf("synthetic: files of %s have no other tensor names", c.Arch)
+		return fmt.Errorf("files of %s have no other tensor names", c.Arch)
 	}
 	return nil
 }

@@ -112,11 +112,11 @@ func (c *Config) Set(key, value string) error {
 			continue
 		}
 		if !s.in(c.Arch) {
-			return fmt.Errorf("synthetic: %s is not a size of %s", key, c.Arch)
+			return fmt.Errorf("%s is not a size of %s", key, c.Arch)
 		}
 		v, err := strconv.Atoi(value)
 		if err != nil || v < s.least || v > 1<<31-1 {
-			return fmt.Errorf("synthetic: %s=%q: want a whole number of at least %d", key, value, s.least)
+			return fmt.Errorf("%s=%q: want a whole number of at least %d", key, value, s.least)
 		}
 		*s.of(c) = v
 		return nil
@@ -126,16 +126,16 @@ func (c *Config) Set(key, value string) error {
 			continue
 		}
 		if !f.in(c.Arch) {
-			return fmt.Errorf("synthetic: %s is not a number of %s", key, c.Arch)
+			return fmt.Errorf("%s is not a number of %s", key, c.Arch)
 		}
 		v, err := strconv.ParseFloat(value, 32)
 		if err != nil || !(v >= 0) {
-			return fmt.Errorf("synthetic: %s=%q: want a number of at least 0", key, value)
+			return fmt.Errorf("%s=%q: want a number of at least 0", key, value)
 		}
 		*f.of(c) = v
 		return nil
 	}
-	return fmt.Errorf("synthetic: unknown name %q: want one of %s", key, strings.Join(Keys(), ", "))
+	return fmt.Errorf("unknown name %q: want one of %s", key, strings.Join(Keys(), ", "))
 }
 
 // SetArch makes a shape with multi-head latent attention one of another architecture:
@@ -143,7 +143,7 @@ func (c *Config) Set(key, value string) error {
 // gets that of DeepSeek V3.2.
 func (c *Config) SetArch(arch string) error {
 	if !c.latent() || !slices.Contains(latent, arch) {
-		return fmt.Errorf("synthetic: a shape of %s cannot be one of %q: want one of %s", c.Arch, arch, strings.Join(latent, ", "))
+		return fmt.Errorf("a shape of %s cannot be one of %q: want one of %s", c.Arch, arch, strings.Join(latent, ", "))
 	}
 	if c.Arch = arch; c.sparse() && c.TopK == 0 {
 		c.IndexHeads, c.IndexDim, c.TopK = 64, 128, 2048
@@ -163,7 +163,7 @@ func (c *Config) SetRatios(s string) error {
 	for f := range strings.SplitSeq(s, ",") {
 		r, err := strconv.Atoi(strings.TrimSpace(f))
 		if err != nil || r != 0 && r != 4 && r != 128 {
-			return fmt.Errorf("synthetic: ratio %q: want flash, pro, or 0, 4 and 128 with commas", f)
+			return fmt.Errorf("ratio %q: want flash, pro, or 0, 4 and 128 with commas", f)
 		}
 		ratios = append(ratios, r)
 	}
@@ -189,7 +189,7 @@ func ParseType(name string) (gguf.Type, error) {
 			return t, nil
 		}
 	}
-	return 0, fmt.Errorf("synthetic: unknown type %q: want one of %s", name, strings.Join(TypeNames(), ", "))
+	return 0, fmt.Errorf("unknown type %q: want one of %s", name, strings.Join(TypeNames(), ", "))
 }
 
 // ParseLayerTypes parses a list such as "3=q6_k,4=mxfp4".
@@ -199,7 +199,7 @@ func ParseLayerTypes(s string) (map[int]gguf.Type, error) {
 		layer, name, ok := strings.Cut(strings.TrimSpace(f), "=")
 		i, err := strconv.Atoi(layer)
 		if !ok || err != nil || i < 0 {
-			return nil, fmt.Errorf("synthetic: %q: want LAYER=TYPE", f)
+			return nil, fmt.Errorf("%q: want LAYER=TYPE", f)
 		}
 		if types[i], err = ParseType(name); err != nil {
 			return nil, err

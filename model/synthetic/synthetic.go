@@ -167,7 +167,7 @@ func Preset(name string) (Config, error) {
 		change, ok = latentPresets[name]
 	}
 	if !ok {
-		return Config{}, fmt.Errorf("synthetic: unknown preset %q: want one of %s", name, strings.Join(Presets(), ", "))
+		return Config{}, fmt.Errorf("unknown preset %q: want one of %s", name, strings.Join(Presets(), ", "))
 	}
 	c.Name = "synthetic " + name
 	change(&c)
@@ -248,11 +248,11 @@ const mostVocab = 1 << 20
 // check rejects shapes that no loader could accept.
 func (c *Config) check() error {
 	if c.Layers > mostLayers {
-		return fmt.Errorf("synthetic: n_layer is %d: want at most %d, the limit of the loader", c.Layers, mostLayers)
+		return fmt.Errorf("n_layer is %d: want at most %d, the limit of the loader", c.Layers, mostLayers)
 	}
 	for _, s := range sizes {
 		if v := *s.of(c); s.in(c.Arch) && v < s.least {
-			return fmt.Errorf("synthetic: %s is %d: want at least %d", s.key, v, s.least)
+			return fmt.Errorf("%s is %d: want at least %d", s.key, v, s.least)
 		}
 	}
 	if c.latent() {
@@ -264,21 +264,21 @@ func (c *Config) check() error {
 	ratios := c.LayerRatios()
 	switch {
 	case c.Pattern != "flash" && c.Pattern != "pro":
-		return fmt.Errorf("synthetic: unknown pattern of ratios %q: want flash or pro", c.Pattern)
+		return fmt.Errorf("unknown pattern of ratios %q: want flash or pro", c.Pattern)
 	case len(ratios) < c.Layers:
-		return fmt.Errorf("synthetic: %d ratios for %d layers", len(ratios), c.Layers)
+		return fmt.Errorf("%d ratios for %d layers", len(ratios), c.Layers)
 	case c.QRank < 1 || c.Shared < 1:
-		return fmt.Errorf("synthetic: q_lora is %d and n_shared %d: want at least 1", c.QRank, c.Shared)
+		return fmt.Errorf("q_lora is %d and n_shared %d: want at least 1", c.QRank, c.Shared)
 	case c.Heads%c.OGroups != 0:
-		return fmt.Errorf("synthetic: n_head %d is not a multiple of o_groups %d", c.Heads, c.OGroups)
+		return fmt.Errorf("n_head %d is not a multiple of o_groups %d", c.Heads, c.OGroups)
 	case c.RotDim > c.HeadDim || c.RotDim > c.IndexDim || c.RotDim%2 != 0:
-		return fmt.Errorf("synthetic: n_rot %d is odd or more than head_dim %d or idx_dim %d", c.RotDim, c.HeadDim, c.IndexDim)
+		return fmt.Errorf("n_rot %d is odd or more than head_dim %d or idx_dim %d", c.RotDim, c.HeadDim, c.IndexDim)
 	case c.IndexDim&(c.IndexDim-1) != 0:
-		return fmt.Errorf("synthetic: idx_dim %d is not a power of two, which the indexer's Hadamard transform needs", c.IndexDim)
+		return fmt.Errorf("idx_dim %d is not a power of two, which the indexer's Hadamard transform needs", c.IndexDim)
 	}
 	for i, r := range ratios {
 		if r != 0 && r != 4 && r != 128 {
-			return fmt.Errorf("synthetic: ratio %d of layer %d: want 0, 4 or 128", r, i)
+			return fmt.Errorf("ratio %d of layer %d: want 0, 4 or 128", r, i)
 		}
 	}
 	return c.checkCommon()
@@ -289,18 +289,18 @@ func (c *Config) checkCommon() error {
 	f, known := families[c.Pre]
 	switch {
 	case c.Used > c.Experts:
-		return fmt.Errorf("synthetic: n_used %d is more than n_expert %d", c.Used, c.Experts)
+		return fmt.Errorf("n_used %d is more than n_expert %d", c.Used, c.Experts)
 	case !known:
-		return fmt.Errorf("synthetic: unknown pre-tokenizer %q: want one of %s", c.Pre, strings.Join(Pretokenizers(), ", "))
+		return fmt.Errorf("unknown pre-tokenizer %q: want one of %s", c.Pre, strings.Join(Pretokenizers(), ", "))
 	case c.Vocab < f.leastVocab():
-		return fmt.Errorf("synthetic: n_vocab %d: want at least %d (the bytes and the markers)", c.Vocab, f.leastVocab())
+		return fmt.Errorf("n_vocab %d: want at least %d (the bytes and the markers)", c.Vocab, f.leastVocab())
 	case c.Vocab > mostVocab:
-		return fmt.Errorf("synthetic: n_vocab %d: want at most %d", c.Vocab, mostVocab)
+		return fmt.Errorf("n_vocab %d: want at most %d", c.Vocab, mostVocab)
 	}
 	for what, m := range map[string]map[int]gguf.Type{"gate": c.LayerGate, "up": c.LayerUp, "down": c.LayerDown} {
 		for i := range m {
 			if i < 0 || i >= c.Layers {
-				return fmt.Errorf("synthetic: a type for the %s experts of layer %d of %d", what, i, c.Layers)
+				return fmt.Errorf("a type for the %s experts of layer %d of %d", what, i, c.Layers)
 			}
 		}
 	}

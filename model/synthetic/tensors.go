@@ -73,7 +73,7 @@ func (m *maker) matrix(name string, t gguf.Type, std float64, shape ...int) {
 		t = single
 	}
 	if m.err == nil && !CanMake(t) {
-		m.err = fmt.Errorf("synthetic: tensor %q: cannot make random weights of type %s", name, t)
+		m.err = fmt.Errorf("tensor %q: cannot make random weights of type %s", name, t)
 	}
 	if m.c.Holes {
 		m.add(name, t, wide, nil)

@@ -34,7 +34,7 @@ const (
 // different exchanges from rank 0's are an error.
 func Expect(traces []Trace, models []Model, links Links) (Estimate, error) {
 	if len(traces) == 0 || len(traces) != len(models) {
-		return Estimate{}, fmt.Errorf("cost: %d traces and %d models; expected one of each for every rank", len(traces), len(models))
+		return Estimate{}, fmt.Errorf("%d traces and %d models; expected one of each for every rank", len(traces), len(models))
 	}
 	if err := alike(traces); err != nil {
 		return Estimate{}, err
@@ -76,7 +76,7 @@ func alike(traces []Trace) error {
 	first := of(traces[0])
 	for r, t := range traces {
 		if !slices.Equal(first, of(t)) {
-			return fmt.Errorf("cost: the trace of rank %d has different exchanges from that of rank 0", r)
+			return fmt.Errorf("the trace of rank %d has different exchanges from that of rank 0", r)
 		}
 	}
 	return nil

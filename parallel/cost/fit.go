@@ -18,7 +18,7 @@ type Sample struct {
 }
 
 // ErrNoSamples: Fit received no samples.
-var ErrNoSamples = errors.New("cost: no measurements")
+var ErrNoSamples = errors.New("no measurements")
 
 // columns are the sets of coefficients that Fit tries, with a bit each for fixed, per byte
 // and per work. Of lines that fit equally well it takes the first.
@@ -44,18 +44,18 @@ func Fit(samples []Sample) (Line, error) {
 	for _, s := range samples {
 		for _, v := range []float64{s.Seconds, s.Bytes, s.Work} {
 			if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
-				return Line{}, fmt.Errorf("cost: a measurement of %v bytes and %v of work took %v s; expected numbers of 0 or more", s.Bytes, s.Work, s.Seconds)
+				return Line{}, fmt.Errorf("a measurement of %v bytes and %v of work took %v s; expected numbers of 0 or more", s.Bytes, s.Work, s.Seconds)
 			}
 		}
 		if s.Seconds == 0 {
-			return Line{}, fmt.Errorf("cost: a measurement of %v bytes and %v of work took no time; the clock is too coarse", s.Bytes, s.Work)
+			return Line{}, fmt.Errorf("a measurement of %v bytes and %v of work took no time; the clock is too coarse", s.Bytes, s.Work)
 		}
 		sizes[[2]float64{s.Bytes, s.Work}] = append(sizes[[2]float64{s.Bytes, s.Work}], s.Seconds)
 	}
 	middle, spread := middles(sizes)
 	best, found := fit(middle)
 	if !found {
-		return Line{}, fmt.Errorf("cost: no line without negative coefficients fits %d measurements", len(samples))
+		return Line{}, fmt.Errorf("no line without negative coefficients fits %d measurements", len(samples))
 	}
 	best.Points, best.Sizes = len(samples), len(sizes)
 	best.Error = math.Min(math.Hypot(math.Max(best.Error, heldOut(middle)), spread), 1)

@@ -85,11 +85,11 @@ func certificate() tls.Certificate {
 func Bind(c *tls.Conn, secret []byte, purpose string) ([]byte, error) {
 	s := c.ConnectionState()
 	if !s.HandshakeComplete || s.Version != tls.VersionTLS13 {
-		return nil, errors.New("secure: no complete handshake of TLS 1.3")
+		return nil, errors.New("no complete handshake of TLS 1.3")
 	}
 	session, err := s.ExportKeyingMaterial(exporterLabel, nil, exporterSize)
 	if err != nil {
-		return nil, fmt.Errorf("secure: %w", err)
+		return nil, fmt.Errorf("keying material of the TLS session: %w", err)
 	}
 	return hkdf.Key(sha256.New, secret, session, purpose, sha256.Size)
 }

@@ -61,7 +61,7 @@ func (d Device) Open() (*Context, error) {
 // lost before.
 func (c *Context) failed(call string, errno int, detail string) error {
 	if why := c.calls.Err(); why != nil {
-		return fmt.Errorf("verbs: %s on %s: %w", call, c.device, why)
+		return fmt.Errorf("%s on %s: %w", call, c.device, why)
 	}
 	return callError(call, c.device, errno, detail)
 }

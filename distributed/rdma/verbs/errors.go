@@ -24,7 +24,7 @@ type CallError struct {
 // Error returns one line: call, device, errno with its text, cure.
 func (e *CallError) Error() string {
 	var b strings.Builder
-	b.WriteString("verbs: " + e.Call)
+	b.WriteString(e.Call)
 	if e.Device != "" {
 		b.WriteString(" on " + e.Device)
 	}
@@ -144,7 +144,7 @@ func (e *PostError) Error() string {
 	case syscall.EINVAL:
 		why = "; wrong request, or the queue pair is not in a state that accepts it"
 	}
-	return fmt.Sprintf("verbs: %s on %s: qp %#x accepted %d of %d requests: errno %d (%v)%s",
+	return fmt.Sprintf("%s on %s: qp %#x accepted %d of %d requests: errno %d (%v)%s",
 		e.Call, e.Device, e.QPN, e.Posted, e.Asked, int(e.Errno), e.Errno, why)
 }
 
@@ -161,9 +161,9 @@ type PollError struct {
 
 func (e *PollError) Error() string {
 	if e.Result > e.Asked {
-		return fmt.Sprintf("verbs: poll_cq on %s returned %d completions although %d were requested: the queue cannot be trusted", e.Device, e.Result, e.Asked)
+		return fmt.Sprintf("poll_cq on %s returned %d completions although %d were requested: the queue cannot be trusted", e.Device, e.Result, e.Asked)
 	}
-	return fmt.Sprintf("verbs: poll_cq on %s returned %d: the completion queue has failed, perhaps overrun", e.Device, e.Result)
+	return fmt.Sprintf("poll_cq on %s returned %d: the completion queue has failed, perhaps overrun", e.Device, e.Result)
 }
 
 // ErrNoGID is the error of the functions that choose a GID.

@@ -125,7 +125,7 @@ func (l *Library) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open > 0 {
-		return fmt.Errorf("verbs: %s: %d devices are still open", l.path, l.open)
+		return fmt.Errorf("%s: %d devices are still open", l.path, l.open)
 	}
 	if l.provider != nil {
 		l.provider.Close(len(l.lost) > 0)

@@ -412,7 +412,7 @@ func (q *QP) post(call string, send bool, reqs []Request) (int, error) {
 	n, errno := q.ctx.calls.Post(raw, send, reqs)
 	if errno != 0 {
 		if why := q.ctx.calls.Err(); why != nil {
-			return n, fmt.Errorf("verbs: %s on %s: %w", call, q.ctx.device, why)
+			return n, fmt.Errorf("%s on %s: %w", call, q.ctx.device, why)
 		}
 		return n, &PostError{Call: call, Device: q.ctx.device, QPN: q.num, Posted: n, Asked: len(reqs), Errno: syscall.Errno(errno)}
 	}

@@ -56,7 +56,7 @@ func TestCallErrors(t *testing.T) {
 	e := callError("create_qp", "rdma_en5", -16, "no UC queue pair")
 	require.ErrorIs(t, e, syscall.EBUSY)
 	require.ErrorIs(t, e, distributed.ErrBootstrap)
-	require.Equal(t, "verbs: create_qp on rdma_en5: no UC queue pair (errno 16, device or resource busy); "+cures["create_qp"][16], e.Error())
+	require.Equal(t, "create_qp on rdma_en5: no UC queue pair (errno 16, device or resource busy); "+cures["create_qp"][16], e.Error())
 	require.ErrorIs(t, callError("alloc_pd", "d", 5, ""), distributed.ErrUnavailable)
 	require.ErrorIs(t, limitError("dealloc_pd", "d", "hangs"), distributed.ErrTimeout)
 	for call, byErrno := range cures {
