@@ -24,7 +24,7 @@ func TestKeyNew(t *testing.T) {
 		err := root.ExecuteContext(t.Context())
 		return strings.TrimSpace(out.String()), err
 	}
-	secret, err := run("alice", "--api-keys", path, "--requests", "60/minute", "--tokens", "5000/day", "--expires", "2999-12-31")
+	secret, err := run("alice", "--api-keys", path, "--requests", "60/minute", "--tokens", "5000/day", "--expires", "2999-12-31", "--weight", "3", "--share-cache")
 	require.NoError(t, err)
 	t.Setenv("RINGMASTER_API_KEYS", path)
 	second, err := run("bob")
@@ -41,11 +41,14 @@ func TestKeyNew(t *testing.T) {
 	require.Equal(t, "60/minute", ring.Find(secret).Requests.String())
 	require.Equal(t, "5000/day", ring.Find(secret).Tokens.String())
 	require.Equal(t, 3000, ring.Find(secret).Expires.Year())
+	require.Equal(t, 3, ring.Find(secret).Weight)
+	require.True(t, ring.Find(secret).Shared)
 	require.Equal(t, "bob", ring.Find(second).Name)
+	require.False(t, ring.Find(second).Shared)
 
 	for _, c := range []struct{ args, want string }{
 		{"bob", "has a key of the name bob"}, {"", "0 arguments"}, {"a b", "2 arguments"}, {"-- -x", "1 to 64 letters"},
-		{"c --requests 1/week", "--requests is"}, {"c --tokens 1/day", "--tokens is"}, {"c --expires 2001-01-01", "in the past"}, {"c --expires x", "--expires is"},
+		{"c --requests 1/week", "--requests is"}, {"c --tokens 1/day", "--tokens is"}, {"c --weight 0", "--weight is"}, {"c --expires 2001-01-01", "in the past"}, {"c --expires x", "--expires is"},
 		{"c --api-keys=", "--api-keys"},
 	} {
 		_, err := run(strings.Fields(c.args)...)
