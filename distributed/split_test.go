@@ -21,7 +21,7 @@ func TestMembers(t *testing.T) {
 		colors, keys []int
 		want         []distributed.Part
 	}{
-		{"nobody", nil, nil, []distributed.Part{}},
+		{"no one", nil, nil, []distributed.Part{}},
 		{"none joins", []int{none, none}, []int{0, 0}, []distributed.Part{}},
 		{"key orders", []int{1, 1, 1}, []int{9, 5, 7}, []distributed.Part{{1, []int{1, 2, 0}}}},
 		{"ties by rank", []int{1, 1, 1}, []int{5, 5, 4}, []distributed.Part{{1, []int{2, 0, 1}}}},

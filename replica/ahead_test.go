@@ -290,7 +290,7 @@ func TestAJoinerIsLost(t *testing.T) {
 }
 
 // TestALeaderWithoutSequences: there is nothing to bring, and a rank that takes a piece
-// that nobody has begun says so.
+// that no one has begun says so.
 func TestALeaderWithoutSequences(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *fakeCluster, l *Leader) {
 		c.enters(0, 1)

@@ -158,7 +158,7 @@ func TestAnEngineThroughLostEpochs(t *testing.T) {
 			require.Equal(t, want, got)
 			synctest.Wait()
 			for i, r := range c.ranks {
-				require.LessOrEqual(t, r.Known(), 1, "rank %d holds sequences that nobody knows", i)
+				require.LessOrEqual(t, r.Known(), 1, "rank %d holds sequences that no one knows", i)
 			}
 		}
 		require.NoError(t, e.Close(t.Context()))

@@ -104,7 +104,7 @@ func TestTasksThatAreRefused(t *testing.T) {
 	})
 }
 
-// TestExamineWithoutEpoch: while the group forms anew there is nothing to examine, and a
+// TestExamineWithoutEpoch: while the group re-forms there is nothing to examine, and a
 // rank that is lost meanwhile ends the examination, not the sequences.
 func TestExamineWithoutEpoch(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestRepeats: what was computed again is noted when it happened, whether or not
-// somebody looks, and stays when the model is loaded anew and counts from zero. Time is
+// somebody looks, and stays when the model is loaded again and counts from zero. Time is
 // that of the test's bubble.
 func TestRepeats(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {

@@ -34,7 +34,7 @@ done
 
 # Without debug information compiling C takes 0.6 of the time and linking a test a third.
 export CGO_CFLAGS="${CGO_CFLAGS:--O2 -g0}"
-# Gin without MessagePack, which nobody here speaks, and in the full form the clients written
+# Gin without MessagePack, which no one here speaks, and in the full form the clients written
 # in Go and what checks types for other systems: all of it takes long to compile.
 tags=nomsgpack
 [ -z "$full" ] || tags=$tags,full

@@ -131,5 +131,5 @@ func (o *diskOptions) memory() int64 {
 	if o.given == "" {
 		return 0
 	}
-	return int64(diskcache.MemoryBytes) + run.DefaultReplays // while the file is written anew
+	return int64(diskcache.MemoryBytes) + run.DefaultReplays // while the file is rewritten
 }

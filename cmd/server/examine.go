@@ -69,7 +69,7 @@ func describeGroup(l *loaded, o *modelOptions) verify.Reply {
 	out := &verify.Group{Ranks: members, Extent: extent, Model: l.model.Info().Name, Fingerprint: gguf.Fingerprint(l.file),
 		Reduce: o.reduce.String(), Transport: s.Transport.Kind, Topology: s.Transport.Topology}
 	if len(p) != len(members) {
-		return verify.Reply{Error: "the group forms anew"}
+		return verify.Reply{Error: "the group re-forms"}
 	}
 	for i, r := range members {
 		out.Experts = append(out.Experts, [2]int{p[i].Experts.Start, p[i].Experts.End})

@@ -264,7 +264,7 @@ func TestTheOthersGoOn(t *testing.T) {
 	var lost, ranks []int
 	for i, f := range r.formed {
 		lost, ranks = append(lost, f.Lost), append(ranks, f.Ranks)
-		require.Equal(t, uint32(i+2), f.Epoch, "the first epoch takes nobody's place")
+		require.Equal(t, uint32(i+2), f.Epoch, "the first epoch takes no epoch's place")
 		require.False(t, f.Began.IsZero())
 		require.Positive(t, f.Parts[Connecting])
 	}
@@ -296,7 +296,7 @@ func TestLossesAtOnce(t *testing.T) {
 			}
 		})
 	}
-	require.NoError(t, r.leader.listener.Close()) // nobody returns
+	require.NoError(t, r.leader.listener.Close()) // no one returns
 	r.leader.event(func() {
 		for rank := 1; rank < 4; rank++ {
 			r.leader.sm.closed(r.leader.sm.members[rank].conn, "gone")

@@ -108,7 +108,7 @@ func TestExaminingIsBounded(t *testing.T) {
 	done := ask(id, []byte("one too many"))
 	require.Nil(t, asked(done))
 	require.Contains(t, done[len(done)-2].(send).m.Reason, "still being answered")
-	m.examined(1, []byte("answer to nobody"))
+	m.examined(1, []byte("answer to no one"))
 	require.Empty(t, m.take())
 	require.NotNil(t, asked(ask(id+1, []byte("request"))))
 }

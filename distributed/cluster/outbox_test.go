@@ -44,7 +44,7 @@ func TestAStalledFollowerHoldsUpNobody(t *testing.T) {
 		for range 4 {
 			l.event(func() { l.sm.toAll(message{Kind: kindHeartbeat}) })
 		}
-		require.Zero(t, time.Since(began), "the leader waits for nobody")
+		require.Zero(t, time.Since(began), "the leader waits for no one")
 		for range 4 {
 			f, err := reader.Receive()
 			require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 )
 
 // TestUnreachable: a rank that does not reach all members does not join, and interrupts
-// nobody; its reason is the leader's.
+// no one; its reason is the leader's.
 func TestUnreachable(t *testing.T) {
 	r := newRigThat(t, Continue, 3, nil)
 	r.follow(1, nil)
@@ -107,7 +107,7 @@ func TestRecruit(t *testing.T) {
 	require.ErrorIs(t, err, ErrRefused)
 	require.ErrorContains(t, err, "rank 2: the rank refused it: it is poisoned")
 
-	// It waits anew when the epoch has ended before it has joined.
+	// It waits again when the epoch has ended before it has joined.
 	next = recruit()
 	r.crash(1, one)
 	e = r.running(e.Number)

@@ -46,7 +46,7 @@ var update = flag.Bool("update", false, "write what the state machine does into 
 //	> closed 1 TEXT                    the connection has ended
 //	> after 500ms                      time passes, the connections send heartbeats
 //	> silence 500ms 2                  time passes, all but connection 2 send heartbeats
-//	> silent 500ms                     time passes, nobody sends any
+//	> silent 500ms                     time passes, no one sends any
 //	> slept 12s                        the leader did not run for so long
 //	> stale 1 7, sends 1               done of the previous epoch; a message that only the leader sends
 //	> shutdown TEXT                    the user ends the group

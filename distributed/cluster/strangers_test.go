@@ -32,7 +32,7 @@ func TestStrangersDoNotKeepTheGroupFromForming(t *testing.T) {
 	require.NoError(t, r.leader.Wait(ctx))
 	require.LessOrEqual(t, r.leader.strangers.Len(), accept.DefaultLimit())
 	require.NoError(t, r.do(r.running(0), "all the same"))
-	// Ranks are no strangers: nobody ends them to make room.
+	// Ranks are no strangers: no one ends them to make room.
 	e := r.running(0)
 	r.strangers(400)
 	require.NoError(t, r.do(e, "still the same epoch"))

@@ -53,7 +53,7 @@ func point(t *testing.T, to string) *pointer {
 
 // TestTwoLeaders: a second leader takes over the address of one that is still there. The
 // ranks that lose the first one join the second, which serves them; the first has
-// nobody, and nothing that it still says reaches a rank of the second's group. A rank is
+// no one, and nothing that it still says reaches a rank of the second's group. A rank is
 // never in two groups.
 func TestTwoLeaders(t *testing.T) {
 	first := newRigThat(t, Await, 2, nil)

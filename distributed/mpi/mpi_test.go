@@ -133,13 +133,13 @@ func TestProbe(t *testing.T) {
 		t.Cleanup(func() { ln.Close(); <-done })
 		return ln.Addr().String()
 	}
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	nobody.Close()
+	closed.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.Equal(t, []bool{true, false, false, false},
-		probe(ctx, []string{listen("0123456789abcdef"), listen("another"), listen("0123456789abcdef and more"), nobody.Addr().String()}, []byte("0123456789abcdef")))
+		probe(ctx, []string{listen("0123456789abcdef"), listen("another"), listen("0123456789abcdef and more"), closed.Addr().String()}, []byte("0123456789abcdef")))
 	c := candidates()
 	require.Equal(t, "127.0.0.1", c[0])
 	require.LessOrEqual(t, len(c), mostCandidates)

@@ -82,6 +82,22 @@ func TestNoLeftovers(t *testing.T) {
 	}
 }
 
+// TestPlainWords looks for words that have a plain one: again or re-form, no one or no rank,
+// made no progress, resumed.
+func TestPlainWords(t *testing.T) {
+	words := regexp.MustCompile(`(?i)\b(an` + `ew|no` + `body|brought no` + `thing|is gone o` + `n with)\b`)
+	for _, f := range sources(t, "*.go", "*.c", "*.h", "*.m", "*.metal", "*.sh", "*.md", "*.js", "*.html", "Makefile") {
+		if f == "CHANGELOG.md" || strings.Contains(f, "testdata/") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, f))
+		require.NoError(t, err)
+		for i, line := range strings.Split(string(text), "\n") {
+			require.False(t, words.MatchString(line), "%s:%d: %s", f, i+1, strings.TrimSpace(line))
+		}
+	}
+}
+
 // TestSocketsAreOpenedInOnePlace: a listener or a dialler made elsewhere may use Multipath
 // TCP, or listen on more addresses than it was given.
 func TestSocketsAreOpenedInOnePlace(t *testing.T) {

@@ -208,7 +208,7 @@ func sameMessages(t *testing.T, from *Local, w Wire, to *Local) {
 		}
 		return
 	}
-	require.Fail(t, "nobody receives")
+	require.Fail(t, "no one receives")
 }
 
 // neverOverposts counts receives against messages.

@@ -13,7 +13,7 @@ import (
 
 // TestHardware runs against the devices of this machine, where there are any:
 // messages between two queue pairs of one device, both services, and the true
-// statuses of a message that does not fit and of one to nobody. Without
+// statuses of a message that does not fit and of one to no one. Without
 // hardware it runs in a guest with the kernel's soft-RoCE.
 func TestHardware(t *testing.T) {
 	lib, err := Open("libibverbs.so.1")
@@ -56,13 +56,13 @@ func hardware(t *testing.T, dev Device, kind QPType) {
 	mr, err := pd.RegMR(slab, AccessAuto)
 	require.NoError(t, err)
 
-	// pair makes two joined queue pairs, or one that is joined to nobody.
+	// pair makes two joined queue pairs, or one that is joined to no one.
 	var cqs [2]*CQ
 	for i := range cqs {
 		cqs[i], err = ctx.CreateCQ(4 * depth)
 		require.NoError(t, err)
 	}
-	pair := func(nobody bool) (qps [2]*QP) {
+	pair := func(alone bool) (qps [2]*QP) {
 		for i := range qps {
 			qps[i], err = pd.CreateQP(QPConfig{Type: kind, SendCQ: cqs[i], RecvCQ: cqs[i], Caps: Caps{SendWR: depth, RecvWR: depth}})
 			require.NoError(t, err)
@@ -71,7 +71,7 @@ func hardware(t *testing.T, dev Device, kind QPType) {
 		}
 		for i, q := range qps {
 			peer := qps[1-i].Num()
-			if nobody && i == 0 {
+			if alone && i == 0 {
 				peer = 0xfffff
 			}
 			require.NoError(t, q.RTR(Route{PeerQPN: peer, PeerPSN: 7, PathMTU: port.ActiveMTU, Global: true, PeerGID: gid.GID, SGIDIndex: gid.Index}))
@@ -157,7 +157,7 @@ func hardware(t *testing.T, dev Device, kind QPType) {
 		}
 	}
 
-	// Nobody answers: RC says so, UC cannot.
+	// No one answers: RC says so, UC cannot.
 	qps = pair(true)
 	_, err = qps[0].PostSend(mr.Request(1, 0, 64), mr.Request(2, 0, 64))
 	require.NoError(t, err)

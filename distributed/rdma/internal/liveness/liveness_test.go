@@ -17,7 +17,7 @@ import (
 )
 
 // TestAdmits: a stranger who says nothing, one with another token, and a
-// rank that connects first and proves itself last keep nobody out.
+// rank that connects first and proves itself last keep no one out.
 func TestAdmits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -174,7 +174,7 @@ func TestDialsAgain(t *testing.T) {
 
 // TestEncrypted: a notice arrives over TLS, the end of a rank without one is
 // noticed, and one who does not encrypt, or proves the token of another session, is
-// nobody.
+// no one.
 func TestEncrypted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
