@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// drive is a file whose reads take a time each and one by the bytes; it notes them.
+// drive is a file with reads that take a fixed time each and a time by their bytes. It notes them.
 type drive struct {
 	size    int64
 	now     *time.Duration

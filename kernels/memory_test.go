@@ -9,7 +9,7 @@ import (
 	"ringmaster/kernels"
 )
 
-// heap is a backend whose memory is Go's; its ops are missing.
+// heap is a backend with memory of Go's heap and without ops.
 type heap struct {
 	kernels.Backend
 	held   int

@@ -232,7 +232,7 @@ func TestExpertsSteps(t *testing.T) {
 	}
 }
 
-// TestExpertsViews: a device whose largest buffer holds a few matrices gets the
+// TestExpertsViews: a device with a largest buffer of a few matrices gets the
 // stacks in views, gate and up in different ones, and gives the same bits.
 func TestExpertsViews(t *testing.T) {
 	const size = 32 * 96 * 4 // of a matrix of F32

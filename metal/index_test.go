@@ -17,10 +17,9 @@ import (
 
 func TestIndexTopK(t *testing.T) { kerneltest.Run(t, open, "IndexTopK") }
 
-// TestIndexOfLongContexts has small integers, whose scores are exact in any
-// order and many of which are equal, for as many entries as a long context has:
-// the choice must be the reference's to the number. The queries have few
-// elements other than 0.
+// TestIndexOfLongContexts has as many entries as a long context. The choice must be the
+// reference's to the number, because the elements are small integers: their scores are
+// exact in any order, and many are equal. The queries have few elements other than 0.
 func TestIndexOfLongContexts(t *testing.T) {
 	for _, shape := range []struct{ rows, entries, heads, topK int }{
 		{1, 33001, 8, 1024}, {2, 900, 64, 512}, {2, 16385, 8, 1},

@@ -73,7 +73,7 @@ static void *renew(void *p) {
 	return NULL;
 }
 
-// make_lock makes the lock and the condition, whose clock does not jump.
+// make_lock makes the lock and the condition, with a clock that does not jump.
 static int make_lock(rmm_residency *r) {
 	if (pthread_mutex_init(&r->lock, NULL) != 0) return -1;
 #ifdef __APPLE__

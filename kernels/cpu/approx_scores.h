@@ -1,6 +1,6 @@
 // Approximate scores of the indexer: faster than exact ones (docs/performance.md,
-// "Long context"), with a known bound on the error. Two entries whose approximate
-// scores differ by more than twice the bound need no exact score.
+// "Long context"), with a known bound on the error. Two entries need no exact score if
+// their approximate scores differ by more than twice the bound.
 //
 // A float16 is exactly the sum of two bfloat16; a query is the sum of two
 // bfloat16 and a remainder of at most 2^-16 of its magnitude. Of the four
@@ -28,7 +28,7 @@ typedef struct rm_approx {
 	// multiplies the weights by scale and pads them with zeros. It returns the
 	// sum of rm_approx_reach.
 	double (*query)(uint16_t *to, float *padded, const float *q, const float *weight, float scale, int64_t heads, int64_t dim);
-	// scores writes the scores of n entries, whose keys are blocks of 32; the
+	// scores writes the scores of n entries. Their keys are blocks of 32; the
 	// last block is padded with zeros.
 	void (*scores)(float *score, const uint16_t *keys, int64_t n, const uint16_t *query, const float *padded,
 	               int64_t heads, int64_t dim);

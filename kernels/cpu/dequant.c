@@ -1,6 +1,6 @@
 // Dequantisation of blocks of every type to float32, in plain C. Products are
-// rounded after each step in the order of the formulas, so the values are bit
-// for bit those of gguf.Dequantize, whose comments describe the layouts.
+// rounded after each step in the order of the formulas, so that the values are bit
+// for bit those of gguf.Dequantize. Its comments describe the layouts.
 #include "cpu.h"
 #include "simd.h"
 #include "tensor_types.h"

@@ -4,8 +4,8 @@
 // RM_MATH_512 there before including this header.
 //
 // exp(x) = 2^n * exp(r), n = round(x/ln 2), r = x - n ln 2 computed in two
-// parts, exp(r) by the polynomial of the Cephes library (expf.c), whose
-// coefficients are for |r| <= ln(2)/2. Below RM_EXP_LOW the result is 0, above
+// parts, exp(r) by the polynomial of the Cephes library (expf.c) with its
+// coefficients for |r| <= ln(2)/2. Below RM_EXP_LOW the result is 0, above
 // RM_EXP_HIGH infinity; NaN stays NaN.
 #ifndef RM_EXP_H
 #define RM_EXP_H

@@ -12,7 +12,7 @@ typedef struct {
 	int32_t expert, begin, end;
 } active;
 
-// plan is the common input of both halves: the slots whose weight is not zero.
+// plan is the common input of both halves: the slots with a weight other than zero.
 typedef struct {
 	active *experts; // [count]
 	int32_t *live;   // [slots] slot numbers by expert

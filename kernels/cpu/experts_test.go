@@ -21,7 +21,7 @@ type routing struct {
 	args    kernels.ExpertArgs
 }
 
-// route draws a routing; slots whose expert is not in [start, end) are left out
+// route draws a routing. Slots of experts outside [start, end) are left out
 // of the groups, and every seventh slot has weight zero.
 func route(t *testing.T, b *cpu.Backend, r *rand.Rand, rows, used, experts, start, end int) routing {
 	ids, weights := make([]int32, rows*used), make([]float32, rows*used)

@@ -321,8 +321,8 @@ INLINE void group_q3_k(const lint *raw, const lanes_head *h, int part, int r, li
 	}
 }
 
-// EACH_SLOW_ROW lists the types whose rows take long to unpack at the AVX2 level, EACH_LANES
-// all: name, number, lanes_kind.
+// EACH_SLOW_ROW lists the types with rows that take long to unpack at the AVX2 level,
+// EACH_LANES all: name, number, lanes_kind.
 #define EACH_SLOW_ROW(F) \
 	F(q4_0, RM_Q4_0, (lanes_kind){head_q4_0, load_q4_0, group_q4_0, 1, L_OFFSET, 144, 4, 0}) \
 	F(iq4_nl, RM_IQ4_NL, (lanes_kind){head_q4_0, load_q4_0, group_iq4_nl, 1, L_OFFSET, 144, 0, 0}) \

@@ -1,9 +1,9 @@
 // GEMV with 8 rows in the lanes of vectors, at the AVX2 level.
 //
-// Without VNNI two products of bytes cost as much as one of 16 bits, so weights are widened
-// to int16, with their offsets subtracted and sub-block scales multiplied in, and multiplied
-// by the 15-bit activations in one step (vpmaddwd). That is no faster than rows and panels
-// but for the types whose rows take the longest to unpack.
+// Weights are widened to int16, with their offsets subtracted and sub-block scales multiplied
+// in, and multiplied by the 15-bit activations in one step (vpmaddwd), because without VNNI two
+// products of bytes cost as much as one of 16 bits. Only for the types with rows that take the
+// longest to unpack is that faster than rows and panels.
 #include "gemv_lanes.h"
 #include "tables.h"
 

@@ -143,7 +143,7 @@ INLINE void unpack_q5_1(const uint8_t *w, int n, super *u) {
 	}
 }
 
-// looked_up is a group of 32 whose nibbles are indices into a table.
+// looked_up is a group of 32 nibbles that are indices into a table.
 INLINE void looked_up(int8x16_t table, const uint8_t *p, int8x16_t *q) {
 	uint8x16_t v[2];
 	nibbles(p, v);

@@ -29,9 +29,9 @@ enum {
 	PAGE = 4096, // the smallest page size of any system
 };
 
-// READ_BODY adds the words of STREAMS streams of n bytes, a multiple of LINE,
-// whose starts are `apart` bytes apart, to sum[STREAMS]. load_add adds the
-// words of one line.
+// READ_BODY adds the words of STREAMS streams of n bytes, a multiple of LINE, to
+// sum[STREAMS]. The streams begin `apart` bytes apart. load_add adds the words of one
+// line.
 #define READ_BODY(vec, zero, load_add) \
 	vec sum[STREAMS]; \
 	for (int s = 0; s < STREAMS; s++) sum[s] = zero; \

@@ -83,7 +83,7 @@ void rm_select(int32_t *out, const float *score, int64_t n, int64_t k);
 // rm_select_of is rm_select among the n >= k scores with the indices at, which
 // are ascending; out may be at.
 void rm_select_of(int32_t *out, const float *score, const int32_t *at, int64_t n, int64_t k);
-// rm_kth_score is the k-th largest of n >= k scores, none of which is a NaN.
+// rm_kth_score is the k-th largest of n >= k scores without a NaN.
 float rm_kth_score(const float *score, int64_t n, int64_t k);
 
 typedef struct rm_attend {

@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-// Number of rows whose scores are computed at a time: as floats they stay in the
+// Number of rows that are scored at a time, so that as floats they stay in the
 // first-level cache together with the queries of four heads (of 576 elements each).
 #define TILE 8
 // So does a block of values that is added for all heads in turn.

@@ -188,7 +188,7 @@ func BenchmarkAttend(t *testing.B) {
 	}
 }
 
-// The attention of V3 over latent rows: 128 heads, rows of 576 numbers of which 512 are
+// The attention of V3 over latent rows: 128 heads, rows of 576 numbers, 512 of them
 // values too. Chosen positions are those of V3.2, spread over the whole context.
 func BenchmarkAttendLatent(t *testing.B) {
 	const heads, width, values = 128, 576, 512

@@ -6,8 +6,7 @@
 #include "ops_kernels.h"
 #include "approx_scores.h"
 
-// rm_indexer is a batch of tokens, for each of which top_k entries are
-// selected.
+// rm_indexer is a batch of tokens. top_k entries are selected for each.
 typedef struct {
 	const rm_op_kernels *k;
 	const rm_approx *approx; // NULL: there is none
@@ -42,8 +41,8 @@ static inline int64_t rm_index_visible(const rm_index *a, int64_t t) {
 }
 
 // rm_index_approx selects for those tokens of a batch that see more than top_k
-// entries. Entries whose approximate scores differ by more than the error bound
-// allows are decided by them; the others, the candidates, are scored exactly by
+// entries. Approximate scores decide between entries if they differ by more than the
+// error bound allows; the other entries, the candidates, are scored exactly by
 // index_scores. The selection is the one that exact scores alone would give. qt
 // and w are already filled in. If there is no bound (keys or queries that are
 // not finite or too large), nothing is selected and *chosen is 0. Returns RM_OK

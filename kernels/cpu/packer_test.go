@@ -74,7 +74,7 @@ func TestPackedScales(t *testing.T) {
 // TestPackedProducts: products with all types of quantised weights have the same bits of
 // unpacked rows as of the rows themselves, with zeros of both signs, subnormal, tiny,
 // huge and infinite values and NaNs among them, for one row and for many, on one thread
-// and on two. Types whose products use float32 are not named by Packs.
+// and on two. Packs names no type with products in float32.
 func TestPackedProducts(t *testing.T) {
 	negative := float32(math.Copysign(0, -1))
 	special := [][]float32{

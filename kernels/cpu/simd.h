@@ -68,16 +68,16 @@
 #define RM_END_TARGET RM_DO_PRAGMA(GCC pop_options)
 #endif
 
-// RM_UNROLL unrolls the loop that follows, whose bounds are constants, so that
-// its arrays become registers.
+// RM_UNROLL unrolls the loop that follows, so that its arrays become registers. The
+// bounds of the loop must be constants.
 #if defined(__clang__)
 #define RM_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define RM_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-// RM_UNROLL_INLINED is RM_UNROLL for a loop whose bounds become constants by inlining.
-// clang warns where it is asked to unroll such a loop and does not, so it decides itself.
+// RM_UNROLL_INLINED is RM_UNROLL for a loop with bounds that become constants by inlining.
+// clang decides itself, because it warns where it is asked to unroll such a loop and does not.
 #if defined(__clang__)
 #define RM_UNROLL_INLINED
 #else

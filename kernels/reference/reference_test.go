@@ -50,7 +50,7 @@ func TestHadamardOfAUnitVector(t *testing.T) {
 	}
 }
 
-// TestSinkhornOrientation: one column pass of a matrix whose rows differ. Row 0
+// TestSinkhornOrientation: one column pass of a matrix with different rows. Row 0
 // softmaxes to (3/4, 1/4), row 1 to (1/2, 1/2); columns divide by 5/4 and 3/4.
 func TestSinkhornOrientation(t *testing.T) {
 	a := kernels.HCMixArgs{

@@ -22,7 +22,7 @@ inline bool owned(constant rmm_experts &args, device const int *offsets, uint pl
 }
 
 // expert_at is the expert of a place within the groups of [low, high): the last one
-// whose slots do not begin after it. A 32-way search, so two rounds for up to 1024
+// with slots that do not begin after it. A 32-way search: two rounds for up to 1024
 // experts. All lanes of the simdgroup call it.
 inline int expert_at(constant rmm_experts &args, device const int *offsets, uint place, uint lane) {
 	int low = args.low, n = args.high - args.low;

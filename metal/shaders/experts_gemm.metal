@@ -14,7 +14,7 @@ enum { ROWS = 64, SLOTS = 32, STEP = 32, PITCH = STEP + 4, OUT_PITCH = ROWS + 4 
 // 128 threads. In each step they decode ROWS*STEP weights into threadgroup memory
 // (thread t half a row), gather SLOTS*STEP elements of the input (thread t eight
 // columns of slot t/4), and multiply: a simdgroup has all slots by 16 rows, eight
-// fragments, of which those without slots are skipped. Reads the matrices of the
+// fragments, and skips those without slots. Reads the matrices of the
 // local experts once per 32 slots and 4*cols bytes of the input per slot and 64
 // rows, the latter from the caches; writes out once (with glu, reads it as well).
 // Threadgroup memory: expertGEMMMemory bytes (ops_experts.go).
@@ -68,7 +68,7 @@ kernel void expert_gemm(constant rmm_experts &args [[buffer(0)]],
 
 	const uint row = group.x * ROWS + t / 2; // that this thread decodes
 	device const uchar *matrix = matrix_of(args.w, w, e) + ulong(min(row, rows - 1)) * args.w.row_bytes;
-	const int source = simd_shuffle(slot, ushort(t / 4)); // slot whose input it gathers
+	const int source = simd_shuffle(slot, ushort(t / 4)); // the slot of the input that it gathers
 	device const float *x = in + (source < 0 ? 0 : ulong(uint(source) / args.share) * cols);
 	threadgroup float4 *w_to = (threadgroup float4 *)(wt + t / 2 * PITCH + t % 2 * 16);
 	threadgroup float4 *x_to = (threadgroup float4 *)(xt + t / 4 * PITCH + t % 4 * 8);

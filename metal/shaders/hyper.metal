@@ -89,7 +89,7 @@ kernel void hc_expand(constant rmm_hc_streams &args [[buffer(0)]],
 	}
 }
 
-// Element types of Fn, whose elements are naturally aligned.
+// Element types of Fn. Its elements are naturally aligned.
 struct f32 {
 	static float one(device const uchar *row, uint k) { return ((device const float *)row)[k]; }
 	static float4 four(device const uchar *row, uint k) { return *(device const float4 *)(row + 4 * k); }

@@ -144,8 +144,8 @@ kernel void index_select(constant rmm_index &args [[buffer(0)]],
 		}
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 		if (simdgroup == 0) {
-			// Lane 0 has the largest digits. The lane whose share holds the
-			// wanted rank finds the digit.
+			// Lane 0 has the largest digits. The lane that has the wanted rank in
+			// its share finds the digit.
 			const uint share = digits / 32, top = digits - 1 - lane * share;
 			uint sum = 0;
 			for (uint i = 0; i < share; i++) sum += atomic_load_explicit(&counts[top - i], memory_order_relaxed);

@@ -12,9 +12,9 @@ kernel void store_kv(constant rmm_store_kv &args [[buffer(0)]],
 	ring[args.ring_skip + ulong(slot) * cols + at.x] = float16_bits(as_type<uint>(x[ulong(at.y) * cols + at.x]));
 }
 
-// compress_store stores the projections of the tokens whose row of APE is in this
-// view into the rings. One thread per element. Reads and writes 8 bytes per
-// element. Grid: [width][rows].
+// compress_store stores projections into the rings: those of the tokens with a row of
+// APE in this view. One thread per element. Reads and writes 8 bytes per element.
+// Grid: [width][rows].
 kernel void compress_store(constant rmm_compress &args [[buffer(0)]],
                            device float *ring_kv [[buffer(1)]],     // [ring_rows][width]
                            device float *ring_score [[buffer(2)]],  // [ring_rows][width]

@@ -24,8 +24,8 @@ inline void norm_row(constant rmm_rms_norm &args, device float *out, device cons
 	}
 }
 
-// rms_norm: out = x / sqrt(mean(x^2) + eps) * weight. One threadgroup per row,
-// whose threads stride over it twice, the second time from the cache. Reads 4
+// rms_norm: out = x / sqrt(mean(x^2) + eps) * weight. One threadgroup per row. Its
+// threads stride over the row twice, the second time from the cache. Reads 4
 // bytes per element (and the weight), writes 4.
 kernel void rms_norm(constant rmm_rms_norm &args [[buffer(0)]],
                      device float *out [[buffer(1)]],          // [rows][cols], may be x
@@ -45,8 +45,8 @@ kernel void rms_norm(constant rmm_rms_norm &args [[buffer(0)]],
 }
 
 // layer_norm: out = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias. One
-// threadgroup per row, whose threads stride over it three times, the last two from the
-// cache. Reads 4 bytes per element (and weight and bias), writes 4.
+// threadgroup per row. Its threads stride over the row three times, the last two from
+// the cache. Reads 4 bytes per element (and weight and bias), writes 4.
 kernel void layer_norm(constant rmm_layer_norm &args [[buffer(0)]],
                        device float *out [[buffer(1)]],          // [rows][cols], may be x
                        device const float *x [[buffer(2)]],      // [rows][cols]

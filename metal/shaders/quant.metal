@@ -1,5 +1,5 @@
-// Decoders of weights: one struct for each type of package gguf, whose comments
-// have the layouts of the blocks (after GGML, ggml-common.h).
+// Decoders of weights: one struct for each type of package gguf. The comments of that
+// package have the layouts of the blocks (after GGML, ggml-common.h).
 //
 // A row is divided into chunks of 16 weights. Every type represents the weights of
 // a chunk as w = scale * q - least:

@@ -57,7 +57,7 @@ inline float2 cos_sin(float x) {
 	return turned;
 }
 
-// turn rotates the pair (x[0], x[1]) by the angle whose cosine and sine are given.
+// turn rotates the pair (x[0], x[1]) by an angle, given by its cosine and sine.
 inline float2 turn(float2 x, float2 angle) {
 	return float2(fma(x.x, angle.x, -x.y * angle.y), fma(x.x, angle.y, x.y * angle.x));
 }

@@ -73,8 +73,8 @@ inline uint place_of(threadgroup const uint *order, uint n, uint e) {
 
 // route_top selects the `used` experts with the largest biased scores, descending,
 // among those of the best groups if there are groups; among equals the lower index
-// comes first. One threadgroup per token, whose threads stride over the experts;
-// the rank of an expert is the number of experts before it, so no thread waits for
+// comes first. One threadgroup per token. Its threads stride over the experts; the
+// rank of an expert is the number of experts before it, so that no thread waits for
 // another's choice. Per token: reads 4*experts bytes (twice that with a bias, which
 // is shared), writes 8*used. Threadgroup memory: sort keys [experts], scores
 // [experts], then the scores of the selected [used], then sort keys [groups].
@@ -182,7 +182,7 @@ kernel void route_table(constant rmm_route &args [[buffer(0)]],
 	weights[slot] = good ? weight_of(args, score, sum) : 0.0f;
 }
 
-// expert_mask zeroes the weights of slots whose expert is not in [start, end).
+// expert_mask zeroes the weights of slots of experts outside [start, end).
 // One thread per slot. Reads 4 bytes per slot, writes 4 where it zeroes.
 kernel void expert_mask(constant rmm_share &args [[buffer(0)]],
                         device float *weights [[buffer(1)]], // [slots]
@@ -193,7 +193,7 @@ kernel void expert_mask(constant rmm_share &args [[buffer(0)]],
 	if (e < args.start || e >= args.end) weights[slot] = 0;
 }
 
-// expert_compact groups the slots whose expert is in [start, end), ascending
+// expert_compact groups the slots of experts in [start, end), ascending
 // within an expert. A simdgroup has one expert, or the end of the offsets, and
 // scans all slots twice: it counts the slots of the preceding experts, which is its
 // offset, then writes its own in order. So no simdgroup waits for another and one

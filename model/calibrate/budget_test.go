@@ -44,8 +44,8 @@ func (b slow) ExpertDown(_, _ []float32, _ kernels.Weight, a kernels.ExpertArgs)
 	b.clock.rows(b.row, a.Rows*a.Used)
 }
 
-// TestBudget: a group is measured within two seconds, on devices of any speed whose ops
-// of a few rows take less than that.
+// TestBudget: a group is measured within two seconds, on devices of any speed if their
+// ops of a few rows take less than that.
 func TestBudget(t *testing.T) {
 	for name, c := range map[string]struct {
 		row time.Duration

@@ -71,8 +71,8 @@ func measureTwo(t *testing.T, groups []*distributed.Group, clocks []clock, backe
 	return costs
 }
 
-// TestKnownCosts: of devices whose ops have known costs the calibration expects those, also
-// for steps that it has not run, and it trusts itself less the more the costs vary.
+// TestKnownCosts: the calibration of devices with known costs of ops expects those costs,
+// also for steps that it has not run, and trusts itself less the more the costs vary.
 func TestKnownCosts(t *testing.T) {
 	tr, sizes := tracer(t, parallel.Sum)
 	place, err := parallel.Place(parallel.ShareAll, sizes, make1(2))
@@ -100,7 +100,7 @@ func TestKnownCosts(t *testing.T) {
 	}
 }
 
-// trueModels is two ranks of which each line of a model is replaced by the true one.
+// trueModels is two ranks with each line of a model replaced by the true one.
 func trueModels(measured cost.Model) []cost.Model {
 	m := cost.Model{Ops: map[string]cost.Line{}}
 	for kind := range measured.Ops {

@@ -11,7 +11,7 @@ import (
 	"ringmaster/parallel"
 )
 
-// filled is a backend whose new memory is full of numbers that are not finite.
+// filled is a backend with new memory full of numbers that are not finite.
 type filled struct{ kernels.Backend }
 
 func (f filled) ValuesMatter() bool { return kernels.ValuesMatter(f.Backend) }

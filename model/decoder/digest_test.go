@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDigestOfNaNs: ranks whose NaNs differ in sign and payload have computed the
+// TestDigestOfNaNs: ranks with NaNs that differ in sign and payload have computed the
 // same; a NaN in another place, or a number in its place, is a difference.
 func TestDigestOfNaNs(t *testing.T) {
 	bits := func(row []float32) (b []uint32) {

@@ -200,8 +200,8 @@ func TestConfigErrors(t *testing.T) {
 	})
 }
 
-// TestUnreadKeys: a key with the value that changes nothing may be there; one of which
-// nothing is known is named in the summary.
+// TestUnreadKeys: a file may have a key with the value that changes nothing; the summary
+// names an unknown key.
 func TestUnreadKeys(t *testing.T) {
 	p, err := deepseek2.NewPlan(decodertest.Header(t, minimal(map[string]any{
 		"rope.scaling.attn_factor": float32(1), "moe_every_n_layers": uint32(1), "vision.patch": uint32(3),

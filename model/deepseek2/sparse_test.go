@@ -23,7 +23,7 @@ var sparse = decodertest.Architecture{
 	Growths: architecture.Growths,
 }
 
-// smallSparse is small with indexers in the first three layers, whose tokens read 12
+// smallSparse is small with indexers in the first three layers. Its tokens read 12
 // positions.
 func smallSparse(t testing.TB) synthetic.Config {
 	c := small(t)
@@ -115,7 +115,7 @@ func FuzzSparseFile(f *testing.F) {
 	sparse.Fuzz(f, c)
 }
 
-// families calls test with a small model of each architecture, whose tokens read so many
+// families calls test with a small model of each architecture. Its tokens read topK
 // positions.
 func families(t *testing.T, topK int, test func(t *testing.T, c synthetic.Config)) {
 	for _, arch := range []string{"deepseek32", "glm-dsa"} {
@@ -237,7 +237,7 @@ func TestSparseConfigErrors(t *testing.T) {
 	})
 	_, err := deepseek2.ReadConfig(decodertest.Header(t, sparseKeys("deepseek32", map[string]any{"expert_gating_func": nil})))
 	require.ErrorContains(t, err, `key "deepseek32.expert_gating_func" must be 1`, "no engine says what its absence means")
-	// Keys of an indexer in a file whose architecture has none.
+	// Keys of an indexer in a file of an architecture without one.
 	_, err = deepseek2.ReadConfig(decodertest.Header(t, minimal(map[string]any{"attention.indexer.top_k": uint32(20)})))
 	require.ErrorContains(t, err, `key "deepseek2.attention.indexer.top_k" is not known`)
 }

@@ -134,8 +134,8 @@ func TestConfigErrors(t *testing.T) {
 	require.ErrorContains(t, err, `architecture is "llama", expected "deepseek4"`)
 }
 
-// TestUnknownKeys: a key that is not known and may change the layers is refused, and one
-// of which nothing is known is named.
+// TestUnknownKeys: an unknown key that may change the layers is refused, and any other
+// unknown key is named.
 func TestUnknownKeys(t *testing.T) {
 	for key, value := range map[string]any{
 		"rope.scaling.yarn_log_multiplier": float32(0.1), "attention.temperature_scale": float32(1), "attention.scale": float32(1),

@@ -11,8 +11,8 @@ import (
 )
 
 // Each type's random blocks, read by package gguf, have mean 0 and the standard
-// deviation asked for, also in every eighth of a block: a sub-block whose bits
-// were never set would show there.
+// deviation asked for, also in every eighth of a block, because a sub-block without
+// its bits would show there.
 func TestBlocksHaveTheDeviation(t *testing.T) {
 	for _, std := range []float64{1, 0.011} {
 		for typ := range drawers {

@@ -81,7 +81,7 @@ func (p *play) say(history []int32) string {
 	return answer
 }
 
-// short is an answer whose length ends it within the markup.
+// short is an answer that its length ends within the markup.
 func (p *play) short(markup string, prompt, thoughts int) string {
 	i := strings.Index(markup, p.cut)
 	if i < 0 {

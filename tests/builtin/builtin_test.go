@@ -86,8 +86,8 @@ func TestSaysWhatItIs(t *testing.T) {
 	require.Contains(t, ask(t, e, tok, user("Who are you?")), "Ringmaster")
 }
 
-// TestHeldOutQuestions checks that at least 95 of 100 questions whose wording was not
-// in the training text are answered correctly.
+// TestHeldOutQuestions checks that at least 95 of 100 questions in wordings that the
+// training text did not have are answered correctly.
 func TestHeldOutQuestions(t *testing.T) {
 	file, err := os.Open("../../model/builtin/questions.jsonl")
 	require.NoError(t, err)

@@ -33,7 +33,7 @@ type call struct {
 }
 
 // toolQuestion is a line of tools.jsonl: a question, the tools offered with it, and
-// the calls it needs, or none and texts of which the answer has one.
+// the calls it needs, or none and texts; the answer must have one of them.
 type toolQuestion struct {
 	Question string
 	Tools    json.RawMessage // as OpenAI's API takes them
@@ -172,8 +172,8 @@ func complete(t *testing.T, url string, tools json.RawMessage, more map[string]a
 }
 
 // TestToolCalls: the share of right calls for the held-out questions through the
-// API, whose grammar lets the model call only what is offered. With -exhaustive it
-// also tells the share without the grammar.
+// API. Its grammar lets the model call only what is offered. With -exhaustive the test
+// also prints the share without the grammar.
 func TestToolCalls(t *testing.T) {
 	e, tok, url := serve(t)
 	alsoFree := testenv.Rest(t, testenv.Exhaustive, "the same without the grammar")
@@ -210,7 +210,7 @@ func TestToolCalls(t *testing.T) {
 	}
 }
 
-// leastCalls is the share of held-out questions whose calls must be right.
+// leastCalls is the least share of held-out questions with the right calls.
 const leastCalls = 0.9
 
 // unconstrained asks the engine without a grammar and reads the answer.

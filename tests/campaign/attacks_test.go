@@ -41,7 +41,7 @@ func post(r *rand.Rand, path string, body []byte) []byte {
 	return framed(r, path, fmt.Sprintf("Content-Length: %d\r\n", len(body)), body)
 }
 
-// framed is a request whose framing is given.
+// framed is a request with the given framing.
 func framed(r *rand.Rand, path, framing string, body []byte) []byte {
 	key := pick(r, "Authorization: Bearer "+apiKey+"\r\n", "Authorization: Bearer "+apiKey+"\r\n", "Authorization: Bearer wrong\r\n", "")
 	head := "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + key + framing + "\r\n"

@@ -109,7 +109,7 @@ func hostileRequest(r *rand.Rand, route string) string {
 	return body
 }
 
-// slowSchemas are bodies whose constraint once took a minute to compile.
+// slowSchemas are bodies with constraints that once took a minute to compile.
 func slowSchemas() []string {
 	var consts, numbers strings.Builder
 	for i := range 16_000 {

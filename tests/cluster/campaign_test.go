@@ -246,7 +246,7 @@ func (j *job) cluster(t *testing.T, n int, stopped context.Context) {
 	sessions := []string{"0", "4"}[j.random.IntN(2)] // a prefill may be found in the prefix cache
 	t.Run(fmt.Sprintf("cluster %d of %d ranks, share %s, %s sessions, %s", n, size, share, sessions, over.name), func(t *testing.T) {
 		o := harness.Options{Size: size, Model: model(t, campaignModel), RankFlags: map[int][]string{}, Flags: append([]string{"--share", share, "--sessions", sessions}, continueFlags...)}
-		for r := range size { // with a copy of the file, of which a bit can flip
+		for r := range size { // with its own copy of the file, so that a bit can flip in one
 			o.RankFlags[r] = []string{"--model", copyOf(t, o.Model)}
 		}
 		want(t, o.Model, shortAnswer)
@@ -368,7 +368,7 @@ func TestFlippedBit(t *testing.T) {
 	}
 }
 
-// startWhileKilling starts a cluster of which a follower dies while it loads.
+// startWhileKilling starts a cluster and kills a follower while it loads.
 func (b *bed) startWhileKilling(j *job) {
 	b.t.Logf("fault %d: killed while loading", j.tally.faults)
 	require.NoError(b.t, b.Start(slices.Collect(ranks(b.Size))...))

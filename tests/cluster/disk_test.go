@@ -58,7 +58,7 @@ func conversationOverRestarts(t *testing.T, model string, size int) {
 	for i := range prompt {
 		prompt[i] = int32(random.IntN(250))
 	}
-	// Each life has other settings, of which the bits must not depend.
+	// Each life has other settings; the bits must not depend on them.
 	lives := []struct {
 		size  int
 		flags []string

@@ -236,8 +236,8 @@ func TestCoordinatorOfSeveralAddresses(t *testing.T) {
 	b.ready()
 }
 
-// TestLinkLocal: a group whose coordinator has a link-local IPv6 address, on hosts that call
-// the interface differently; an address without an interface is refused with the cure.
+// TestLinkLocal: a group with a coordinator at a link-local IPv6 address, on hosts that call
+// the interface differently. An address without an interface is refused with the cure.
 func TestLinkLocal(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a group over link-local addresses")
 	t.Parallel()

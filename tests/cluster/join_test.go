@@ -22,7 +22,7 @@ import (
 //
 //	go test ./tests/cluster -run TestAJoinUnderWay -v -args -join-model F -join-tokens 2000 -join-program P
 var (
-	joinModel   = flag.String("join-model", "", "the model file of TestAJoinUnderWay; \"\": a tiny one, whose tokens are compared")
+	joinModel   = flag.String("join-model", "", "the model file of TestAJoinUnderWay; \"\": a tiny one, and the test compares the tokens")
 	joinTokens  = flag.Int("join-tokens", 20, "the tokens of each prompt of TestAJoinUnderWay")
 	joinProgram = flag.String("join-program", "", "the program of TestAJoinUnderWay; \"\": that of this tree")
 )

@@ -389,7 +389,7 @@ func (b *bed) checkLaunched(p *harness.Process, own string, kill func()) {
 		require.NoError(t, err, "%s", p.Log)
 		at := time.Now()
 		b.waitLaunched(p)
-		t.Logf("serving again %v after the leader's death, of which launch.sh waited 1 s", time.Since(at).Round(time.Millisecond))
+		t.Logf("serving again %v after the leader's death, including 1 s that launch.sh waited", time.Since(at).Round(time.Millisecond))
 		b.requireAnswer(brief)
 	}
 	for _, line := range []string{`^\[0\] .*ready`, `^\[1\] .*joined the group`} {
@@ -419,8 +419,8 @@ func (b *bed) waitLaunched(p *harness.Process) {
 	}), "%s", p.Log)
 }
 
-// processes returns the ids of the running processes of the program whose command
-// line contains a text.
+// processes returns the ids of the running processes of the program with a text in
+// their command line.
 func processes(t *testing.T, program, text string) []int {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ps", "-eo", "pid=,args=").Output()

@@ -106,7 +106,7 @@ func TestLimitsOnRanks(t *testing.T) {
 	for path, body := range apitest.Large(32<<20, false) {
 		status, said, err := ask(ctx, three, path, body, false)
 		require.NoError(t, err)
-		if path == "/api/chat" { // whose tools are in the prompt
+		if path == "/api/chat" { // the prompt has its tools
 			require.Equal(t, http.StatusBadRequest, status, "%.300s", said)
 			require.Contains(t, said, "does not fit the context")
 		} else {

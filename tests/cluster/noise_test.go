@@ -80,7 +80,7 @@ func TestGarbage(t *testing.T) {
 	b.othersRun(-1)
 }
 
-// viaProxy is a cluster whose rank 1 reaches rank 0's control port through a
+// viaProxy is a cluster in which rank 1 reaches rank 0's control port through a
 // proxy.
 func viaProxy(t *testing.T, size int) (*bed, *harness.Proxy) {
 	b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: waits})

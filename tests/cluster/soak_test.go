@@ -19,9 +19,9 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// The soak: one cluster under constant load, of which ranks are lost and return at random
-// for as long as a flag says. What rank 0 holds must stay flat, and every token be that
-// of one rank.
+// The soak: one cluster under constant load. Ranks are lost and return at random for as
+// long as a flag says. What rank 0 holds must stay flat, and every token must be that of
+// one rank.
 //
 //	go test ./tests/cluster -run TestSoak -timeout 2h -v -args -soak 1h
 var soakFor = flag.Duration("soak", 0, "how long TestSoak runs; 0: two minutes, with -exhaustive")

@@ -27,7 +27,7 @@ const mostPauses = 5
 // tally is what a campaign has seen.
 type tally struct {
 	faults, answers, tokens int
-	named, checked          int // ranks named right; clusters of which nothing was left over
+	named, checked          int // ranks named right; clusters that left nothing behind
 	kinds                   map[string]int
 	parts                   map[string]time.Duration // what the time went to
 	pauses                  []pause                  // one of each answer after each fault

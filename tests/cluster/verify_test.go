@@ -172,7 +172,7 @@ func dataProxy(t *testing.T, o *harness.Options, b **bed) (data func() *harness.
 	}
 }
 
-// proxyOfFiveDigits is a proxy whose port is written with as many digits as the target's.
+// proxyOfFiveDigits is a proxy at a port with as many digits as the target's.
 func proxyOfFiveDigits(target string) *harness.Proxy {
 	for {
 		x, err := harness.NewProxy("127.0.0.1:0", target)

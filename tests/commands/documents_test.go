@@ -16,7 +16,7 @@ import (
 
 const root = "../.."
 
-// documents are those whose commands are run.
+// documents are those with commands that the test runs.
 var documents = []string{"README.md", "docs/operations.md", "docs/scaling.md"}
 
 // command is a command of a document, without the comment behind it.

@@ -284,7 +284,7 @@ func TestHang(t *testing.T) {
 	require.Error(t, f.Close()) // leaked, as on hardware: the thread may still be in it
 }
 
-// TestFailedDestroy: a handle whose destruction failed is kept, and destroying
+// TestFailedDestroy: a handle that could not be destroyed is kept, and destroying
 // it may be tried again.
 func TestFailedDestroy(t *testing.T) {
 	for _, call := range []string{"destroy_qp", "dereg_mr", "destroy_cq", "dealloc_pd"} {

@@ -15,7 +15,7 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// profiles are the versions of macOS whose provider the library stands in for.
+// profiles are the versions of macOS that the library stands in for.
 var profiles = []string{"26.2", "26.3", "27.0"}
 
 // TestProfileLimits: what a version tells of itself, and how many queue pairs it
@@ -50,7 +50,7 @@ func TestProfileLimits(t *testing.T) {
 		})
 	}
 	require.ErrorContains(t, tryScript(t, "device a profile=28.0\n"), "profile is 26.2, 26.3 or 27.0")
-	require.ErrorContains(t, tryScript(t, "device a link=eth profile=26.3\n"), "whose link is tb")
+	require.ErrorContains(t, tryScript(t, "device a link=eth profile=26.3\n"), "needs link=tb")
 }
 
 // tryScript is the error of a script.
@@ -77,7 +77,7 @@ func TestProfileDefault(t *testing.T) {
 	require.NoError(t, tryScript(t, "device a link=ib\n"), "not Apple's")
 }
 
-// TestProfileGIDs: the tables of 26 and of 27, whose first entry is no address.
+// TestProfileGIDs: the tables of 26 and of 27. The first entry of 27 is no address.
 func TestProfileGIDs(t *testing.T) {
 	table := func(words string) []verbs.GIDEntry {
 		a := openEnd(t, openLibrary(t, New(t, "device a ip=169.254.9.1 "+words+"\n")), "a", verbs.UC, 2)
@@ -247,7 +247,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// tooManyRegions registers 101 regions, one of which the end has.
+// tooManyRegions registers regions up to 101 with the one that the end has.
 func tooManyRegions(t *testing.T, a *end) {
 	slab, err := verbs.NewSlab(1)
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ func run(t *testing.T, env []string, name string, args ...string) (string, error
 }
 
 // sources lists the tracked files, and those new ones that are not ignored,
-// whose name matches one of the patterns.
+// with a name that matches one of the patterns.
 func sources(t *testing.T, patterns ...string) []string {
 	t.Helper()
 	args := append([]string{"ls-files", "--cached", "--others", "--exclude-standard", "--"}, patterns...)

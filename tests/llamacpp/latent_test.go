@@ -17,7 +17,7 @@ import (
 // TestLatentAgreesWithLlamaCpp compares the tiny models of each kind of the architecture
 // deepseek2 with other seeds. Left out is what llama.cpp is known to compute differently:
 // YaRN's betas, which it takes as 32 and 1 whatever the file says, and groups chosen by
-// softmax, of which it adds up the two best.
+// softmax and adds up the two best.
 func TestLatentAgreesWithLlamaCpp(t *testing.T) {
 	install(t)
 	binary := build(t)

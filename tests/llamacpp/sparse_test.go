@@ -9,8 +9,8 @@ import (
 	"ringmaster/model/synthetic"
 )
 
-// TestSparseAgreesWithLlamaCpp compares models in float32 whose attention an indexer
-// makes sparse, with keys of 128 elements as in the released models; of other widths
+// TestSparseAgreesWithLlamaCpp compares models in float32 with attention that an indexer
+// makes sparse. Keys have 128 elements as in the released models, because with other widths
 // llama.cpp v0.5.0 aborts or gives something else. Rounding decides near ties among the
 // scores of positions, and what a token then reads changes all later ones: so all tokens
 // must agree roughly, and much better than with dense attention. That ours is float64

@@ -16,7 +16,7 @@ import (
 	"ringmaster/tests/fakeverbs"
 )
 
-// loop is one device whose cable leads back to it, with two queue pairs that send to
+// loop is one device with a cable that leads back to it, and two queue pairs that send to
 // each other: what a rank posts and polls for an exchange with one peer, without a
 // second rank that needs a processor.
 type loop struct {

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// processes prepares a test whose verbs calls are made in helper processes: the
-// fabric is shared by processes.
+// processes prepares a test that makes its verbs calls in helper processes: processes
+// share the fabric.
 func processes(t testing.TB) {
 	t.Helper()
 	if runtime.GOOS != "linux" {

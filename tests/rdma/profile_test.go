@@ -10,7 +10,7 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// TestProfiles runs the tests whose outcome depends on what a version of macOS grants
+// TestProfiles runs the tests that depend on what a version of macOS grants
 // (lengths, depths, queue pairs, GIDs, when receives may be posted), what a group does
 // from its first sum to its children, and the common faults, as on the other versions of
 // macOS. All other tests run as on 26.3, and with FAKEVERBS_PROFILE as on another one.

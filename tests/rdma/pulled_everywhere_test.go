@@ -58,7 +58,7 @@ func (s *scene) judged(f func(g *distributed.Group) error) []error {
 		close(ended[g.Rank()])
 		other := 1 - g.Rank()
 		verdict := err
-		if err == nil && g.Rank() == 0 { // whose device crashes
+		if err == nil && g.Rank() == 0 { // its device crashes
 			select {
 			case <-ended[other]:
 			case verdict = <-s.suspects:
@@ -102,7 +102,7 @@ func TestPulledAnywhere(t *testing.T) {
 	}
 }
 
-// crash is what became of a group whose provider was to crash.
+// crash is what became of a group with a provider that should crash.
 type crash struct{ fired bool }
 
 // newCrash runs the life of a group of two ranks on two cables; at the n-th event of

@@ -83,7 +83,7 @@ type scene struct {
 
 const crashing = "crash=1"
 
-// newScene is a scene whose provider crashes in the first post after a link is lost.
+// newScene is a scene with a provider that crashes in the first post after a link is lost.
 func newScene(t *testing.T, script string) *scene { return sceneOf(t, crashing, script) }
 
 // sceneOf is a scene with words for all devices, and further lines of the script.

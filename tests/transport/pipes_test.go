@@ -18,8 +18,8 @@ import (
 	"ringmaster/distributed/reduce"
 )
 
-// pipes is a distributed.Transport whose ranks are goroutines, joined by a
-// net.Pipe for each pair.
+// pipes is a distributed.Transport of goroutines as ranks, with a net.Pipe between each
+// pair.
 type pipes struct {
 	mu   sync.Mutex
 	ends map[string]chan net.Conn // by group and pair: the end of the higher rank
@@ -221,7 +221,7 @@ func part(op *distributed.Op, rank int, all []byte) []byte {
 }
 
 // A frame is the length of a text, the text that says which operation it is of,
-// and the data, whose length both sides know.
+// and the data. Both sides know its length.
 func send(c net.Conn, op *distributed.Op, data []byte) error {
 	text := describe(op, len(op.Src))
 	head := append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...)

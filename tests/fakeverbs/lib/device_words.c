@@ -135,7 +135,7 @@ int parse_device(struct parser *p, char **w, int n) {
 	if (s != NULL || tb) {
 		o = s != NULL ? profile_find(s) : profile_default();
 		if (o == NULL || !tb) {
-			return fail(p, "profile is 26.2, 26.3 or 27.0, of a device whose link is tb");
+			return fail(p, "profile is 26.2, 26.3 or 27.0, and needs link=tb");
 		}
 	}
 	d->swtch = -1;

@@ -362,7 +362,7 @@ void cq_push(int slot, const struct cqe *e);
 void cq_forget(int slot, int qp);
 
 // copy.c
-// copy_memory copies between two processes, one of which is this one.
+// copy_memory copies between this process and another one.
 int copy_memory(pid_t to, uint64_t dst, pid_t from, uint64_t src, size_t n);
 
 #endif

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Told of all versions: "11 or 10" queue pairs are 11 in query_device, of which
-// 10 can be had.
+// Told of all versions: "11 or 10" queue pairs are 11 in query_device, but only 10 can
+// be created.
 static const struct profile profiles[] = {
     {.name = "26.2",
      .max_qp = 10,

@@ -9,8 +9,8 @@ static SimBuffer *alive(SimBuffer *b, unsigned long serial, const char *what) {
     return b;
 }
 
-// MTLSIM_FAIL=label:n[:code] makes the nth command buffer whose label contains
-// the text fail half way through.
+// MTLSIM_FAIL=label:n[:code] makes the nth command buffer with the text in its label
+// fail half way through.
 static BOOL shall_fail(SimCommandBuffer *cb, NSInteger *code) {
     static char seen[256];
     static unsigned long hits;

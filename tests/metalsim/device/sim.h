@@ -19,8 +19,8 @@ double sim_now(void); // seconds
 NSInteger sim_macos(void); // the major version of the system, of MTLSIM_MACOS
 void sim_since(NSInteger macos, const char *call); // aborts on an older system
 NSError *sim_error(NSString *domain, NSInteger code, NSString *text, NSDictionary *more);
-// sim_die reports a use of the API that Apple's validation layer rejects or whose
-// result is undefined, and aborts.
+// sim_die reports a use of the API that Apple's validation layer rejects or that has
+// an undefined result, and aborts.
 void sim_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 // Every object of the device is registered with a serial number, so that an object
