@@ -27,8 +27,8 @@ func shrinkLatent(c *synthetic.Config) {
 // shrinkLite makes a model of few layers of ds2lite-tiny.
 func shrinkLite(c *synthetic.Config) { c.Layers = 3 }
 
-// shrinkSparse makes a small model of glm5-tiny, with indexers in three of four layers.
-// Its tokens read 16 positions.
+// shrinkSparse makes a small model of glm5-tiny, with indexers in three of four layers,
+// whose tokens read 16 positions.
 func shrinkSparse(c *synthetic.Config) {
 	shrinkLatent(c)
 	c.IndexHeads, c.IndexDim, c.TopK, c.Latent.IndexEvery, c.Latent.Groups, c.Latent.GroupsUsed = 3, 32, 16, 4, 1, 1
