@@ -74,18 +74,24 @@ type Options struct {
 	Logger *slog.Logger     // default slog.Default
 }
 
+// Defaults are the options that zero values stand for.
+func Defaults() Options {
+	return Options{MaxActive: 8, QueueLength: 64, PrefillChunk: 256, Sessions: 8, SessionTimeout: time.Hour, StuckAfter: time.Minute}
+}
+
 // withDefaults returns o with the defaults for a model. Its error wraps ErrInvalid.
 func (o Options) withDefaults(info model.Info) (Options, error) {
+	d := Defaults()
 	for _, f := range []struct {
 		name     string
 		value    *int
 		standard int
 		orNone   bool
 	}{
-		{"MaxActive", &o.MaxActive, 8, false},
-		{"QueueLength", &o.QueueLength, 64, true},
-		{"PrefillChunk", &o.PrefillChunk, 256, false},
-		{"Sessions", &o.Sessions, 8, true},
+		{"MaxActive", &o.MaxActive, d.MaxActive, false},
+		{"QueueLength", &o.QueueLength, d.QueueLength, true},
+		{"PrefillChunk", &o.PrefillChunk, d.PrefillChunk, false},
+		{"Sessions", &o.Sessions, d.Sessions, true},
 	} {
 		switch {
 		case *f.value == 0:
@@ -97,11 +103,11 @@ func (o Options) withDefaults(info model.Info) (Options, error) {
 		}
 	}
 	if o.StuckAfter <= 0 {
-		o.StuckAfter = time.Minute
+		o.StuckAfter = d.StuckAfter
 	}
 	switch {
 	case o.SessionTimeout == 0:
-		o.SessionTimeout = time.Hour
+		o.SessionTimeout = d.SessionTimeout
 	case o.SessionTimeout < 0:
 		o.SessionTimeout = 0
 	}

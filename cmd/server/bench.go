@@ -9,6 +9,7 @@ import (
 	"ringmaster/internal/bench"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
+	"ringmaster/node"
 	"ringmaster/replica"
 )
 
@@ -46,7 +47,7 @@ which is slightly slower.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.cluster.mpiFollower() {
-				return o.follow(cmd.Context())
+				return follow(cmd.Context(), o.options())
 			}
 			if err := flags.CheckOut("state", b.State); err != nil {
 				return err
@@ -55,13 +56,14 @@ which is slightly slower.`,
 				return usage.Errorf("--state keeps one sequence of one host; start bench without --distributed and --sequences")
 			}
 			start := time.Now()
-			o.profile, o.expect = true, true
-			l, err := o.load(cmd.Context(), cmd.ErrOrStderr(), b.Held())
-			if err != nil {
+			opts := o.options()
+			opts.Profile, opts.Measure, opts.Sequences, opts.Plans = true, true, b.Held(), cmd.ErrOrStderr()
+			n := node.New(opts)
+			if err := n.Start(cmd.Context()); err != nil {
 				return err
 			}
-			defer l.close()
-			return bench.Run(cmd.Context(), cmd.OutOrStdout(), start, l.target(), b)
+			defer n.Close()
+			return bench.Run(cmd.Context(), cmd.OutOrStdout(), start, target(n), b)
 		},
 	}
 	flags.Ints(cmd.Flags(), &b.Prefill, "prefill", []int{512}, flags.From(0), "prefill lengths in tokens, separated by commas; 0 measures no prefill")
@@ -84,11 +86,11 @@ type measured struct {
 	*groupplan.Planner
 }
 
-// target is the model for package bench.
-func (l *loaded) target() bench.Target {
-	t := bench.Target{Model: l.model, Profile: l.profile, Record: l.record, CPU: l.cpu, Threads: l.threads, Loaded: l.took, Memory: systemMemory}
-	if l.group != nil {
-		t.Group = measured{l.group.steps, l.group.planner}
+// target is the model of a node for package bench.
+func target(n *node.Node) bench.Target {
+	t := bench.Target{Model: n.Model, Profile: n.Profile, Record: n.Record, CPU: n.CPU, Threads: n.Threads, Loaded: n.Took, Memory: n.SystemMemory}
+	if n.Leader != nil {
+		t.Group = measured{n.Leader.Steps, n.Leader.Planner}
 	}
 	return t
 }

@@ -11,83 +11,69 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/distributed/control"
-	"ringmaster/distributed/mpi"
 	"ringmaster/groupplan"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/network"
 	"ringmaster/internal/usage"
+	"ringmaster/node"
 )
 
 // clusterOptions are the flags of a group of hosts.
 type clusterOptions struct {
-	on          bool
-	rank        int
-	size        int
-	coordinator string
-	dataPort    string
-	keyFile     string
-	encrypt     string
-	share       groupplan.Share
-	verify      bool
-	connect     time.Duration
-	peer        time.Duration
-	work        time.Duration
-	onLoss      lossPolicy
-	formed      func(cluster.Formation) // told of each epoch that takes the place of another; may be nil
-	serves      bool                    // the command is serve
-	rejoin      time.Duration
-	transport   string
-	devices     string // file of the device matrix
-	inProcess   verbsProcess
-	world       *mpi.World // with --transport mpi
+	node.Group
+	on      bool
+	serves  bool // the command is serve
+	keyFile string
+	verify  bool
+	onLoss  lossPolicy
+	devices string // file of the device matrix
 }
 
-// The values of --cluster-encrypt.
-const (
-	encryptOff     = "off"
-	encryptOn      = "on"       // everything; a transport that cannot is refused
-	encryptTCPOnly = "tcp-only" // what goes over TCP; the data of RDMA and MPI is in clear
-)
-
-// encrypts reports whether connections over TCP are encrypted.
-func (o *clusterOptions) encrypts() bool {
-	return o.encrypt == encryptOn || o.encrypt == encryptTCPOnly
+// place is that of this host in the group, once the flags have been checked; nil without
+// --distributed.
+func (o *clusterOptions) place() *node.Group {
+	if !o.on {
+		return nil
+	}
+	g := o.Group
+	g.OnLoss, g.MinRanks = o.policy(), max(1, o.onLoss.least)
+	return &g
 }
 
 func (o *clusterOptions) registerEncrypt(f *pflag.FlagSet) {
-	flags.OneOf(f, &o.encrypt, "cluster-encrypt", encryptOff, encryptWords, "encrypt what the ranks exchange by TLS 1.3 (give it to every rank, with --cluster-key-file): on refuses RDMA and MPI, whose data cannot be encrypted; tcp-only leaves that data in clear; off")
-	f.Lookup("cluster-encrypt").NoOptDefVal = encryptOn
+	flags.WordOf(f, &o.Encrypt, "cluster-encrypt", "off", encryptWords, node.ParseEncryption, "encrypt what the ranks exchange by TLS 1.3 (give it to every rank, with --cluster-key-file): on refuses RDMA and MPI, whose data cannot be encrypted; tcp-only leaves that data in clear; off")
+	f.Lookup("cluster-encrypt").NoOptDefVal = "on"
 }
 
 // checkEncrypt validates --cluster-encrypt.
 func (o *clusterOptions) checkEncrypt() error {
 	switch {
-	case o.encrypts() && o.keyFile == "":
+	case o.Encrypt.TCP() && o.keyFile == "":
 		return fmt.Errorf("--cluster-encrypt needs --cluster-key-file, the secret by which ranks know each other; give both to every rank")
-	case o.encrypt == encryptOn && (o.transport == "rdma" || o.transport == "mpi"):
-		return fmt.Errorf("--cluster-encrypt cannot encrypt the data of --transport %s: use --transport tcp, or --cluster-encrypt=tcp-only on every rank, which leaves activations and results between ranks in clear", o.transport)
+	case o.Encrypt == node.FullEncryption && (o.Transport == node.RDMA || o.Transport == node.MPI):
+		return fmt.Errorf("--cluster-encrypt cannot encrypt the data of --transport %v: use --transport tcp, or --cluster-encrypt=tcp-only on every rank, which leaves activations and results between ranks in clear", o.Transport)
 	}
 	return nil
 }
 
 func (o *clusterOptions) register(f *pflag.FlagSet) {
 	flags.Bool(f, &o.on, "distributed", false, "run one model on several hosts; start the program on each of them")
-	flags.Int(f, &o.rank, "rank", 0, flags.Within(0, mostRanks-1), "rank of this host, less than --world-size; rank 0 leads the group and serves HTTP")
-	flags.Int(f, &o.size, "world-size", 0, flags.Within(1, mostRanks), "number of ranks")
-	flags.Address(f, &o.coordinator, "coordinator", "", "`HOST:PORT` where rank 0 listens for the other ranks")
-	flags.Parsed(f, &o.dataPort, "data-port", "", portsForm, checkPorts, "`port` on which this rank listens for the data connections of the others, as a firewall must allow it beside the coordinator's; a range such as 7701-7708 takes the first that is free, for several groups on a host, and with RDMA two are needed; empty leaves the choice to the system")
+	flags.Int(f, &o.Rank, "rank", 0, flags.Within(0, mostRanks-1), "rank of this host, less than --world-size; rank 0 leads the group and serves HTTP")
+	flags.Int(f, &o.Size, "world-size", 0, flags.Within(1, mostRanks), "number of ranks")
+	flags.Address(f, &o.Coordinator, "coordinator", "", "`HOST:PORT` where rank 0 listens for the other ranks")
+	flags.Typed(f, &o.Ports, "data-port", "", portsForm, network.ParsePorts, "`port` on which this rank listens for the data connections of the others, as a firewall must allow it beside the coordinator's; a range such as 7701-7708 takes the first that is free, for several groups on a host, and with RDMA two are needed; empty leaves the choice to the system")
 	flags.File(f, &o.keyFile, "cluster-key-file", "`file` with the secret that all ranks share; without it a rank listens only on loopback or on an explicit address")
 	o.registerEncrypt(f)
-	flags.Typed(f, &o.share, "share", "experts", shareForm, groupplan.ParseShare, "what is divided: the experts, or all: also attention, the shared expert and the output head, for one more exchange a layer; or auto: what is expected to be faster, measured for two seconds when a group forms. Shares come after a colon: all:2,1,1 by rank, or all:memory in proportion to the free memory; else they are equal (rank 0 decides)")
+	flags.Typed(f, &o.Share, "share", "experts", shareForm, groupplan.ParseShare, "what is divided: the experts, or all: also attention, the shared expert and the output head, for one more exchange a layer; or auto: what is expected to be faster, measured for two seconds when a group forms. Shares come after a colon: all:2,1,1 by rank, or all:memory in proportion to the free memory; else they are equal (rank 0 decides)")
 	flags.Bool(f, &o.verify, "verify-model", false, "before loading, check that no weight is NaN or infinite, and compare a hash of the whole model file across the ranks (reads the whole file); the small tensors that every token needs are always checked")
-	flags.Duration(f, &o.connect, "connect-timeout", time.Minute, flags.AnyDuration(), "how long to wait for the other ranks at startup; so long too a follower that lost its leader keeps the model loaded and looks for it")
-	flags.Duration(f, &o.peer, "peer-timeout", 4*time.Second, flags.AnyDuration(), "time without a heartbeat after which a rank is considered lost")
-	flags.Duration(f, &o.work, "work-timeout", 5*time.Minute, flags.AnyDuration(), "longest time for one step; a rank that still responds after it is considered stuck, and /readyz reports it after a fifth of this time")
+	flags.Duration(f, &o.ConnectTimeout, "connect-timeout", time.Minute, flags.AnyDuration(), "how long to wait for the other ranks at startup; so long too a follower that lost its leader keeps the model loaded and looks for it")
+	flags.Duration(f, &o.PeerTimeout, "peer-timeout", 4*time.Second, flags.AnyDuration(), "time without a heartbeat after which a rank is considered lost")
+	flags.Duration(f, &o.WorkTimeout, "work-timeout", 5*time.Minute, flags.AnyDuration(), "longest time for one step; a rank that still responds after it is considered stuck, and /readyz reports it after a fifth of this time")
 	flags.Typed(f, &o.onLoss, "on-loss", "", onLossForm, parseOnLoss, "what rank 0 does when a rank is lost: continue with the others at once, if the model fits them; continue:N, the same with at least N ranks, rank 0 included; wait until it is back; or fail (default continue; wait with --transport mpi and for commands other than serve)")
-	flags.Duration(f, &o.rejoin, "rejoin-after", 10*time.Minute, flags.AnyDuration(), "how long a rank stays out that was lost three times in ten minutes")
-	flags.OneOf(f, &o.transport, "transport", "auto", []string{"auto", "tcp", "rdma", "mpi"}, "transport of the exchanges between ranks: tcp, rdma, mpi (for a job started by mpirun or srun), or auto: rdma if there is a device matrix and all ranks can use it, else tcp")
+	flags.Duration(f, &o.RejoinAfter, "rejoin-after", 10*time.Minute, flags.AnyDuration(), "how long a rank stays out that was lost three times in ten minutes")
+	flags.WordOf(f, &o.Transport, "transport", "auto", node.TransportNames, node.ParseTransport, "transport of the exchanges between ranks: tcp, rdma, mpi (for a job started by mpirun or srun), or auto: rdma if there is a device matrix and all ranks can use it, else tcp")
 	flags.File(f, &o.devices, "rdma-devices", "JSON `file` with the RDMA devices that connect each pair of ranks, in the format of JACCL and MLX")
-	f.VarPF(&o.inProcess, "rdma-in-process", "", "make the calls of the verbs library in the server itself (=true) or in a helper process for each RDMA device (=false), which keeps the server alive when the library crashes, as Apple's does when a cable is pulled; without it a helper on macOS, the server itself elsewhere").NoOptDefVal = "true"
+	f.VarPF((*verbsProcess)(&o.Verbs), "rdma-in-process", "", "make the calls of the verbs library in the server itself (=true) or in a helper process for each RDMA device (=false), which keeps the server alive when the library crashes, as Apple's does when a cable is pulled; without it a helper on macOS, the server itself elsewhere").NoOptDefVal = "true"
 	flags.Under(f, headingCluster)
 }
 
@@ -97,17 +83,17 @@ func (o *clusterOptions) check() error {
 		return nil
 	}
 	switch {
-	case o.size == 0:
+	case o.Size == 0:
 		return fmt.Errorf("--world-size is missing; expected the number of ranks, 1 to %d", mostRanks)
-	case o.rank >= o.size:
-		return fmt.Errorf("--rank is %d; expected 0 to %d with --world-size %d", o.rank, o.size-1, o.size)
-	case o.coordinator == "":
+	case o.Rank >= o.Size:
+		return fmt.Errorf("--rank is %d; expected 0 to %d with --world-size %d", o.Rank, o.Size-1, o.Size)
+	case o.Coordinator == "":
 		return fmt.Errorf("--distributed needs --coordinator HOST:PORT, the address of rank 0")
-	case o.onLoss.least > o.size:
-		return fmt.Errorf("--on-loss %v: expected 1 to %d ranks with --world-size %d", o.onLoss, o.size, o.size)
+	case o.onLoss.least > o.Size:
+		return fmt.Errorf("--on-loss %v: expected 1 to %d ranks with --world-size %d", o.onLoss, o.Size, o.Size)
 	}
 	// An interface may come up later; an address without one never works.
-	if host, _, err := net.SplitHostPort(o.coordinator); err == nil && !strings.Contains(host, "%") {
+	if host, _, err := net.SplitHostPort(o.Coordinator); err == nil && !strings.Contains(host, "%") {
 		if err := network.CheckZone(host); err != nil {
 			return fmt.Errorf("--coordinator: %w", err)
 		}
@@ -115,16 +101,17 @@ func (o *clusterOptions) check() error {
 	if err := o.checkEncrypt(); err != nil {
 		return err
 	}
-	if _, err := o.policy(); err != nil {
+	if o.onLoss.given && o.onLoss.policy == cluster.Continue && o.Transport == node.MPI {
+		return fmt.Errorf("--on-loss continue: MPI cannot continue without a process of its job; use --transport tcp or rdma, or --on-loss wait")
+	}
+	if err := o.Share.Check(o.Size); err != nil {
 		return err
 	}
-	if err := o.share.Check(o.size); err != nil {
+	var err error
+	if o.Key, err = o.key(); err != nil { // now, and not when the model is open
 		return err
 	}
-	if _, err := o.key(); err != nil { // now, and not when the model is open
-		return err
-	}
-	_, _, err := o.deviceMatrix()
+	o.MatrixFile, o.Matrix, err = o.deviceMatrix()
 	return err
 }
 
@@ -158,22 +145,14 @@ func (l lossPolicy) String() string {
 }
 
 // policy is what --on-loss stands for. MPI has no groups of the survivors of a job.
-func (o *clusterOptions) policy() (cluster.OnLoss, error) {
+func (o *clusterOptions) policy() cluster.OnLoss {
 	switch {
-	case !o.onLoss.given && (o.transport == "mpi" || !o.serves): // others measure or print what all ranks do
-		return cluster.Await, nil
-	case !o.onLoss.given:
-		return cluster.Continue, nil
-	case o.onLoss.policy == cluster.Continue && o.transport == "mpi":
-		return 0, fmt.Errorf("--on-loss continue: MPI cannot continue without a process of its job; use --transport tcp or rdma, or --on-loss wait")
+	case o.onLoss.given:
+		return o.onLoss.policy
+	case o.Transport == node.MPI || !o.serves: // others measure or print what all ranks do
+		return cluster.Await
 	}
-	return o.onLoss.policy, nil
-}
-
-// ports are those of --data-port, which is valid.
-func (o *clusterOptions) ports() network.Ports {
-	p, _ := network.ParsePorts(o.dataPort)
-	return p
+	return cluster.Continue
 }
 
 // key reads the cluster's key; nil if there is none.
@@ -186,19 +165,4 @@ func (o *clusterOptions) key() ([]byte, error) {
 		return nil, usage.Errorf("--cluster-key-file: %w", err)
 	}
 	return key, nil
-}
-
-// config is the part of the cluster's configuration that the flags determine.
-func (o *clusterOptions) config(hello cluster.Hello) (cluster.Config, error) {
-	policy, err := o.policy()
-	if err != nil {
-		return cluster.Config{}, err
-	}
-	key, err := o.key()
-	return cluster.Config{
-		Hello: hello, Coordinator: o.coordinator, Key: key, Encrypt: o.encrypts(),
-		ConnectTimeout: o.connect, PeerTimeout: o.peer, WorkTimeout: o.work,
-		OnLoss: policy, MinRanks: max(1, o.onLoss.least), RejoinAfter: o.rejoin,
-		Formed: o.formed,
-	}, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/host"
 	"ringmaster/model/synthetic"
 )
 
@@ -76,7 +77,7 @@ func TestTokenizeCommand(t *testing.T) {
 // TestPlanRefuses checks that a model too large for the host is rejected before
 // anything is loaded, with the remedies.
 func TestPlanRefuses(t *testing.T) {
-	mem, known := systemMemory()
+	mem, known := host.ReadMemory()
 	if !known {
 		t.Skip("NOT CHECKED: the memory of this system is unknown")
 	}

@@ -43,7 +43,7 @@ leader cannot be reached; 2: the command cannot work as it was given.`,
 			}
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), limit, fmt.Errorf("--timeout %v is over", limit))
 			defer cancel()
-			err = cluster.Drain(ctx, cluster.Config{Coordinator: o.coordinator, Key: key, Encrypt: o.encrypts()}, o.rank)
+			err = cluster.Drain(ctx, cluster.Config{Coordinator: o.Coordinator, Key: key, Encrypt: o.Encrypt.TCP()}, o.Rank)
 			var refused *cluster.DrainRefusedError
 			switch {
 			case errors.As(err, &refused):
@@ -51,13 +51,13 @@ leader cannot be reached; 2: the command cannot work as it was given.`,
 			case err != nil:
 				return stopped(cmd.Context(), err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "rank %d left the group; the other ranks continue\n", o.rank)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "rank %d left the group; the other ranks continue\n", o.Rank)
 			return err
 		},
 	}
 	f := cmd.Flags()
-	flags.Int(f, &o.rank, "rank", 0, flags.Within(1, mostRanks-1), "the rank that is to leave; rank 0 leads the group and cannot leave it")
-	flags.Address(f, &o.coordinator, "coordinator", "", "`HOST:PORT` where rank 0 listens for the other ranks")
+	flags.Int(f, &o.Rank, "rank", 0, flags.Within(1, mostRanks-1), "the rank that is to leave; rank 0 leads the group and cannot leave it")
+	flags.Address(f, &o.Coordinator, "coordinator", "", "`HOST:PORT` where rank 0 listens for the other ranks")
 	flags.File(f, &o.keyFile, "cluster-key-file", "`file` with the secret that all ranks share")
 	o.registerEncrypt(f)
 	flags.Duration(f, &limit, "timeout", 2*time.Minute, flags.AnyDuration(), "how long to wait until the rank has left")
@@ -67,9 +67,9 @@ leader cannot be reached; 2: the command cannot work as it was given.`,
 // checkDrain validates the flags of drain.
 func (o *clusterOptions) checkDrain(limit time.Duration) error {
 	switch {
-	case o.rank == 0:
+	case o.Rank == 0:
 		return fmt.Errorf("--rank is missing, the follower that is to leave, 1 or more: rank 0 leads the group and cannot leave it")
-	case o.coordinator == "":
+	case o.Coordinator == "":
 		return fmt.Errorf("--coordinator HOST:PORT is missing, the address of rank 0")
 	case o.checkEncrypt() != nil:
 		return o.checkEncrypt()

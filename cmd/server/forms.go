@@ -4,16 +4,14 @@ import (
 	"errors"
 	"strings"
 
-	"ringmaster/internal/network"
 	"ringmaster/model/synthetic"
 )
 
 // What flags with one of a few words take.
 var (
 	reduceWords  = []string{"sum", "exact"}
-	backendWords = []string{"auto", "cpu", "metal"}
 	simdWords    = []string{"auto", "portable", "avx2", "avx512", "amx", "neon"}
-	encryptWords = []string{encryptOn, encryptOff, encryptTCPOnly}
+	encryptWords = []string{"on", "off", "tcp-only"}
 )
 
 // mostRanks is the most ranks of a group.
@@ -44,11 +42,6 @@ func formed(ok bool) error {
 		return errForm
 	}
 	return nil
-}
-
-func checkPorts(s string) error {
-	_, err := network.ParsePorts(s)
-	return err
 }
 
 func checkOverride(s string) error {

@@ -217,20 +217,6 @@ func TestGroupFlags(t *testing.T) {
 	require.ErrorContains(t, err, "start the other ranks with serve")
 }
 
-// TestEncryptedTransport: with auto and a device matrix, on does without RDMA and
-// tcp-only does not.
-func TestEncryptedTransport(t *testing.T) {
-	matrix := filepath.Join(t.TempDir(), "matrix.json")
-	require.NoError(t, os.WriteFile(matrix, []byte(`[[null,"rdma_en5"],["rdma_en5",null]]`), 0o644))
-	for value, want := range map[string]string{encryptOff: "rdma", encryptOn: "tcp", encryptTCPOnly: "rdma"} {
-		o := clusterOptions{on: true, size: 2, transport: "auto", devices: matrix, encrypt: value}
-		var cfg cluster.Config
-		require.NoError(t, o.setTransport(&cfg))
-		require.Equal(t, want, cfg.Transport.Name(), value)
-		require.NoError(t, cfg.Transport.Close())
-	}
-}
-
 func TestJACCLEnvironment(t *testing.T) {
 	matrix := filepath.Join(t.TempDir(), "matrix.json")
 	require.NoError(t, os.WriteFile(matrix, []byte(`[[null,"rdma_en5"],["rdma_en5",null]]`), 0o644))
@@ -247,13 +233,13 @@ func TestJACCLEnvironment(t *testing.T) {
 	}
 	o, err := parse(map[string]string{"MLX_RANK": "1", "JACCL_COORDINATOR": "10.0.0.1:32323", "JACCL_IBV_DEVICES": matrix}, "--distributed")
 	require.NoError(t, err)
-	require.Equal(t, []any{1, 2, "10.0.0.1:32323"}, []any{o.rank, o.size, o.coordinator})
+	require.Equal(t, []any{1, 2, "10.0.0.1:32323"}, []any{o.Rank, o.Size, o.Coordinator})
 	o, err = parse(map[string]string{"JACCL_RANK": "2", "MLX_RANK": "1", "RINGMASTER_RANK": "0", "MLX_HOSTFILE": hosts}, "--distributed")
 	require.NoError(t, err)
-	require.Equal(t, []int{0, 3}, []int{o.rank, o.size}, "RINGMASTER_RANK takes precedence")
+	require.Equal(t, []int{0, 3}, []int{o.Rank, o.Size}, "RINGMASTER_RANK takes precedence")
 	o, err = parse(map[string]string{"MLX_RANK": "1"})
 	require.NoError(t, err)
-	require.Zero(t, o.rank, "without --distributed they are ignored")
+	require.Zero(t, o.Rank, "without --distributed they are ignored")
 	_, err = parse(map[string]string{"MLX_RANK": "one"}, "--distributed")
 	require.ErrorContains(t, err, `MLX_RANK="one"`)
 	_, err = parse(map[string]string{"MLX_HOSTFILE": "/nonexistent"}, "--distributed")

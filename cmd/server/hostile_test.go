@@ -21,8 +21,10 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/internal/doctor"
 	"ringmaster/internal/safetext"
+	"ringmaster/internal/server"
 	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
+	"ringmaster/node"
 )
 
 // escapes are what a stranger could send to a terminal: sequences that clear it, set its
@@ -185,7 +187,7 @@ func TestHostileModelName(t *testing.T) {
 	f, err := gguf.Open(path)
 	require.NoError(t, err)
 	defer f.Close()
-	requireRequestable(t, (&serveOptions{}).modelName(&modelOptions{}, decoder.Name(f)))
+	requireRequestable(t, (&server.Options{}).ModelName(node.File{}, decoder.Name(f)))
 
 	root := newRoot()
 	var log bytes.Buffer
@@ -211,10 +213,10 @@ func requireRequestable(t *testing.T, name string) {
 // TestHostileFileName: a file without a name of the model gives its own.
 func TestHostileFileName(t *testing.T) {
 	for _, name := range []string{escapes, strings.Repeat(escapes, 9), strings.Repeat("n", 250), "a\xff\nb"} {
-		requireRequestable(t, (&serveOptions{}).modelName(&modelOptions{path: "/m/" + name + ".gguf"}, ""))
+		requireRequestable(t, (&server.Options{}).ModelName(node.File{Path: "/m/" + name + ".gguf"}, ""))
 	}
 	plain := strings.Repeat("n", 200)
-	require.Equal(t, plain, (&serveOptions{}).modelName(&modelOptions{path: "/m/" + plain + ".gguf"}, ""))
+	require.Equal(t, plain, (&server.Options{}).ModelName(node.File{Path: "/m/" + plain + ".gguf"}, ""))
 	_, err := command(t, "serve", "--model-name", "short", "--model-name", strings.Repeat("n", dialect.MaxModelName+1))
 	require.ErrorContains(t, err, "--model-name has 257 bytes")
 	require.Equal(t, 2, exitCode(err))

@@ -35,7 +35,7 @@ func TestKeyNew(t *testing.T) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NotContains(t, string(text), secret)
-	ring, err := (&serveOptions{keyFile: path}).ring()
+	ring, err := keys.Open(keys.Options{File: path})
 	require.NoError(t, err)
 	require.Equal(t, "alice", ring.Find(secret).Name)
 	require.Equal(t, "60/minute", ring.Find(secret).Requests.String())

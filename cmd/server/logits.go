@@ -14,6 +14,7 @@ import (
 	"ringmaster/internal/flags"
 	"ringmaster/internal/logits"
 	"ringmaster/internal/usage"
+	"ringmaster/node"
 )
 
 func newLogits(o *modelOptions) *cobra.Command {
@@ -29,7 +30,7 @@ token.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.cluster.mpiFollower() {
-				return o.follow(cmd.Context())
+				return follow(cmd.Context(), o.options())
 			}
 			return runLogits(cmd.Context(), o, tokens, out, batch, cmd.ErrOrStderr())
 		},
@@ -50,17 +51,18 @@ func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch i
 	if err := flags.CheckOut("out", out); err != nil {
 		return err
 	}
-	o.batch = max(o.batch, batch)
-	l, err := o.load(ctx, log, 1)
-	if err != nil {
+	opts := o.options()
+	opts.MaxTokens, opts.Sequences, opts.Plans = max(opts.MaxTokens, batch), 1, log
+	n := node.New(opts)
+	if err := n.Start(ctx); err != nil {
 		return err
 	}
-	defer l.close()
-	if limit := l.model.Info().ContextLength; len(ids) > limit {
+	defer n.Close()
+	if limit := n.Model.Info().ContextLength; len(ids) > limit {
 		return usage.Errorf("--tokens: %s has %d token ids; the context holds %d", tokens, len(ids), limit)
 	}
 	if batch == 0 {
-		batch = l.model.Info().MaxTokens
+		batch = n.Model.Info().MaxTokens
 	}
 	f, err := os.Create(out)
 	if err != nil {
@@ -75,10 +77,10 @@ func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch i
 			err = cerr
 		}
 	}()
-	if err := logits.Write(ctx, l.model, ids, batch, w); err != nil {
+	if err := logits.Write(ctx, n.Model, ids, batch, w); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
 	}
-	l.logExchanges(ctx)
+	logExchanges(ctx, n.Leader)
 	return nil
 }
 
@@ -86,13 +88,13 @@ func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch i
 const reportLimit = 5 * time.Second
 
 // logExchanges logs what each rank of a group has run and exchanged.
-func (l *loaded) logExchanges(ctx context.Context) {
-	if l.group == nil {
+func logExchanges(ctx context.Context, l *node.Leader) {
+	if l == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportLimit)
 	defer cancel()
-	reports, err := l.group.steps.Reports(ctx)
+	reports, err := l.Steps.Reports(ctx)
 	if err != nil {
 		slog.Warn("the ranks' statistics are not known", "error", err)
 		return

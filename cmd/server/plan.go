@@ -75,7 +75,7 @@ Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given
 func runPlan(w io.Writer, o forecast.Options, asTable, asJSON bool) (err error) {
 	serve := &serveOptions{}
 	serve.register(pflag.NewFlagSet("", pflag.ContinueOnError)) // for the defaults
-	o.Heap = serve.heap(0)
+	o.Heap = serve.Heap(0)
 	f, err := forecast.Open(o)
 	if err != nil {
 		return err

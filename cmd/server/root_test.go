@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"log/slog"
-	"net"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -29,10 +27,10 @@ func TestEnvironmentSetsFlags(t *testing.T) {
 	require.NoError(t, settings.FromEnvironment(f, cli.Prefix, lookup(map[string]string{
 		"RINGMASTER_THREADS": "5", "RINGMASTER_CTX": "77", "RINGMASTER_API_KEY": "a,b", "RINGMASTER_MODEL": "x.gguf",
 	}), settings.Origins{}))
-	require.Equal(t, 3, o.threads, "the command line takes precedence")
-	require.Equal(t, 77, o.ctx)
-	require.Equal(t, "x.gguf", o.path)
-	require.Equal(t, []string{"a,b"}, s.keys, "one variable, one key")
+	require.Equal(t, 3, o.node.Threads, "the command line takes precedence")
+	require.Equal(t, 77, o.node.Context)
+	require.Equal(t, "x.gguf", o.node.File.Path)
+	require.Equal(t, []string{"a,b"}, s.Keys.Given, "one variable, one key")
 
 	err := settings.FromEnvironment(f, cli.Prefix, lookup(map[string]string{"RINGMASTER_MAX_BATCH": "many"}), settings.Origins{})
 	require.ErrorContains(t, err, `environment variable RINGMASTER_MAX_BATCH="many"`)
@@ -121,37 +119,7 @@ func TestOneFlagOneKey(t *testing.T) {
 	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	s.register(f)
 	require.NoError(t, f.Parse([]string{"--api-key", "abc,def", "--api-key", ","}))
-	require.Equal(t, []string{"abc,def", ","}, s.keys)
-	require.NoError(t, s.checkKeys())
-}
-
-// TestAllowedHosts checks that --allow-host is obeyed on every address, and that
-// a server open to other hosts is recognised.
-func TestAllowedHosts(t *testing.T) {
-	own := []string{"localhost", "127.0.0.1", "::1"}
-	for _, tt := range []struct {
-		address string
-		allow   []string
-		want    []string
-	}{
-		{"127.0.0.1:1", nil, own},
-		{"[::1]:1", []string{"box"}, append(own[:3:3], "box")},
-		{"0.0.0.0:1", nil, nil},
-		{"0.0.0.0:1", []string{"box"}, append(own[:3:3], "box")},
-		{"[::]:1", []string{"box"}, append(own[:3:3], "box")},
-		{"10.0.0.7:1", []string{"box"}, append(own[:3:3], "box", "10.0.0.7")},
-		{"10.0.0.7:1", []string{"box", "*"}, nil},
-		{"127.0.0.1:1", []string{"*"}, nil},
-	} {
-		addr := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(tt.address))
-		o := &serveOptions{hosts: tt.allow}
-		require.Equal(t, tt.want, o.allowedHosts(addr), "%s %q", tt.address, tt.allow)
-		require.Equal(t, !addr.IP.IsLoopback(), o.open(addr), tt.address)
-		o.keys = []string{"k"}
-		require.False(t, o.open(addr), tt.address)
-		o.keys, o.keyFile = nil, "keys"
-		require.False(t, o.open(addr), tt.address)
-	}
+	require.Equal(t, []string{"abc,def", ","}, s.Keys.Given)
 }
 
 // TestLogFormats: the log is text or JSON, from the level on that was asked for.

@@ -12,7 +12,6 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/internal/fanout"
 	"ringmaster/internal/flags"
-	"ringmaster/internal/program"
 	"ringmaster/internal/progress"
 	"ringmaster/internal/usage"
 	"ringmaster/model/arch"
@@ -58,14 +57,10 @@ command may work later.`,
 			if err := flags.CheckDir("dir", dir); err != nil {
 				return err
 			}
-			cfg, err := o.cluster.config(cluster.Hello{Rank: o.cluster.rank, Size: o.cluster.size, Build: program.Version(), ByteOrder: byteOrder()})
-			if err != nil {
-				return err
-			}
-			if err := o.cluster.setTransport(&cfg); err != nil {
-				return err
-			}
-			if o.cluster.rank == 0 {
+			var err error
+			g := o.cluster.place()
+			cfg := g.Config(g.Hello())
+			if o.cluster.Rank == 0 {
 				err = sendModel(cmd, cfg, args[0])
 			} else {
 				err = receiveModel(cmd, cfg, dir)
@@ -88,12 +83,12 @@ command may work later.`,
 // checkSharing validates the flags of the command share.
 func (o *clusterOptions) checkSharing(args []string) error {
 	switch {
-	case o.size < 2:
-		return fmt.Errorf("--world-size is %d; expected the number of ranks that get the model and rank 0, 2 to 8", o.size)
-	case o.rank == 0 && len(args) == 0:
+	case o.Size < 2:
+		return fmt.Errorf("--world-size is %d; expected the number of ranks that get the model and rank 0, 2 to 8", o.Size)
+	case o.Rank == 0 && len(args) == 0:
 		return errors.New("rank 0 needs the FILE to copy")
-	case o.rank != 0 && len(args) == 1 && !o.mpiFollower():
-		return fmt.Errorf("rank %d receives the files of rank 0: give it --dir instead of %s", o.rank, args[0])
+	case o.Rank != 0 && len(args) == 1 && !o.mpiFollower():
+		return fmt.Errorf("rank %d receives the files of rank 0: give it --dir instead of %s", o.Rank, args[0])
 	}
 	return nil
 }

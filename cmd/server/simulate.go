@@ -11,6 +11,7 @@ import (
 
 	"ringmaster/internal/bench"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/server"
 	"ringmaster/internal/simulate"
 	"ringmaster/internal/usage"
 )
@@ -95,7 +96,7 @@ func (o *simulateOptions) run(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return usage.Wrap(err)
 	}
-	o.Engine = limitsOf(o.Engine, o.MaxTokens)
+	o.Engine = server.Limits(o.Engine, o.MaxTokens)
 	configs, err := o.Configs(step)
 	if err != nil {
 		return usage.Wrap(err)

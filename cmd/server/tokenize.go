@@ -18,7 +18,7 @@ tensors works too.`,
 		Example: `  ringmaster tokenize --model F.gguf < texts.jsonl`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, err := o.openVocabulary()
+			f, err := o.node.File.OpenVocabulary()
 			if err != nil {
 				return err
 			}

@@ -10,8 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/mpi"
-	"ringmaster/distributed/rdma/matrix"
-	"ringmaster/distributed/rdma/rails"
 )
 
 // fakeWorld is an MPI job as adopt sees it.
@@ -56,14 +54,14 @@ func TestAdopt(t *testing.T) {
 	}
 	o, err := adopt(fakeWorld{2, 4, "10.0.0.1:4000", nil})
 	require.NoError(t, err)
-	require.Equal(t, []any{2, 4, "10.0.0.1:4000"}, []any{o.rank, o.size, o.coordinator})
+	require.Equal(t, []any{2, 4, "10.0.0.1:4000"}, []any{o.Rank, o.Size, o.Coordinator})
 	require.NoError(t, o.check())
 	o, err = adopt(fakeWorld{1, 2, "10.0.0.1:4000", nil}, "--rank", "1", "--world-size", "2", "--coordinator", "h:5")
 	require.NoError(t, err)
-	require.Equal(t, []any{1, 2, "h:5"}, []any{o.rank, o.size, o.coordinator})
+	require.Equal(t, []any{1, 2, "h:5"}, []any{o.Rank, o.Size, o.Coordinator})
 	o, err = adopt(fakeWorld{0, 1, "127.0.0.1:4000", nil}, "--world-size", "1")
 	require.NoError(t, err)
-	require.Equal(t, 1, o.size)
+	require.Equal(t, 1, o.Size)
 	for _, c := range []struct {
 		world fakeWorld
 		args  []string
@@ -78,15 +76,4 @@ func TestAdopt(t *testing.T) {
 		_, err := adopt(c.world, c.args...)
 		require.ErrorContains(t, err, c.want)
 	}
-}
-
-// TestRailsProbe checks that the transport learns the devices of this host.
-func TestRailsProbe(t *testing.T) {
-	o := clusterOptions{transport: "auto"}
-	opts := o.rails(matrix.Matrix{{nil, {"rdma_en2"}}, {{"rdma_en3"}, nil}}, "devices.json")
-	require.True(t, opts.OrSide)
-	require.False(t, opts.Rules.Switched)
-	want := rails.Here(t.Context(), "").Host
-	require.NotEmpty(t, want.Name)
-	require.Equal(t, want, opts.Ask(t.Context()))
 }

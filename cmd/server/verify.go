@@ -87,7 +87,7 @@ func (o *verifyOptions) check() error {
 // asksAPI reports whether the server is asked as its clients do: unless only the group is
 // to be examined.
 func (o *verifyOptions) asksAPI() bool {
-	return o.group.cluster.coordinator == "" || o.given("url") || o.api.Against != "" || o.api.Recorded != "" || o.record != ""
+	return o.group.cluster.Coordinator == "" || o.given("url") || o.api.Against != "" || o.api.Recorded != "" || o.record != ""
 }
 
 // run examines, writes the files, prints, and says by its error what failed.
@@ -108,7 +108,7 @@ func (o *verifyOptions) run(ctx context.Context, w, progress io.Writer) error {
 			return err
 		}
 	}
-	if o.group.cluster.coordinator != "" {
+	if o.group.cluster.Coordinator != "" {
 		if err := o.group.run(ctx, report, o.api.Limit, progress); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"ringmaster/kernels/cpu"
 	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
+	"ringmaster/node"
 )
 
 // groupChecks are the flags by which verify examines a group from within.
@@ -28,11 +29,11 @@ type groupChecks struct {
 	rest        float64
 	link        forecast.Link
 	seed        uint64
-	model       modelOptions // path, threads and simd
+	model       node.Options // file, threads and level
 }
 
 func (o *groupChecks) register(f *pflag.FlagSet) {
-	flags.Address(f, &o.cluster.coordinator, "coordinator", "", "examine the group of the leader at `HOST:PORT`: ranks and links")
+	flags.Address(f, &o.cluster.Coordinator, "coordinator", "", "examine the group of the leader at `HOST:PORT`: ranks and links")
 	flags.File(f, &o.cluster.keyFile, "cluster-key-file", "`file` with the secret that all ranks share")
 	o.cluster.registerEncrypt(f)
 	flags.Bool(f, &o.recompute, "recompute", true, "with --coordinator, compute each rank's part of the model on another rank too")
@@ -40,15 +41,15 @@ func (o *groupChecks) register(f *pflag.FlagSet) {
 	flags.Typed(f, &o.link, "link", "", forecast.LinkForm, forecast.ParseLink, "what is expected of a link, as for plan: `NAME`, or a rate with a latency such as 3GB/s,20us")
 	flags.Duration(f, &o.pause, "pause", 100*time.Millisecond, flags.Within(time.Millisecond, 5*time.Second), "how long requests to the group should wait at once for what it examines")
 	flags.Float(f, &o.rest, "rest", 1, flags.Within(0.0, 1000.0), "by which factor of such a pause the group is left alone after it; 0: not at all")
-	flags.File(f, &o.model.path, "model,m", "the model's GGUF `file` on this host, which then decides which rank is wrong")
-	flags.Int(f, &o.model.threads, "threads,t", 0, flags.Within(0, mostThreads), "threads of this host's kernels with --model; 0 is one per core")
-	flags.WordOf(f, &o.model.simd, "simd", "auto", simdWords, cpu.ParseLevel, "their instruction set: auto, portable, avx2, avx512, amx or neon, that of the ranks, for results to be compared")
+	flags.File(f, &o.model.File.Path, "model,m", "the model's GGUF `file` on this host, which then decides which rank is wrong")
+	flags.Int(f, &o.model.Threads, "threads,t", 0, flags.Within(0, mostThreads), "threads of this host's kernels with --model; 0 is one per core")
+	flags.WordOf(f, &o.model.Level, "simd", "auto", simdWords, cpu.ParseLevel, "their instruction set: auto, portable, avx2, avx512, amx or neon, that of the ranks, for results to be compared")
 	flags.Seed(f, &o.seed, "seed", 0, "of the data; 0 is another each time")
 }
 
 // check validates the flags; given are those of the command line.
 func (o *groupChecks) check(given func(name string) bool) error {
-	if o.cluster.coordinator == "" {
+	if o.cluster.Coordinator == "" {
 		for _, name := range []string{"cluster-key-file", "recompute", "soak", "link", "pause", "rest", "model", "seed"} {
 			if given(name) {
 				return usage.Errorf("--%s examines a group: give --coordinator HOST:PORT, where rank 0 listens for the other ranks", name)
@@ -75,13 +76,13 @@ func (o *groupChecks) run(ctx context.Context, r *verify.Report, limit time.Dura
 	if o.seed == 0 {
 		o.seed = rand.Uint64()
 	}
-	r.Coordinator, r.Seed = o.cluster.coordinator, o.seed
-	host, close, err := o.arbiter()
+	r.Coordinator, r.Seed = o.cluster.Coordinator, o.seed
+	host, close, err := o.arbiter(ctx)
 	if err != nil {
 		return err
 	}
 	defer close()
-	conn, err := cluster.Examine(ctx, cluster.Config{Coordinator: o.cluster.coordinator, Key: key, Encrypt: o.cluster.encrypts()})
+	conn, err := cluster.Examine(ctx, cluster.Config{Coordinator: o.cluster.Coordinator, Key: key, Encrypt: o.cluster.Encrypt.TCP()})
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (o *groupChecks) run(ctx context.Context, r *verify.Report, limit time.Dura
 		r.Model = g.Model
 	}
 	if host != nil && host.fingerprint != g.Fingerprint {
-		return usage.Errorf("--model %s: another model than that of the group, whose fingerprint is %s; here it is %s", o.model.path, g.Fingerprint, host.fingerprint)
+		return usage.Errorf("--model %s: another model than that of the group, whose fingerprint is %s; here it is %s", o.model.File.Path, g.Fingerprint, host.fingerprint)
 	}
 	if o.recompute {
 		var arbiter verify.Arbiter
@@ -142,24 +143,20 @@ type arbiterHost struct {
 
 // arbiter opens the model of --model, and returns nil without one. It needs no memory for
 // it beyond what is mapped.
-func (o *groupChecks) arbiter() (h *arbiterHost, end func(), err error) {
-	if o.model.path == "" {
+func (o *groupChecks) arbiter(ctx context.Context) (h *arbiterHost, end func(), err error) {
+	if o.model.File.Path == "" {
 		return nil, func() {}, nil
 	}
-	o.model.backend = "cpu"
-	l := &loaded{}
-	if l.file, err = o.model.openFile(); err != nil {
+	o.model.Backend = node.CPUBackend
+	n := node.New(o.model)
+	if err = n.Open(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err = o.model.openBackend(l); err != nil {
-		l.close()
-		return nil, nil, err
-	}
-	d, err := arch.Open(l.file, l.backend, decoder.OpenOptions{Context: 2, MaxTokens: 64})
+	d, err := arch.Open(n.File, n.Backend, decoder.OpenOptions{Context: 2, MaxTokens: 64})
 	if err != nil {
-		l.close()
+		n.Close()
 		return nil, nil, usage.Wrap(err)
 	}
-	l.model = d
-	return &arbiterHost{d, gguf.Fingerprint(l.file), l.kernels}, l.close, nil
+	n.Model = d
+	return &arbiterHost{d, gguf.Fingerprint(n.File), n.Kernels}, n.Close, nil
 }

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -6,20 +6,17 @@ import (
 	"fmt"
 	"time"
 
-	"ringmaster/engine"
 	"ringmaster/gguf"
 	"ringmaster/internal/verify"
 )
 
-// examined is what a leader that serves lets others examine: see verify.
-type examined struct {
-	engine *engine.Engine
-	loaded *loaded
-}
+// Serves tells that the node serves, so that others may examine the group: between runs a
+// function between two steps.
+func (n *Node) Serves(between func(ctx context.Context, f func()) error) { n.between.Store(&between) }
 
 // examine answers a request of ringmaster verify: the cluster's Config.Examine.
-func (o *modelOptions) examine(ctx context.Context, request []byte) []byte {
-	a := o.examineTask(ctx, request)
+func (n *Node) examine(ctx context.Context, request []byte) []byte {
+	a := n.examineTask(ctx, request)
 	text, err := json.Marshal(a)
 	if err != nil { // plain fields only
 		panic(fmt.Sprintf("examine: %v", err))
@@ -27,23 +24,22 @@ func (o *modelOptions) examine(ctx context.Context, request []byte) []byte {
 	return text
 }
 
-func (o *modelOptions) examineTask(ctx context.Context, request []byte) (a verify.Reply) {
+func (n *Node) examineTask(ctx context.Context, request []byte) (a verify.Reply) {
 	var r verify.Request
 	if err := json.Unmarshal(request, &r); err != nil {
 		return verify.Reply{Error: fmt.Sprintf("the request: %v; is verify of this build?", err)}
 	}
-	x := o.served.Load()
-	if x == nil {
+	between := n.between.Load()
+	if between == nil {
 		return verify.Reply{Error: "the model is loading; try again when /readyz is 200"}
 	}
-	g := x.loaded.group
 	if r.Task == nil {
-		return describeGroup(x.loaded, o)
+		return n.describeGroup()
 	}
-	err := x.engine.Between(ctx, func() {
+	err := (*between)(ctx, func() {
 		began := time.Now()
 		var err error
-		if a.Found, a.Epoch, err = g.steps.Examine(*r.Task); err != nil {
+		if a.Found, a.Epoch, err = n.Leader.Steps.Examine(*r.Task); err != nil {
 			a.Error = err.Error()
 		}
 		a.Took = time.Since(began)
@@ -55,19 +51,18 @@ func (o *modelOptions) examineTask(ctx context.Context, request []byte) (a verif
 }
 
 // describeGroup is the answer to a request without a task.
-func describeGroup(l *loaded, o *modelOptions) verify.Reply {
-	g := l.group
-	e, err := g.leader.Epoch()
+func (n *Node) describeGroup() verify.Reply {
+	e, err := n.Leader.Epoch()
 	if err != nil {
 		return verify.Reply{Error: err.Error()}
 	}
-	extent, p, err := g.steps.Extent()
+	extent, p, err := n.Leader.Steps.Extent()
 	if err != nil {
 		return verify.Reply{Error: err.Error()}
 	}
-	s, members := g.leader.Status(), e.Members
-	out := &verify.Group{Ranks: members, Extent: extent, Model: l.model.Info().Name, Fingerprint: gguf.Fingerprint(l.file),
-		Reduce: o.reduce.String(), Transport: s.Transport.Kind, Topology: s.Transport.Topology}
+	s, members := n.Leader.Status(), e.Members
+	out := &verify.Group{Ranks: members, Extent: extent, Model: n.Model.Info().Name, Fingerprint: gguf.Fingerprint(n.File),
+		Reduce: n.o.Reduce.String(), Transport: s.Transport.Kind, Topology: s.Transport.Topology}
 	if len(p) != len(members) {
 		return verify.Reply{Error: "the group re-forms"}
 	}

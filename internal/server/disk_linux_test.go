@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"bytes"
@@ -33,12 +33,12 @@ func TestServesWithoutAFullDisk(t *testing.T) {
 			old := slog.Default()
 			slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 			defer slog.SetDefault(old)
-			o := &diskOptions{given: filepath.Join(disk, "cache") + "=1GiB"}
-			store, err := o.open()
+			dir := filepath.Join(disk, "cache")
+			c, err := Disk{Dir: dir, Budget: 1 << 30}.open()
 			require.NoError(t, err)
 			require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
-			require.Contains(t, log.String(), o.dir)
-			o.close(store)
+			require.Contains(t, log.String(), dir)
+			c.close()
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"ringmaster/api/web"
 	"ringmaster/distributed/cluster"
 	"ringmaster/internal/host"
+	"ringmaster/node"
 	"ringmaster/parallel"
 	"ringmaster/replica"
 )
@@ -20,24 +21,17 @@ const statusAge = 500 * time.Millisecond
 
 // clusterStatus is the web.Source of this server, from its start on.
 type clusterStatus struct {
-	o       *modelOptions
-	loaded  atomic.Pointer[loaded]      // nil until the model is loaded
-	reports atomic.Pointer[rankReports] // nil without a group, and until it runs
-}
-
-// serves tells that a model is loaded; reports are nil without a group.
-func (c *clusterStatus) serves(l *loaded, reports *rankReports) {
-	c.reports.Store(reports)
-	c.loaded.Store(l)
+	node    *node.Node
+	grouped bool
+	serving atomic.Bool // the model is loaded
 }
 
 // Status implements web.Source.
 func (c *clusterStatus) Status(ctx context.Context) web.Status {
-	l := c.loaded.Load()
-	if !c.o.cluster.on {
-		return c.alone(l)
+	if !c.grouped {
+		return c.alone()
 	}
-	leader := c.o.leading.Load()
+	leader := c.node.Cluster()
 	if leader == nil {
 		return web.Status{Phase: "loading", Reason: "the model file is being opened", Ranks: []web.Rank{}, Events: []web.Event{}}
 	}
@@ -51,9 +45,9 @@ func (c *clusterStatus) Status(ctx context.Context) web.Status {
 	for _, e := range s.Events {
 		out.Events = append(out.Events, web.Event{Time: e.Time, Kind: string(e.Kind), Rank: e.Rank, Text: e.Text})
 	}
-	if l != nil && l.group != nil {
-		c.shares(&out, l, s)
-		c.counts(ctx, &out, l)
+	if c.serving.Load() {
+		c.shares(&out, s)
+		c.counts(ctx, &out)
 	}
 	if out.Events == nil {
 		out.Events = []web.Event{}
@@ -62,31 +56,32 @@ func (c *clusterStatus) Status(ctx context.Context) web.Status {
 }
 
 // alone is the status of a model on this rank alone.
-func (c *clusterStatus) alone(l *loaded) web.Status {
+func (c *clusterStatus) alone() web.Status {
 	out := web.Status{Phase: "loading", Reason: "the model is loading", Ranks: []web.Rank{{State: string(cluster.Forming)}}, Events: []web.Event{}}
-	if l == nil {
+	if !c.serving.Load() {
 		return out
 	}
+	n := c.node
 	r := &out.Ranks[0]
-	*r = web.Rank{State: string(cluster.Member), Backend: l.kernels, Threads: l.threads, Memory: host.ResidentBytes()}
-	if mem, known := systemMemory(); known {
+	*r = web.Rank{State: string(cluster.Member), Backend: n.Kernels, Threads: n.Threads, Memory: host.ResidentBytes()}
+	if mem, known := n.SystemMemory(); known {
 		r.Offered = mem.Total
 	}
-	if m, ok := l.model.(interface {
+	if m, ok := n.Model.(interface {
 		LayerStats() []parallel.LayerStats
 	}); ok {
 		r.Layers = webLayers(m.LayerStats())
 	}
 	out.Phase, out.Reason, out.Transport = "running", "", "local"
-	whole := shareOf(parallel.Part{Experts: parallel.Range{End: l.sizes.Experts}, Heads: parallel.Range{End: l.sizes.Heads},
-		Vocabulary: parallel.Range{End: l.sizes.Vocabulary}})
+	whole := shareOf(parallel.Part{Experts: parallel.Range{End: n.Sizes.Experts}, Heads: parallel.Range{End: n.Sizes.Heads},
+		Vocabulary: parallel.Range{End: n.Sizes.Vocabulary}})
 	out.Whole, r.Share = whole, &whole
 	return out
 }
 
 // shares tells what each member has of the model.
-func (c *clusterStatus) shares(out *web.Status, l *loaded, s cluster.Status) {
-	p := l.group.planner.Last().Settings.Placement
+func (c *clusterStatus) shares(out *web.Status, s cluster.Status) {
+	p := c.node.Leader.Planner.Last().Settings.Placement
 	if len(p) != len(s.Members) || len(p) == 0 {
 		return // an epoch that is being planned
 	}
@@ -104,12 +99,9 @@ func shareOf(p parallel.Part) web.Share {
 }
 
 // counts adds the reports of the ranks, and the events that they show.
-func (c *clusterStatus) counts(ctx context.Context, out *web.Status, l *loaded) {
-	reports := c.reports.Load()
-	if reports == nil {
-		return
-	}
-	for i, r := range reports.get(ctx, statusAge) {
+func (c *clusterStatus) counts(ctx context.Context, out *web.Status) {
+	l := c.node.Leader
+	for i, r := range l.RecentReports(ctx, statusAge) {
 		if i >= len(out.Ranks) || r.Epoch == 0 || out.Ranks[i].Backend == "" {
 			continue // no member, or gone since
 		}
@@ -117,8 +109,8 @@ func (c *clusterStatus) counts(ctx context.Context, out *web.Status, l *loaded) 
 		x.Memory, x.Steps, x.Tokens, x.Busy = r.Memory, r.Steps, r.Tokens, r.Time.Seconds()
 		x.Sent, x.Received, x.Layers = r.Group.Sent, r.Group.Received, webLayers(r.Layers)
 	}
-	out.Recoveries, _ = l.group.steps.Recoveries()
-	for _, r := range l.group.steps.Repeats() {
+	out.Recoveries, _ = l.Steps.Recoveries()
+	for _, r := range l.Steps.Repeats() {
 		out.Events = append(out.Events, repeated(r))
 	}
 	slices.SortStableFunc(out.Events, func(a, b web.Event) int { return a.Time.Compare(b.Time) })

@@ -1,9 +1,8 @@
-package main
+package server
 
 import (
 	"ringmaster/api/dialect"
 	"ringmaster/groupplan"
-	"ringmaster/internal/units"
 )
 
 // What Go's heap, stacks and the runtime take, in bytes; measured on the built-in
@@ -22,24 +21,9 @@ func grammars(memory int64) int64 {
 	return dialect.DefaultGrammars
 }
 
-// heap is the memory of Go for a server that may use so much memory, 0 if that is not known;
+// Heap is the memory of Go for a server that may use so much memory, 0 if that is not known;
 // but for the vocabulary.
-func (o *serveOptions) heap(memory int64) int64 {
+func (o *Options) Heap(memory int64) int64 {
 	return groupplan.LeastHeap + grammars(memory) + heapPerBody*o.bodies() +
-		heapPerPlace*int64(o.engine.MaxActive+o.engine.QueueLength) + o.disk.memory()
-}
-
-// memoryLimit is what --memory says.
-type memoryLimit struct {
-	bytes     int64 // 0: what is free
-	unlimited bool  // what is free is no limit either
-}
-
-// parseMemory reads a size, or unlimited.
-func parseMemory(s string) (memoryLimit, error) {
-	if s == "unlimited" {
-		return memoryLimit{unlimited: true}, nil
-	}
-	n, err := units.ParseBytes(s)
-	return memoryLimit{bytes: n}, err
+		heapPerPlace*int64(o.Engine.MaxActive+o.Engine.QueueLength) + o.Disk.memory()
 }

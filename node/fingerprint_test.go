@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"io"
@@ -20,14 +20,13 @@ func bestLevel(t *testing.T) cpu.Level {
 	return level
 }
 
-// fingerprint opens the model at path with the flags, as serve does, and gives
+// fingerprint opens the model at path as serve does, and gives
 // its system_fingerprint on one host.
 func fingerprint(t *testing.T, path string, reduce parallel.Reduce) string {
-	o := &modelOptions{path: path, ctx: 256, threads: 1, batch: 16, reduce: reduce, backend: "cpu", simd: bestLevel(t)}
-	l, err := o.load(t.Context(), io.Discard, 1)
-	require.NoError(t, err)
-	defer l.close()
-	return o.systemFingerprint(l)
+	n := New(Options{File: File{Path: path}, Context: 256, Threads: 1, MaxTokens: 16, Sequences: 1, Reduce: reduce, Backend: CPUBackend, Level: bestLevel(t), Plans: io.Discard})
+	require.NoError(t, n.Start(t.Context()))
+	defer n.Close()
+	return n.Fingerprint()
 }
 
 // TestSystemFingerprintOfModels: every model has its own, even among models that

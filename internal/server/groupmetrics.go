@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -6,14 +6,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"ringmaster/node"
 	"ringmaster/parallel"
-	"ringmaster/replica"
 )
 
 // groupMetrics exposes the statistics of each rank, layer and exchange.
 type groupMetrics struct {
-	steps   *replica.Leader
-	reports *rankReports
+	leader *node.Leader
 
 	up, ranks, epoch, recoveries, recovery, work, tokens, stepTime *prometheus.Desc
 	layers                                                         []layerMetric
@@ -32,7 +31,7 @@ type exchangeMetric struct {
 	value func(parallel.Exchange) float64
 }
 
-func newGroupMetrics(reports *rankReports) *groupMetrics {
+func newGroupMetrics(l *node.Leader) *groupMetrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("ringmaster_"+name, help, labels, nil)
 	}
@@ -43,7 +42,7 @@ func newGroupMetrics(reports *rankReports) *groupMetrics {
 		return exchangeMetric{desc("exchange_"+name, help, "rank", "purpose", "op"), value}
 	}
 	return &groupMetrics{
-		steps: reports.steps, reports: reports,
+		leader:     l,
 		up:         desc("group_up", "1 while an epoch is running, else 0."),
 		ranks:      desc("group_ranks", "Ranks that form the running epoch, 0 if none runs."),
 		epoch:      desc("group_epoch", "Number of the current epoch."),
@@ -90,7 +89,7 @@ func (g *groupMetrics) Collect(out chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
-	n, ranks := g.steps.Members()
+	n, ranks := g.leader.Steps.Members()
 	gauge(g.epoch, float64(n))
 	gauge(g.ranks, float64(len(ranks)))
 	if len(ranks) > 0 {
@@ -98,10 +97,10 @@ func (g *groupMetrics) Collect(out chan<- prometheus.Metric) {
 	} else {
 		gauge(g.up, 0)
 	}
-	again, took := g.steps.Recoveries()
+	again, took := g.leader.Steps.Recoveries()
 	counter(g.recoveries, float64(again))
 	counter(g.recovery, took.Seconds())
-	for _, r := range g.reports.get(context.Background(), 0) {
+	for _, r := range g.leader.RecentReports(context.Background(), 0) {
 		if r.Epoch == 0 { // no member of the epoch
 			continue
 		}

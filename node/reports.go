@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -13,10 +13,8 @@ import (
 // previous ones are shown.
 const reportWait = 500 * time.Millisecond
 
-// rankReports asks the ranks for their reports, for all who want them.
-type rankReports struct {
-	steps *replica.Leader
-
+// reports asks the ranks for their reports, for all who want them.
+type reports struct {
 	mu   sync.Mutex
 	last []replica.Report
 	at   time.Time // when they were asked for
@@ -24,7 +22,7 @@ type rankReports struct {
 }
 
 // warn logs that ranks report what cannot be right: once, until they no longer do.
-func (r *rankReports) warn(answered bool, err error) {
+func (r *reports) warn(answered bool, err error) {
 	if !answered {
 		return // the ranks are busy, or no epoch runs
 	}
@@ -38,9 +36,10 @@ func (r *rankReports) warn(answered bool, err error) {
 	r.told = text
 }
 
-// get returns the reports of all ranks, [size], no older than age unless not all ranks
-// answer in time; then they are the previous ones, none before the first.
-func (r *rankReports) get(ctx context.Context, age time.Duration) []replica.Report {
+// RecentReports returns the reports of all ranks, [size], no older than age unless not all
+// ranks answer in time; then they are the previous ones, none before the first.
+func (l *Leader) RecentReports(ctx context.Context, age time.Duration) []replica.Report {
+	r := &l.reports
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.at.IsZero() && time.Since(r.at) < age {
@@ -48,7 +47,7 @@ func (r *rankReports) get(ctx context.Context, age time.Duration) []replica.Repo
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportWait)
 	defer cancel()
-	got, err := r.steps.Reports(ctx)
+	got, err := l.Steps.Reports(ctx)
 	if got != nil {
 		r.last = got
 	}

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -15,24 +15,26 @@ import (
 
 	"ringmaster/api"
 	"ringmaster/engine"
+	"ringmaster/kernels/cpu"
+	"ringmaster/node"
 )
 
 // TestBudgetsOfTheDocument: docs/operations.md has the table of budgets that the
 // program has, and /metrics shows limit and use of each.
 func TestBudgetsOfTheDocument(t *testing.T) {
-	m, o := &modelOptions{batch: 64, backend: "cpu", simd: bestLevel(t), threads: 1}, &serveOptions{format: "auto", maxBody: 1 << 20}
-	o.engine = engine.Options{MaxActive: 2, QueueLength: 3, Sessions: 4}
-	o.disk = diskOptions{given: filepath.Join(t.TempDir(), "cache") + "=1MiB"}
-	var err error
-	o.engine.Disk, err = o.disk.open()
+	o := &Options{Format: "auto", MaxBody: 1 << 20, Engine: engine.Options{MaxActive: 2, QueueLength: 3, Sessions: 4}}
+	disk, err := Disk{Dir: filepath.Join(t.TempDir(), "cache"), Budget: 1 << 20}.open()
 	require.NoError(t, err)
-	t.Cleanup(func() { o.disk.close(o.engine.Disk) })
-	m.tokenizes = true
-	l, err := m.load(t.Context(), io.Discard, 6)
+	t.Cleanup(disk.close)
+	o.Engine.Disk = disk.store
+	level, err := cpu.ParseLevel("auto")
 	require.NoError(t, err)
-	t.Cleanup(l.close)
+	of := node.Options{MaxTokens: 64, Backend: node.CPUBackend, Level: level, Threads: 1, Sequences: 6, Tokenizes: true, Plans: io.Discard}
+	n := node.New(of)
+	require.NoError(t, n.Start(t.Context()))
+	t.Cleanup(n.Close)
 	server := api.NewServer(http.NotFoundHandler(), api.ServerOptions{})
-	e, c, err := o.engineOn(m, l, o.engine, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, server, nil)
+	e, c, err := o.engineOn(n, of, o.Engine, disk, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, server)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close(context.Background())) })
 

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"crypto/sha256"
@@ -12,21 +12,31 @@ import (
 	"ringmaster/replica"
 )
 
-// systemFingerprint is the API's system_fingerprint of a loaded model: "fp_" and
+// Fingerprint is the API's system_fingerprint of a loaded model: "fp_" and
 // 16 hexadecimal digits. It covers what decides the bits of the logits: the
 // model file, the build (version and hash of the program), the backend with its kernels,
 // the functions of the C library, and the order in which expert outputs are added. So it survives a restart of the same set-up, and
 // two servers with equal fingerprints give equal text for an equal request with
 // an equal seed.
-func (o *modelOptions) systemFingerprint(l *loaded) string {
+func (n *Node) Fingerprint() string {
 	var group replica.Settings
-	if l.group != nil {
-		group = l.group.planner.Last().Settings
+	if n.Leader != nil {
+		group = n.Leader.Planner.Last().Settings
 	}
-	return fingerprintOf(gguf.Fingerprint(l.file), gguf.WeightSample(l.file), program.ID(), l.bits(), o.reduce, group)
+	return n.fingerprint(group)
 }
 
-// fingerprintOf hashes the parts of systemFingerprint. group are the settings of the
+// StateFingerprint names all that decides the bits of a snapshot, but not the group: with
+// --reduce exact it does not, and with sum a group of any size may continue with what
+// another has computed.
+func (n *Node) StateFingerprint() string { return n.fingerprint(replica.Settings{}) }
+
+func (n *Node) fingerprint(group replica.Settings) string {
+	kernels := strings.TrimSpace(n.Kernels + " " + n.math)
+	return fingerprintOf(gguf.Fingerprint(n.File), gguf.WeightSample(n.File), program.ID(), kernels, n.o.Reduce, group)
+}
+
+// fingerprintOf hashes the parts of a fingerprint. group are the settings of the
 // group, empty without one.
 func fingerprintOf(model, weights, build, kernels string, reduce parallel.Reduce, group replica.Settings) string {
 	parts := struct {
@@ -44,6 +54,3 @@ func fingerprintOf(model, weights, build, kernels string, reduce parallel.Reduce
 	sum := sha256.Sum256(text)
 	return "fp_" + hex.EncodeToString(sum[:8])
 }
-
-// bits names what computes, as far as it decides bits.
-func (l *loaded) bits() string { return strings.TrimSpace(l.kernels + " " + l.math) }

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"bytes"
@@ -26,11 +26,10 @@ func TestFilesThatOthersMayRead(t *testing.T) {
 		a.Close()
 	}
 	dir := filepath.Join(t.TempDir(), "cache")
-	o := diskOptions{given: dir + "=1MiB"}
 	cache := func() {
-		s, err := o.open()
+		c, err := Disk{Dir: dir, Budget: 1 << 20}.open()
 		require.NoError(t, err)
-		o.close(s)
+		c.close()
 	}
 	for path, open := range map[string]func(){path: audit, dir: cache} {
 		open()

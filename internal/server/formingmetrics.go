@@ -1,27 +1,26 @@
-package main
+package server
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"ringmaster/distributed/cluster"
-	"ringmaster/replica"
+	"ringmaster/node"
 )
 
 // formingMetrics exposes how long epochs took to take the place of others, by parts, and
 // what agreeing on each step costs.
 type formingMetrics struct {
-	steps  *replica.Leader
-	leader *cluster.Leader
+	leader *node.Leader
 
 	epochs, parts, again, agreeing *prometheus.Desc
 }
 
-func newFormingMetrics(steps *replica.Leader, leader *cluster.Leader) *formingMetrics {
+func newFormingMetrics(l *node.Leader) *formingMetrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("ringmaster_group_"+name, help, labels, nil)
 	}
 	return &formingMetrics{
-		steps: steps, leader: leader,
+		leader:   l,
 		epochs:   desc("formed_total", "Epochs that took the place of another, by why that one ended: a rank was lost, or the end was planned because a rank joined or left.", "after"),
 		parts:    desc("forming_seconds_total", "Time that epochs needed to take the place of others (ringmaster_group_formed_total), by part: noticing the loss, waiting for missing ranks and pauses, placing, mapping, connecting, starting.", "after", "part"),
 		again:    desc("recovery_rerun_seconds_total", "Part of ringmaster_group_recovery_seconds_total in which interrupted steps ran again in the next epoch, with the sequences sent to newcomers."),
@@ -48,6 +47,6 @@ func (f *formingMetrics) Collect(out chan<- prometheus.Metric) {
 			counter(f.parts, t.Seconds(), after, cluster.Part(p).String())
 		}
 	}
-	counter(f.again, f.steps.Again().Seconds())
-	counter(f.agreeing, f.steps.Agreeing().Seconds())
+	counter(f.again, f.leader.Steps.Again().Seconds())
+	counter(f.agreeing, f.leader.Steps.Agreeing().Seconds())
 }

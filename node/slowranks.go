@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -31,8 +31,8 @@ type slowRanks struct {
 	found map[int]int // looks in a row that found a rank slow
 }
 
-// watchSlowRanks looks at the ranks until ctx ends.
-func watchSlowRanks(ctx context.Context, l *loaded, reports *rankReports) {
+// WatchSlowRanks looks at the ranks until ctx ends.
+func (l *Leader) WatchSlowRanks(ctx context.Context) {
 	s := slowRanks{log: slog.Default(), found: map[int]int{}}
 	t := time.NewTicker(slowEvery)
 	defer t.Stop()
@@ -42,8 +42,8 @@ func watchSlowRanks(ctx context.Context, l *loaded, reports *rankReports) {
 			return
 		case <-t.C:
 		}
-		_, members := l.group.steps.Members()
-		s.look(reports.get(ctx, slowEvery/2), members, l.group.planner.Last().Settings.Placement)
+		_, members := l.Steps.Members()
+		s.look(l.RecentReports(ctx, slowEvery/2), members, l.Planner.Last().Settings.Placement)
 	}
 }
 

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"ringmaster/internal/flags"
+	"ringmaster/internal/units"
+	"ringmaster/kernels/cpu"
+	"ringmaster/model/decoder"
+	"ringmaster/node"
+	"ringmaster/parallel"
+)
+
+// modelOptions are the flags of every command that opens a model.
+type modelOptions struct {
+	node    node.Options
+	memory  memoryLimit
+	cluster clusterOptions
+}
+
+func (o *modelOptions) register(f *pflag.FlagSet) {
+	n := &o.node
+	flags.File(f, &n.File.Path, "model,m", "GGUF `file` (the first part of a split file); default is the built-in model")
+	flags.ParsedList(f, &n.File.Overrides, "override-kv", false, overrideForm, checkOverride, "value of the model's metadata in place of the file's, `KEY=TYPE:VALUE` with TYPE int, float, bool or str, the same on all ranks; may be repeated")
+	flags.Int(f, &n.Context, "ctx,c", 0, flags.From(0), "context length in tokens; 0 is the most that the model allows and memory holds")
+	flags.Int(f, &n.MaxTokens, "max-batch", decoder.DefaultMaxTokens, flags.From(1), "most tokens in one step, when serving half of them of prompts: with fewer, other requests wait less for a step")
+	flags.Typed(f, &o.memory, "memory", "", memoryForm, parseMemory, "most memory that the process uses beside the mapped weights, like `20GiB`; empty is what is free; unlimited starts even if more is needed than is free. What buffers leave is the budget of the KV caches")
+	flags.Under(f, headingModel)
+	flags.Int(f, &n.Threads, "threads,t", 0, flags.Within(0, mostThreads), "threads of the CPU kernels; 0 is one per core, at most what a CPU quota (cgroup) allows")
+	flags.WordOf(f, &n.Backend, "backend", "auto", node.BackendNames, node.ParseBackend, "compute backend: cpu, metal (the GPU of a Mac), or auto: metal if this build supports it and the host has a suitable GPU, else cpu")
+	flags.Duration(f, &n.KeepWired, "keep-wired", 0, flags.FromDuration(0), "how long after the last step the memory of a Mac's GPU is kept wired, so that the next step is not delayed by seconds; 0 is as long as the program runs")
+	flags.WordOf(f, &n.Level, "simd", "auto", simdWords, cpu.ParseLevel, "instruction set of the CPU kernels: auto, portable, avx2, avx512, amx or neon; results differ in the last bits, except between avx512 and amx")
+	flags.Under(f, headingPerformance)
+	flags.WordOf(f, &n.Reduce, "reduce", "sum", reduceWords, parallel.ParseReduce, "how expert outputs are added: sum, or exact (each rounded to float16; the same result on any number of hosts)")
+	o.cluster.register(f)
+}
+
+// options are those of the node, once the flags have been checked.
+func (o *modelOptions) options() node.Options {
+	n := o.node
+	n.Memory, n.Overcommit = o.memory.bytes, o.memory.unlimited
+	n.Verify, n.Group = o.cluster.verify, o.cluster.place()
+	return n
+}
+
+// memoryLimit is what --memory says.
+type memoryLimit struct {
+	bytes     int64 // 0: what is free
+	unlimited bool  // what is free is no limit either
+}
+
+// parseMemory reads a size, or unlimited.
+func parseMemory(s string) (memoryLimit, error) {
+	if s == "unlimited" {
+		return memoryLimit{unlimited: true}, nil
+	}
+	n, err := units.ParseBytes(s)
+	return memoryLimit{bytes: n}, err
+}
