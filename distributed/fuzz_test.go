@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzProposals: any records of a split are refused or say what they mean, and
-// nothing in them is a length without a bound.
+// FuzzProposals: any records of a split are refused or decode to themselves,
+// and every length in them is bounded.
 func FuzzProposals(f *testing.F) {
 	p := proposal{id: 1, number: 2, color: 3, key: -4, offer: 5}
 	f.Add(append(p.bytes(), p.bytes()...))

@@ -21,7 +21,7 @@ func TestMembers(t *testing.T) {
 		colors, keys []int
 		want         []distributed.Part
 	}{
-		{"no one", nil, nil, []distributed.Part{}},
+		{"no ranks", nil, nil, []distributed.Part{}},
 		{"none joins", []int{none, none}, []int{0, 0}, []distributed.Part{}},
 		{"key orders", []int{1, 1, 1}, []int{9, 5, 7}, []distributed.Part{{1, []int{1, 2, 0}}}},
 		{"ties by rank", []int{1, 1, 1}, []int{5, 5, 4}, []distributed.Part{{1, []int{2, 0, 1}}}},
@@ -60,8 +60,8 @@ func TestIDs(t *testing.T) {
 	require.NotEqual(t, distributed.ChildToken(token, 7), distributed.ChildToken([]byte("other"), 7))
 }
 
-// shaky is a driver of package memory whose children fail or are never formed,
-// and which may have something to offer.
+// shaky is a driver of package memory with children that fail or are never
+// formed. It may have an offer.
 type shaky struct {
 	distributed.Driver
 	offer []byte
@@ -120,8 +120,8 @@ func onAll(groups []*distributed.Group, f func(g *distributed.Group) error) []er
 }
 
 // TestAllRanksTakePart: no rank leaves a split before all exchanges are done,
-// whatever it joins and whatever goes wrong on it; a failure of one rank is an
-// error on all but does not end the group.
+// whichever child it joins and whatever fails on it; a failure of one rank is
+// an error on all but does not end the group.
 func TestAllRanksTakePart(t *testing.T) {
 	broken := errors.New("no rail is free")
 	colors := []int{0, 0, distributed.Undefined, 1, 2, 2} // 1 is alone, 2 fails on rank 5
@@ -267,8 +267,7 @@ func TestFormingEnds(t *testing.T) {
 	}
 }
 
-// TestManySplits: children that are closed leave nothing behind in their
-// parent.
+// TestManySplits: closed children leave nothing behind in their parent.
 func TestManySplits(t *testing.T) {
 	groups := memory.Groups(3)
 	for range 30 {

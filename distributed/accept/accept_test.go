@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// listener returns errors as long as there are any, then connections.
+// listener first returns its errors, then connections.
 type listener struct {
 	net.Listener
 	errs  []error

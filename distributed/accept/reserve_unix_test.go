@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReserve: a connection that comes when all files of the process are in use
-// is accepted all the same, so that it can be refused, as long as the reserve
-// lasts; what was given is taken back when files are free.
+// TestReserve: while the reserve lasts, a connection that arrives when all
+// files of the process are in use is still accepted, so that it can be refused.
+// The reserve is refilled when files are free.
 func TestReserve(t *testing.T) {
 	var was syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
@@ -66,7 +66,7 @@ func TestReserve(t *testing.T) {
 			return nil
 		}
 	}
-	// Refused one after the other, they could come for ever.
+	// Connections refused one after the other could continue without end.
 	require.NoError(t, next().Close())
 	for range reserved - 1 {
 		defer next().Close()

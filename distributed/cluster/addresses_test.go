@@ -12,8 +12,8 @@ import (
 	"ringmaster/distributed"
 )
 
-// oneAddress is a transport that listens on one address, as that of package tcp,
-// and keeps those it was given.
+// oneAddress is a transport that listens on one address, like that of package
+// tcp, and records the addresses that it received.
 type oneAddress struct {
 	distributed.Transport
 	mu    sync.Mutex
@@ -30,7 +30,7 @@ func (o *oneAddress) Listen(host string) (string, error) {
 	return o.Transport.Listen(host)
 }
 
-// seesMembers is a program that keeps the leader's address from the last plan.
+// seesMembers is a program that records the leader's address from the last plan.
 type seesMembers struct {
 	*program
 	data string
@@ -66,7 +66,7 @@ func TestLeaderOnAllInterfaces(t *testing.T) {
 	host, _, err := net.SplitHostPort(lead.data)
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1", host)
-	// In the next epoch the address holds.
+	// The next epoch uses the same address.
 	one.stop(context.Canceled)
 	require.NoError(t, r.ended(one))
 	r.follow(1, nil)

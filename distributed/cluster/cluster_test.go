@@ -105,15 +105,15 @@ func TestWorkFails(t *testing.T) {
 	one.workErr = nil
 	e = r.running(e.Number)
 	require.ErrorContains(t, r.leader.Fail(e.Number, &distributed.OpError{Op: "all_sum", Rank: 0, Peer: 1, Err: distributed.ErrTimeout}), "rank 1 at 127.0.0.1")
-	// And of the leader's own work.
+	// The same for the leader's own work.
 	e = r.running(e.Number)
 	require.ErrorContains(t, r.leader.Fail(e.Number, errors.New("a broken kernel")), "rank 0: a broken kernel")
 	r.running(e.Number)
 }
 
 // TestDivergence: one wrong digest of one of two ranks ends the epoch, and the next one runs
-// the work; ranks that differ each time get no epoch, until another process takes the place
-// of one of them. The leader outlives all of it.
+// the work; ranks that differ each time get no epoch, until another process replaces one of
+// them. The leader survives all of it.
 func TestDivergence(t *testing.T) {
 	r := newRig(t, 2, nil)
 	var lies atomic.Int32
@@ -218,10 +218,10 @@ func TestNoLeader(t *testing.T) {
 	require.ErrorContains(t, err, "check that rank 0 is running")
 }
 
-// TestTheOthersGoOn: a rank dies in a piece of work; the others do it again without
-// it, by themselves, with the ranks of the world in its group; it returns between two
-// pieces of work, and leaves again, which interrupts none.
-func TestTheOthersGoOn(t *testing.T) {
+// TestTheOthersContinue: a rank dies in a piece of work; the others repeat it without that
+// rank and without help, with the ranks of the world in its group. The rank returns between
+// two pieces of work and leaves again without interrupting one.
+func TestTheOthersContinue(t *testing.T) {
 	r := newRigThat(t, Continue, 3, nil)
 	one := r.follow(1, nil)
 	two := r.follow(2, nil)
@@ -264,7 +264,7 @@ func TestTheOthersGoOn(t *testing.T) {
 	var lost, ranks []int
 	for i, f := range r.formed {
 		lost, ranks = append(lost, f.Lost), append(ranks, f.Ranks)
-		require.Equal(t, uint32(i+2), f.Epoch, "the first epoch takes no epoch's place")
+		require.Equal(t, uint32(i+2), f.Epoch, "the first epoch replaces none")
 		require.False(t, f.Began.IsZero())
 		require.Positive(t, f.Parts[Connecting])
 	}
@@ -272,9 +272,8 @@ func TestTheOthersGoOn(t *testing.T) {
 	require.Equal(t, []int{2, 3, 2}, ranks)
 }
 
-// TestLossesAtOnce: ranks that are lost in one event cost one epoch each, of which only the
-// last is planned and formed; and whoever asks meanwhile never hears that no epoch is
-// coming.
+// TestLossesAtOnce: ranks lost in one event cost one epoch each, but only the last epoch is
+// planned and formed. A caller that asks meanwhile is never told that no epoch will follow.
 func TestLossesAtOnce(t *testing.T) {
 	r := newRigThat(t, Continue, 4, nil)
 	var others []*following
@@ -296,7 +295,7 @@ func TestLossesAtOnce(t *testing.T) {
 			}
 		})
 	}
-	require.NoError(t, r.leader.listener.Close()) // no one returns
+	require.NoError(t, r.leader.listener.Close()) // no rank returns
 	r.leader.event(func() {
 		for rank := 1; rank < 4; rank++ {
 			r.leader.sm.closed(r.leader.sm.members[rank].conn, "gone")
@@ -316,8 +315,8 @@ func TestLossesAtOnce(t *testing.T) {
 	}
 }
 
-// TestTheLeaderGoesOnAlone: after the loss of its only follower.
-func TestTheLeaderGoesOnAlone(t *testing.T) {
+// TestTheLeaderContinuesAlone: after the loss of its only follower.
+func TestTheLeaderContinuesAlone(t *testing.T) {
 	r := newRigThat(t, Continue, 2, nil)
 	one := r.follow(1, nil)
 	e := r.running(0)
@@ -338,7 +337,7 @@ func TestFailEndsTheGroup(t *testing.T) {
 	require.ErrorContains(t, r.leader.Err(), "rank 1 at 127.0.0.1:")
 }
 
-// TestOrphan: a follower that has lost its leader looks for it as long as it is told to.
+// TestOrphan: a follower that has lost its leader looks for it for the configured time.
 func TestOrphan(t *testing.T) {
 	r := newRig(t, 2, nil)
 	one := r.follow(1, func(c *Config, _ *program) { c.ConnectTimeout = 200 * time.Millisecond })

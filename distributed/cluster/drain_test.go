@@ -11,8 +11,8 @@ import (
 	"ringmaster/distributed/control"
 )
 
-// TestDrain: a person with the key lets a rank leave, once the others can do without it;
-// a person without gets nowhere.
+// TestDrain: a person with the key lets a rank leave when the others can do without it;
+// a person without the key is refused.
 func TestDrain(t *testing.T) {
 	key := []byte("the key of this cluster")
 	r := newRigThat(t, Continue, 3, key)
@@ -43,7 +43,7 @@ func TestDrain(t *testing.T) {
 	require.NoError(t, r.do(next, "b"))
 	require.ErrorContains(t, drain(key, 2), "rank 2 is not connected")
 
-	// Whoever does not wait is told that the rank still leaves.
+	// A caller that does not wait learns that the rank still leaves.
 	n, err := r.leader.Begin(next.Number, []byte("long"))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -12,9 +12,9 @@ import (
 	"ringmaster/distributed/control"
 )
 
-// TestExaminer: a person with the key makes one request after the other, also much later,
-// and while work is done; a second person waits for the first to go; without the key
-// there is no answer.
+// TestExaminer: a person with the key makes one request after the other, even much later
+// and during work. A second person must wait for the first to leave. Without the key no
+// one gets an answer.
 func TestExaminer(t *testing.T) {
 	key := []byte("the key of this cluster")
 	r := newRigThat(t, Continue, 2, key, func(cfg *Config) {
@@ -81,7 +81,7 @@ func TestExaminesNothing(t *testing.T) {
 }
 
 // TestExaminingIsBounded: connections that end before their requests are answered do not
-// pile up work for the program, and a request is the program's own bytes.
+// accumulate work for the program, and the program owns the bytes of a request.
 func TestExaminingIsBounded(t *testing.T) {
 	m := newStateMachine(params{self: testHello(0, 2), peerTimeout: time.Second})
 	ask := func(id int, payload []byte) []action {
@@ -108,7 +108,7 @@ func TestExaminingIsBounded(t *testing.T) {
 	done := ask(id, []byte("one too many"))
 	require.Nil(t, asked(done))
 	require.Contains(t, done[len(done)-2].(send).m.Reason, "still being answered")
-	m.examined(1, []byte("answer to no one"))
+	m.examined(1, []byte("answer without a receiver"))
 	require.Empty(t, m.take())
 	require.NotNil(t, asked(ask(id+1, []byte("request"))))
 }

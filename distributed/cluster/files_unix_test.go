@@ -13,7 +13,7 @@ import (
 )
 
 // TestFullTableOfFiles: strangers hold all files that the process may open when
-// a rank joins. The group outlives that and forms.
+// a rank joins. The group survives that and forms.
 func TestFullTableOfFiles(t *testing.T) {
 	var was syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
@@ -26,7 +26,7 @@ func TestFullTableOfFiles(t *testing.T) {
 
 	r := newRig(t, 2, []byte("a key of the cluster"))
 	r.strangers(20)
-	// Those not yet accepted hold no file that could be taken back.
+	// Connections that are not accepted yet have no file that could be freed.
 	require.Eventually(t, func() bool { return r.leader.strangers.Len() == 20 }, limit, time.Millisecond)
 	var held []*os.File
 	defer func() {

@@ -14,7 +14,7 @@ func TestFormingClock(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	_, ok := f.runs(at(0))
-	require.False(t, ok, "the first epoch takes no epoch's place")
+	require.False(t, ok, "the first epoch replaces none")
 	f.ended(at(10), 4*time.Second, 1, true)
 	f.next(at(11), Placing)
 	f.next(at(13), Mapping)

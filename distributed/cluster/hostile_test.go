@@ -16,8 +16,8 @@ import (
 	"ringmaster/distributed/memory"
 )
 
-// TestAbsurdHellos: numbers that no rank can have are refused by name before any
-// plan is made of them, and the group goes on waiting.
+// TestAbsurdHellos: numbers that no rank can have are refused by name before they
+// enter a plan, and the group keeps waiting.
 func TestAbsurdHellos(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(h *Hello)
@@ -53,8 +53,8 @@ func TestAbsurdHellos(t *testing.T) {
 	}
 }
 
-// TestTextsOfPeersAreBounded: whatever a peer writes into any text of any message
-// is short and printable when it gets to the log and to the others.
+// TestTextsOfPeersAreBounded: any text of a peer is short and printable when it
+// reaches the log and the others.
 func TestTextsOfPeersAreBounded(t *testing.T) {
 	for _, text := range []string{strings.Repeat("<", 150<<10), strings.Repeat("\x1b[2J\n", 30<<10), strings.Repeat("é\u2028", 40<<10), strings.Repeat("\x00", 20<<10)} {
 		h := testHello(1, 2)
@@ -104,7 +104,7 @@ func (r *rig) say(c *control.Conn, m message) {
 }
 
 // TestALongReasonEndsNobodyElse: a rank leaves with a text that, escaped, is longer
-// than a frame. The verdict that quotes it still reaches the other ranks, whose
+// than a frame. The verdict that quotes it still reaches the other ranks, and their
 // connections stay.
 func TestALongReasonEndsNobodyElse(t *testing.T) {
 	r := newRig(t, 3, nil)
@@ -139,8 +139,8 @@ func TestALongReasonEndsNobodyElse(t *testing.T) {
 	require.Equal(t, before, member(1), "rank 1 had to reconnect")
 }
 
-// TestALongHello: a connection on which no rank has joined is ended before there is
-// memory for a frame that no hello needs.
+// TestALongHello: a connection without a rank is ended before memory is allocated
+// for a frame that is longer than any hello.
 func TestALongHello(t *testing.T) {
 	r := newRig(t, 2, nil)
 	c, err := control.Dial(t.Context(), r.addr, control.Options{})
@@ -161,7 +161,7 @@ func TestALongHello(t *testing.T) {
 	require.NoError(t, r.do(r.running(0), "work"))
 }
 
-// TestStrangersGetFewLines: hellos that are refused fill no log.
+// TestStrangersGetFewLines: refused hellos do not fill the log.
 func TestStrangersGetFewLines(t *testing.T) {
 	var log bytes.Buffer
 	r := &rig{t: t, size: 2, net: memory.NewNetwork()}

@@ -26,9 +26,9 @@ func connected(t *testing.T, o control.Options) (leader, follower *control.Conn)
 	return leader, follower
 }
 
-// TestAStalledFollowerHoldsUpNobody: what the leader does takes no time although
-// four followers do not read, and a fifth gets all messages.
-func TestAStalledFollowerHoldsUpNobody(t *testing.T) {
+// TestAStalledFollowerBlocksNoOther: the leader loses no time although four
+// followers do not read, and a fifth gets all messages.
+func TestAStalledFollowerBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Leader{clock: newClock(time.Hour), conns: map[int]*outbox{}, sm: newStateMachine(params{self: testHello(0, 6)})}
 		var reader *control.Conn
@@ -44,14 +44,14 @@ func TestAStalledFollowerHoldsUpNobody(t *testing.T) {
 		for range 4 {
 			l.event(func() { l.sm.toAll(message{Kind: kindHeartbeat}) })
 		}
-		require.Zero(t, time.Since(began), "the leader waits for no one")
+		require.Zero(t, time.Since(began), "the leader does not wait")
 		for range 4 {
 			f, err := reader.Receive()
 			require.NoError(t, err)
 			require.Equal(t, kindHeartbeat, kind(f.Type))
 		}
 		require.Zero(t, time.Since(began))
-		// A connection that is hung up on delivers what was sent before.
+		// After hanging up, a connection still delivers what was sent before.
 		l.event(func() {
 			l.sm.conns[5] = &conn{rank: -1}
 			l.sm.reject(5, "why", false)

@@ -33,7 +33,8 @@ func TestStrangersCannotFillTheLog(t *testing.T) {
 	})
 }
 
-// TestRejectionsAreRationed: so are the leader's lines about them.
+// TestRejectionsAreRationed: the leader's log lines about rejections are
+// rationed.
 func TestRejectionsAreRationed(t *testing.T) {
 	var log bytes.Buffer
 	l := &Leader{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}}

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUnreachable: a rank that does not reach all members does not join, and interrupts
-// no one; its reason is the leader's.
+// TestUnreachable: a rank that does not reach all members does not join and interrupts no
+// work; the leader reports the reason.
 func TestUnreachable(t *testing.T) {
 	r := newRigThat(t, Continue, 3, nil)
 	r.follow(1, nil)
@@ -44,9 +44,9 @@ func TestUnreachable(t *testing.T) {
 	require.NoError(t, r.do(e, "undisturbed"))
 }
 
-// TestRecruit: a rank that returns waits for what the program brings it, piece by piece,
-// while the others work, and joins when the program says so; if it refuses something or is
-// lost, the program hears of that.
+// TestRecruit: a returning rank waits while the program sends it what it lacks, piece by
+// piece, and the others work. It joins when the program says so. If it refuses a piece or
+// is lost, the program gets an error.
 func TestRecruit(t *testing.T) {
 	r := newRigThat(t, Continue, 3, nil)
 	one, two := r.follow(1, nil), r.follow(2, nil)
@@ -84,7 +84,7 @@ func TestRecruit(t *testing.T) {
 	require.Empty(t, two.did)
 	two.mu.Unlock()
 
-	// A few are on their way at once, and no more.
+	// Only a few are in flight at once.
 	two.taking.Lock()
 	for range mostAhead {
 		require.NoError(t, x.Send(ctx, []byte("d")))
@@ -100,14 +100,14 @@ func TestRecruit(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "c", "d", "d", "d", "d", "f"}, two.ahead)
 	two.mu.Unlock()
 
-	// Whatever is sent or awaited next says that one was refused.
+	// The next Send or Flush reports the refusal.
 	require.NoError(t, x.Send(ctx, []byte("poison")))
 	err := x.Flush(ctx)
 	require.ErrorIs(t, x.Send(ctx, []byte("g")), ErrRefused)
 	require.ErrorIs(t, err, ErrRefused)
 	require.ErrorContains(t, err, "rank 2: the rank refused it: it is poisoned")
 
-	// It waits again when the epoch has ended before it has joined.
+	// It waits again when the epoch has ended before it joined.
 	next = recruit()
 	r.crash(1, one)
 	e = r.running(e.Number)

@@ -17,10 +17,10 @@ import (
 	"ringmaster/distributed/memory"
 )
 
-// limit bounds every wait of these tests; none gets near it.
+// limit bounds every wait of these tests; none comes near it.
 const limit = 20 * time.Second
 
-// transport is a network in memory that may turn a rank away.
+// transport is a network in memory that may reject a rank.
 type transport struct {
 	*memory.Network
 	refuse error                   // of Connect
@@ -130,15 +130,15 @@ type rig struct {
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-// newRig is a cluster that waits for lost ranks.
+// newRig returns a cluster that waits for lost ranks.
 func newRig(t *testing.T, size int, key []byte) *rig { return newRigThat(t, Await, size, key) }
 
 func newRigThat(t *testing.T, onLoss OnLoss, size int, key []byte, changes ...func(*Config)) *rig {
 	return newRigOn(t, memory.NewNetwork(), onLoss, size, key, changes...)
 }
 
-// newRigOn is one whose ranks meet on a network that others may use too. The leader's
-// configuration has the changes.
+// newRigOn returns a cluster on a network that others may use too. change applies to
+// the leader's configuration.
 func newRigOn(t *testing.T, net *memory.Network, onLoss OnLoss, size int, key []byte, changes ...func(*Config)) *rig {
 	r := &rig{t: t, net: net, size: size, key: key, onLoss: onLoss, lead: &program{}}
 	cfg := r.config(0, "127.0.0.1:0")
@@ -216,7 +216,7 @@ func (r *rig) running(after uint32) Epoch {
 	return e
 }
 
-// do has all ranks do a piece of work.
+// do makes all ranks do a piece of work.
 func (r *rig) do(e Epoch, payload string) error {
 	n, err := r.leader.Begin(e.Number, []byte(payload))
 	if err != nil {

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write what the state machine does into 
 // otherwise.
 //
 //	> group 3                          a leader of a group of 3 that waits for lost ranks
-//	> group 3 continue 2               one that goes on without them, with 2 ranks at least
+//	> group 3 continue 2               one that continues without them, with at least 2 ranks
 //	> group 3 fail                     one that ends
 //	> irreplaceable TEXT               no new process can take a lost rank's place, and why
 //	> connect 1 10.0.0.2:4000          a connection
@@ -46,7 +46,7 @@ var update = flag.Bool("update", false, "write what the state machine does into 
 //	> closed 1 TEXT                    the connection has ended
 //	> after 500ms                      time passes, the connections send heartbeats
 //	> silence 500ms 2                  time passes, all but connection 2 send heartbeats
-//	> silent 500ms                     time passes, no one sends any
+//	> silent 500ms                     time passes, no connection sends any
 //	> slept 12s                        the leader did not run for so long
 //	> stale 1 7, sends 1               done of the previous epoch; a message that only the leader sends
 //	> shutdown TEXT                    the user ends the group
@@ -68,7 +68,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// play runs a transcript and returns it with the actions that really followed.
+// play runs a transcript and returns it with the actual actions.
 func play(t *testing.T, text string) string {
 	var out strings.Builder
 	p := &player{}

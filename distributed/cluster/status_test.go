@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// states are those of a status.
+// states returns the states of a status.
 func states(s Status) []RankState {
 	var out []RankState
 	for _, r := range s.Ranks {
@@ -18,7 +18,7 @@ func states(s Status) []RankState {
 	return out
 }
 
-// kinds are the kinds of the events about a rank.
+// kinds returns the kinds of the events about a rank.
 func kinds(s Status, rank int) []EventKind {
 	var out []EventKind
 	for _, e := range s.Events {
@@ -68,7 +68,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestStatusOfRanksThatStayOut: one that is kept out, and one that leaves.
+// TestStatusOfRanksThatStayOut: an excluded rank and a leaving one.
 func TestStatusOfRanksThatStayOut(t *testing.T) {
 	m := newStateMachine(params{self: Hello{Size: 4}})
 	m.members[1] = &member{conn: 1, addr: "a"}
@@ -87,7 +87,7 @@ func TestStatusOfRanksThatStayOut(t *testing.T) {
 	require.Equal(t, Joining, m.ranks()[1].State)
 }
 
-// TestEventsAreBounded: the oldest go, and long texts are cut.
+// TestEventsAreBounded: the oldest events are dropped, and long texts are cut.
 func TestEventsAreBounded(t *testing.T) {
 	var e events
 	for i := range 3 * maxEvents {

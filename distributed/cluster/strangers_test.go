@@ -11,7 +11,7 @@ import (
 	"ringmaster/distributed/control"
 )
 
-// strangers opens connections to the leader and says nothing on them.
+// strangers opens silent connections to the leader.
 func (r *rig) strangers(n int) {
 	for range n {
 		c, err := net.Dial("tcp", r.addr)
@@ -20,8 +20,8 @@ func (r *rig) strangers(n int) {
 	}
 }
 
-// TestStrangersDoNotKeepTheGroupFromForming: whoever opens connections and says
-// nothing holds a bounded number of them, and takes no rank's place.
+// TestStrangersDoNotKeepTheGroupFromForming: a stranger that opens silent
+// connections keeps only a bounded number of them, and takes no rank's place.
 func TestStrangersDoNotKeepTheGroupFromForming(t *testing.T) {
 	r := newRig(t, 3, []byte("a key of the cluster"))
 	r.strangers(400)
@@ -32,15 +32,15 @@ func TestStrangersDoNotKeepTheGroupFromForming(t *testing.T) {
 	require.NoError(t, r.leader.Wait(ctx))
 	require.LessOrEqual(t, r.leader.strangers.Len(), accept.DefaultLimit())
 	require.NoError(t, r.do(r.running(0), "all the same"))
-	// Ranks are no strangers: no one ends them to make room.
+	// Connections of ranks are not closed to make room.
 	e := r.running(0)
 	r.strangers(400)
 	require.NoError(t, r.do(e, "still the same epoch"))
 	require.NoError(t, context.Cause(e.Done))
 }
 
-// TestHelloIsDue: a connection that has authenticated itself and on which no
-// rank joins is as much a stranger's.
+// TestHelloIsDue: an authenticated connection without a hello counts as a
+// stranger's, too.
 func TestHelloIsDue(t *testing.T) {
 	r := newRig(t, 2, nil)
 	for range 2 * accept.DefaultLimit() {
@@ -54,8 +54,8 @@ func TestHelloIsDue(t *testing.T) {
 }
 
 // TestLastWordsReachABusyRank: the leader ends while a rank sends without reading,
-// as one does whose answers and heartbeats cross the shutdown. The rank still
-// finds the shutdown, and does not look for a leader that has gone.
+// because its answers and heartbeats cross the shutdown. The rank still reads the
+// shutdown and does not look for the ended leader.
 func TestLastWordsReachABusyRank(t *testing.T) {
 	r := newRig(t, 2, nil)
 	c, err := control.Dial(t.Context(), r.addr, control.Options{})

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pointer is an address that leads to one of several, as a name or a floating address
-// does. Connections that exist stay with the one they lead to.
+// pointer is an address that leads to one of several leaders, as a name or a floating
+// address does. Existing connections keep their leader.
 type pointer struct {
 	net.Listener
 	mu sync.Mutex
@@ -51,10 +51,10 @@ func point(t *testing.T, to string) *pointer {
 	return p
 }
 
-// TestTwoLeaders: a second leader takes over the address of one that is still there. The
-// ranks that lose the first one join the second, which serves them; the first has
-// no one, and nothing that it still says reaches a rank of the second's group. A rank is
-// never in two groups.
+// TestTwoLeaders: a second leader takes over the address of one that still runs. The
+// ranks that lose the first leader join the second, which serves them. The first has no
+// ranks, and none of its messages reaches a rank of the second's group. A rank is never
+// in two groups.
 func TestTwoLeaders(t *testing.T) {
 	first := newRigThat(t, Await, 2, nil)
 	front := point(t, first.addr)
@@ -67,7 +67,7 @@ func TestTwoLeaders(t *testing.T) {
 	front.mu.Lock()
 	front.to = second.addr
 	front.mu.Unlock()
-	// The rank still follows the first leader: nothing has told it otherwise. The second
+	// The rank still follows the first leader, because it has not lost it. The second
 	// waits for it.
 	require.NoError(t, first.do(old, "b"))
 	_, err := second.leader.Epoch()

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReportsComeBeforeTheVerdict: the leader waits longer than its followers, or their exact
-// errors would come too late.
+// TestReportsComeBeforeTheVerdict: the leader waits longer than its followers, because
+// otherwise their exact errors would arrive too late.
 func TestReportsComeBeforeTheVerdict(t *testing.T) {
 	for _, peer := range []time.Duration{time.Millisecond, 4 * time.Second, time.Minute} {
 		c := Config{PeerTimeout: peer}.withDefaults()

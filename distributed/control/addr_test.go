@@ -68,7 +68,7 @@ func TestListen(t *testing.T) {
 	require.ErrorContains(t, err, "listen on "+ln.Addr().String())
 	require.ErrorContains(t, err, "(another program is listening there, perhaps another Ringmaster: stop it, or choose another port; ")
 
-	// An address for documentation (RFC 5737), no host's own.
+	// An address for documentation (RFC 5737), which no host has.
 	_, err = Listen(t.Context(), "192.0.2.1:7700", nil)
 	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
 	require.ErrorContains(t, err, "listen on 192.0.2.1:7700")

@@ -14,8 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wire is a connection whose peer is a script of bytes; what is sent is kept,
-// write by write.
+// wire is a connection with a script of bytes as its peer; it records each write.
 type wire struct {
 	net.Conn // not used
 	in       io.Reader
@@ -89,8 +88,8 @@ func TestTooLongToSend(t *testing.T) {
 	require.NoError(t, c.Send(Frame{Type: 4}), "the connection still works")
 }
 
-// TestBadFrames: a damaged frame ends the connection, without memory for the
-// length that it claims.
+// TestBadFrames: a damaged frame ends the connection before memory for its
+// claimed length is allocated.
 func TestBadFrames(t *testing.T) {
 	whole := appendFrame(nil, Frame{Type: 4, Seq: 7, Payload: []byte("abcdef")})
 	huge := binary.LittleEndian.AppendUint32(nil, MaxFrame+1)
@@ -120,8 +119,8 @@ func TestBadFrames(t *testing.T) {
 	}
 }
 
-// TestLimitReceive: a frame longer than a limit that was set is refused before
-// there is memory for it; one that is as long is not.
+// TestLimitReceive: a frame longer than the set limit is refused before memory
+// for it is allocated; a frame of exactly that length is accepted.
 func TestLimitReceive(t *testing.T) {
 	whole := appendFrame(nil, Frame{Type: 4, Seq: 7, Payload: []byte("abcdef")})
 	for most, want := range map[int]string{
@@ -142,8 +141,8 @@ func TestLimitReceive(t *testing.T) {
 	}
 }
 
-// TestSendTogether: frames of many goroutines arrive whole, those of one in
-// their order.
+// TestSendTogether: frames of many goroutines arrive complete, and those of one
+// goroutine in order.
 func TestSendTogether(t *testing.T) {
 	client, server := pair(t)
 	const senders, each = 8, 50
@@ -210,7 +209,7 @@ func tcpPair(t *testing.T, co Options) (client, server *Conn) {
 }
 
 // TestPeerReadsNothing: the sender gets an error when its timeout is over, and
-// every other call on the connection gets the same, also those that wait.
+// every other call on the connection gets the same error, even a waiting one.
 func TestPeerReadsNothing(t *testing.T) {
 	eitherWay(t, func(t *testing.T, o Options) {
 		o.WriteTimeout = 20 * time.Millisecond
@@ -278,9 +277,9 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestLastWordsOutliveAReset: the peer closes while frames from here are on their
-// way to it, so its kernel resets the connection and sending fails. What it had
-// sent before is received all the same.
+// TestLastWordsOutliveAReset: the peer closes while frames from this side are in
+// flight, so its kernel resets the connection and sending fails. This side still
+// receives what the peer had sent before.
 func TestLastWordsOutliveAReset(t *testing.T) {
 	eitherWay(t, func(t *testing.T, o Options) {
 		client, server := tcpPair(t, o)
@@ -303,8 +302,8 @@ func TestLastWordsOutliveAReset(t *testing.T) {
 	})
 }
 
-// TestFinish: after it the peer reads what was sent and the end, and may go on
-// sending; this side receives that until the peer ends too.
+// TestFinish: after it the peer reads what was sent and the end, and may continue
+// to send; this side receives that until the peer ends too.
 func TestFinish(t *testing.T) {
 	eitherWay(t, func(t *testing.T, o Options) {
 		client, server := tcpPair(t, o)
@@ -332,8 +331,8 @@ func TestFinish(t *testing.T) {
 	})
 }
 
-// TestFinishIsBounded: a peer that neither sends nor ends is not awaited for
-// longer than said.
+// TestFinishIsBounded: the wait for a peer that neither sends nor ends is no
+// longer than the argument.
 func TestFinishIsBounded(t *testing.T) {
 	eitherWay(t, func(t *testing.T, o Options) {
 		_, server := tcpPair(t, o)

@@ -129,8 +129,8 @@ func TestDefaultNoncesDiffer(t *testing.T) {
 	require.NotContains(t, nonce(sent), strings.Repeat("00", nonceSize))
 }
 
-// TestMismatch: both sides get an error with the same words, which name what
-// each of them has.
+// TestMismatch: both sides get an error with the same text, which names what each of
+// them has.
 func TestMismatch(t *testing.T) {
 	other := []byte("0123456789abcdef-other")
 	for _, c := range []struct {
@@ -175,7 +175,7 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-// changed passes the first write on with a change.
+// changed forwards the first write with a change.
 type changed struct {
 	net.Conn
 	change func([]byte)
@@ -227,8 +227,8 @@ func greeting(o Options) []byte {
 	return p[:]
 }
 
-// TestLeaderMustProve: a leader that sends back what it received, or anything but
-// the proof of a leader, is rejected, and told so.
+// TestLeaderMustProve: a leader that sends back what it received, or anything but the
+// proof of a leader, is rejected and gets the reason.
 func TestLeaderMustProve(t *testing.T) {
 	for _, mirrored := range []bool{true, false} {
 		o := clientOptions(testKey)
@@ -282,7 +282,7 @@ func TestBadReplies(t *testing.T) {
 	}
 }
 
-// TestStrangers: whatever else connects to the port is recognised at once.
+// TestStrangers: any other program that connects to the port is recognised at once.
 func TestStrangers(t *testing.T) {
 	for _, c := range []struct{ name, send, want string }{
 		{"HTTP", "GET /healthz HTTP/1.1\r\nHost: leader\r\n\r\n", `not a Ringmaster rank, because it sent "GET /hea"`},
@@ -350,7 +350,7 @@ func TestHandshakeEnds(t *testing.T) {
 			})
 		}
 	}
-	// A client whose leader takes not even the preamble.
+	// A client with a leader that does not even read the preamble.
 	a, b := net.Pipe()
 	defer b.Close()
 	o := clientOptions(nil)
@@ -359,8 +359,8 @@ func TestHandshakeEnds(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// TestLargePacketsDropped: an end whose peer takes and sends small messages only says so,
-// whichever direction it is that loses the large one.
+// TestLargePacketsDropped: if only small messages arrive, the error says so, whichever
+// direction loses the large one.
 func TestLargePacketsDropped(t *testing.T) {
 	for name, bothWays := range map[string]bool{"to the leader": false, "both ways": true} {
 		t.Run(name, func(t *testing.T) {
@@ -464,8 +464,8 @@ func (d *deadlines) SetDeadline(t time.Time) error {
 	return d.Conn.SetDeadline(t)
 }
 
-// TestEncryptedHandshake: nothing but the preambles and the first reply is in
-// clear, and the ends can talk.
+// TestEncryptedHandshake: only the preambles and the first reply are in clear, and the
+// two ends can communicate.
 func TestEncryptedHandshake(t *testing.T) {
 	co, so := clientOptions(testKey), serverOptions(testKey)
 	co.Encrypt, so.Encrypt = true, true
@@ -489,7 +489,7 @@ func TestEncryptedHandshake(t *testing.T) {
 	require.NoError(t, server.Close())
 }
 
-// TestOnlyOneEncrypts: both sides get an error with the same words.
+// TestOnlyOneEncrypts: both sides get an error with the same text.
 func TestOnlyOneEncrypts(t *testing.T) {
 	for want, client := range map[string]bool{
 		"the dialling rank encrypts and the leader does not: give --cluster-encrypt to every rank, or to none":     true,
@@ -511,7 +511,7 @@ func TestOnlyOneEncrypts(t *testing.T) {
 	require.ErrorContains(t, err, "encryption needs the cluster's key")
 }
 
-// TestWrongKeyOverTLS: a stranger gets TLS, and then has to prove the key.
+// TestWrongKeyOverTLS: a stranger gets TLS, but must then prove that it has the key.
 func TestWrongKeyOverTLS(t *testing.T) {
 	co, so := clientOptions([]byte("0123456789abcdef-other")), serverOptions(testKey)
 	co.Encrypt, so.Encrypt = true, true
@@ -520,8 +520,8 @@ func TestWrongKeyOverTLS(t *testing.T) {
 	require.ErrorContains(t, cerr, wrongKey)
 }
 
-// TestSomebodyBetween: one who ends TLS with both sides, and passes on their
-// preambles and proofs, is found out by the proof: it is of another session.
+// TestSomebodyBetween: an attacker who ends TLS with both sides and forwards their
+// preambles and proofs is detected, because the proof belongs to another session.
 func TestSomebodyBetween(t *testing.T) {
 	o := clientOptions(testKey)
 	o.Encrypt = true

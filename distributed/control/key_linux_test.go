@@ -56,7 +56,7 @@ func TestReadKeyOfRoot(t *testing.T) {
 			}
 			end := make(chan error)
 			go func() {
-				runtime.LockOSThread() // for good: the thread ends with its user
+				runtime.LockOSThread() // for good, so that the thread ends with its user
 				err := as(id)
 				if err == nil {
 					_, err = ReadKey(path)
@@ -73,7 +73,7 @@ func TestReadKeyOfRoot(t *testing.T) {
 	}
 }
 
-// as makes this thread another user's, with the group of the same number alone.
+// as changes the user of this thread, with only the group of the same number.
 func as(id uintptr) error {
 	for _, call := range [][4]uintptr{{unix.SYS_SETGROUPS}, {unix.SYS_SETRESGID, id, id, id}, {unix.SYS_SETRESUID, id, id, id}} {
 		if _, _, err := unix.RawSyscall(call[0], call[1], call[2], call[3]); err != 0 {

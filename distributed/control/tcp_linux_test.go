@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSocketOptions asks the kernel what both ends were set to.
+// TestSocketOptions reads both ends' options back from the kernel.
 func TestSocketOptions(t *testing.T) {
 	client, server := tcpPair(t, clientOptions(testKey))
 	for _, c := range []*Conn{client, server} {
@@ -35,9 +35,9 @@ func TestSocketOptions(t *testing.T) {
 	}
 }
 
-// TestHalfOpen cuts the link between two ends, so that neither hears anything
-// any more: the kernel's questions end a Receive on an idle connection, and the
-// time for an answer one whose last frame was lost.
+// TestHalfOpen cuts the link between two ends, so that neither receives
+// anything: the kernel's probes end a Receive on an idle connection, and its
+// timeout ends one with an unacknowledged frame.
 func TestHalfOpen(t *testing.T) {
 	type outcome struct {
 		skip string
@@ -47,8 +47,9 @@ func TestHalfOpen(t *testing.T) {
 	go func() {
 		var o outcome
 		defer func() { done <- o }() // also when a requirement ends the goroutine
-		// The thread gets a network of its own and dies with the goroutine,
-		// which never unlocks it; its sockets and child processes are there.
+		// The thread gets its own network namespace and ends with the
+		// goroutine, because that never unlocks it. Its sockets and child
+		// processes are in the namespace.
 		runtime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			o.skip = "no network namespace: " + err.Error()

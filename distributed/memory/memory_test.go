@@ -55,7 +55,7 @@ func TestContractOnChildren(t *testing.T) {
 	grouptest.Run(t, grouptest.OnChildren(grouptest.Here(connect)))
 }
 
-// TestLazy: until all ranks wait, no data has moved and destinations hold
+// TestLazy: until all ranks wait, no data has moved and destinations have
 // poison.
 func TestLazy(t *testing.T) {
 	groups := Groups(2)

@@ -9,8 +9,8 @@ import (
 	"ringmaster/distributed"
 )
 
-// FuzzHeader: any header of a message is refused or means what it says, and is
-// compared with the operation that runs.
+// FuzzHeader: any header of a message is refused or decodes to itself, and is
+// compared with the current operation.
 func FuzzHeader(f *testing.F) {
 	want := header{kind: distributed.Broadcast, dtype: distributed.NoDType, root: 3, epoch: 7, seq: 9, total: 100}
 	b := make([]byte, headerSize)
@@ -35,7 +35,8 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// FuzzControlMessage: any text is refused or is a message that can be sent on.
+// FuzzControlMessage: any text is refused or is a message that can be encoded
+// again.
 func FuzzControlMessage(f *testing.F) {
 	f.Add([]byte(`{"kind":"probe","addresses":["127.0.0.1:1","x"],"nonce":"AAAA"}`))
 	f.Add([]byte(`{"kind":"probed","reached":[true,false]}`))

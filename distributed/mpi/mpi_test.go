@@ -16,7 +16,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// Whatever needs a job of mpirun is tested in tests/mpi.
+// tests/mpi tests what needs a job of mpirun.
 
 func TestLibraryThatIsNotThere(t *testing.T) {
 	_, err := Open(t.Context(), Options{Library: "libno-such-mpi.so.40"})
@@ -27,8 +27,8 @@ func TestLibraryThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestForeignLibrary: a library whose handles are not Open MPI's is rejected by
-// its version string, before any other function of it is called.
+// TestForeignLibrary: a library with other handles than Open MPI's is rejected
+// by its version string, before another of its functions is called.
 func TestForeignLibrary(t *testing.T) {
 	cc, err := exec.LookPath("gcc")
 	if err != nil || !built || runtime.GOOS != "linux" {
@@ -133,13 +133,13 @@ func TestProbe(t *testing.T) {
 		t.Cleanup(func() { ln.Close(); <-done })
 		return ln.Addr().String()
 	}
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	closed.Close()
+	silent.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.Equal(t, []bool{true, false, false, false},
-		probe(ctx, []string{listen("0123456789abcdef"), listen("another"), listen("0123456789abcdef and more"), closed.Addr().String()}, []byte("0123456789abcdef")))
+		probe(ctx, []string{listen("0123456789abcdef"), listen("another"), listen("0123456789abcdef and more"), silent.Addr().String()}, []byte("0123456789abcdef")))
 	c := candidates()
 	require.Equal(t, "127.0.0.1", c[0])
 	require.LessOrEqual(t, len(c), mostCandidates)
@@ -190,8 +190,8 @@ func (l *flaky) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// TestAnswerOutlivesErrorsOfAccept: an address of rank 0 is not lost to a full
-// table of files.
+// TestAnswerOutlivesErrorsOfAccept: an address of rank 0 survives a full table
+// of files.
 func TestAnswerOutlivesErrorsOfAccept(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -77,7 +77,7 @@ func TestFloat16SumIsRoundedOnce(t *testing.T) {
 	// 2048 + 1 is a tie and goes to the even one; 2050 + 1 goes up.
 	require.Equal(t, float16Bytes(0x6800), one(Sum, distributed.Float16, x, u))
 	require.Equal(t, float16Bytes(0x6802), one(Sum, distributed.Float16, float16Bytes(0x6801), u))
-	// Out of the range of float16 in between, and back again.
+	// Temporarily beyond the range of float16.
 	big := float16Bytes(0x7bff)
 	require.Equal(t, big, one(Sum, distributed.Float16, big, big, float16Bytes(0xfbff)))
 	require.Equal(t, float16Bytes(0x7c00), one(Sum, distributed.Float16, big, big))

@@ -68,8 +68,9 @@ type from struct {
 
 func (c from) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.addr)) }
 
-// TestFloodFromOneAddress: whoever opens many connections ends his own
-// handshakes and not that of a rank at another address, even if it is slow.
+// TestFloodFromOneAddress: a client that opens many connections ends its own
+// handshakes and not that of a rank at another address, even if that rank is
+// slow.
 func TestFloodFromOneAddress(t *testing.T) {
 	tr := New(Options{MaxHandshakes: 4, HandshakeTimeout: time.Hour}).(*Transport)
 	ln := &crowd{}

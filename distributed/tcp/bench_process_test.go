@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 // turnRounds is the number of rounds in a turn.
 func turnRounds(size int) int { return min(500, 128<<20/size) }
 
-// ends is what one process measures with: a connection for orders, a plain
-// connection, a group.
+// ends is what one process measures with: a connection for orders, a plain connection, a
+// group.
 type ends struct {
 	orders, plain net.Conn
 	group         *distributed.Group
@@ -122,8 +122,8 @@ func (e *ends) turn(kind byte, size int) (time.Duration, error) {
 	return time.Since(begun), nil
 }
 
-// runPeer is the main function of the other process: it runs the turns that it
-// is told to.
+// runPeer is the main function of the other process: it runs the turns that it is
+// ordered to.
 func runPeer(addr string) error {
 	var e ends
 	var err error
@@ -195,8 +195,8 @@ func BenchmarkCombineProcesses(b *testing.B) {
 	})
 }
 
-// BenchmarkCollectiveProcesses is the same for the other collectives, each process on a
-// processor of its own.
+// BenchmarkCollectiveProcesses is the same for the other collectives, each process on
+// its own processor.
 func BenchmarkCollectiveProcesses(b *testing.B) {
 	withPeer(b, func(e *ends) {
 		for _, c := range []struct {

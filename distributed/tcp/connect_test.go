@@ -33,8 +33,8 @@ func dialTo(t *testing.T, addr string) net.Conn {
 	return c
 }
 
-// TestStrangers: connections from anything but a rank, before and while the
-// group connects, do it no harm.
+// TestStrangers: connections from other programs, before and while the group connects, do not
+// disturb it.
 func TestStrangers(t *testing.T) {
 	token := bytes.Repeat([]byte{9}, 32)
 	good := hello{version: helloVersion, size: 3, epoch: 7, from: 2, to: 0}
@@ -83,8 +83,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestManyStrangers: hundreds of connections with drawn bytes, most of them nearly a hello,
-// harm neither a group that works nor one that forms beside it.
+// TestManyStrangers: hundreds of connections with random bytes, most of them almost a hello,
+// disturb neither a working group nor one that forms beside it.
 func TestManyStrangers(t *testing.T) {
 	token := bytes.Repeat([]byte{9}, 32)
 	good := hello{version: helloVersion, size: 3, epoch: 7, from: 2, to: 0}
@@ -213,8 +213,8 @@ func TestDuplicate(t *testing.T) {
 	require.NotContains(t, err.Error(), "rank 1 at")
 }
 
-// TestMissingRank: the error of Connect names the missing rank, its address and
-// what was seen of it.
+// TestMissingRank: the error of Connect names the missing rank, its address and what is known
+// about it.
 func TestMissingRank(t *testing.T) {
 	m := listen(t, 3, Options{})
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -246,8 +246,8 @@ func TestMissingRank(t *testing.T) {
 	works(t, m)
 }
 
-// TestUnreachable: a rank that the network does not let connect gives up long before its time
-// is over, and says which ranks it means, in the numbers of the world.
+// TestUnreachable: a rank that the network keeps from connecting gives up long before its time
+// limit, and names the unreachable ranks by their world numbers.
 func TestUnreachable(t *testing.T) {
 	m := listen(t, 4, Options{ReachTimeout: 50 * time.Millisecond})
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -275,8 +275,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestSilent: a rank that lets connections begin and answers nothing, as behind a firewall
-// that drops what follows, is given up as one that is not reached, long before the time is over.
+// TestSilent: a rank that accepts connections but never answers, as behind a firewall that drops
+// later packets, counts as unreachable long before the time limit.
 func TestSilent(t *testing.T) {
 	eitherWay(t, func(t *testing.T, encrypt bool) {
 		m := listen(t, 2, Options{Encrypt: encrypt, ReachTimeout: 100 * time.Millisecond, HandshakeTimeout: 20 * time.Millisecond})
@@ -300,7 +300,7 @@ func TestSilent(t *testing.T) {
 	})
 }
 
-// TestWrongEpoch: a rank of another epoch is rejected and told so.
+// TestWrongEpoch: a rank of another epoch is rejected and gets the reason.
 func TestWrongEpoch(t *testing.T) {
 	m := listen(t, 2, Options{})
 	m.links[1].Epoch = 8

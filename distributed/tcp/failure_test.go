@@ -91,8 +91,7 @@ func TestTimeoutNamesTheLate(t *testing.T) {
 			told := make(chan suspicion, 1)
 			m := newMesh(t, 4, Options{Threshold: -1}, func(l *distributed.Link) {
 				if l.Rank == 0 {
-					// Longer than the other ranks take to
-					// deliver.
+					// Longer than the other ranks take to deliver.
 					l.OpTimeout = 3 * time.Second
 					l.Suspect = func(peer int, cause error) { told <- suspicion{peer, cause} }
 				}
@@ -296,7 +295,7 @@ func TestGarbageFrames(t *testing.T) {
 }
 
 // TestCredit: a rank sends no more than the credit to a peer that has not
-// reached the operation, in one message or in many, and nothing gets stuck
+// reached the operation, in one message or in many, and no operation blocks
 // because of it.
 func TestCredit(t *testing.T) {
 	eitherWay(t, func(t *testing.T, encrypt bool) {
@@ -384,7 +383,8 @@ func TestThreshold(t *testing.T) {
 	require.Equal(t, leastScattered, threshold(4, c))
 	c.Scattered = 200 * time.Microsecond
 	require.Equal(t, int(180e-6/1.8e-9)&^4095, threshold(4, c))
-	// Two ranks send the same bytes either way: only the reduction is shared.
+	// Two ranks send the same bytes either way, so only the reduction is
+	// shared.
 	require.Equal(t, int(180e-6/0.1e-9)&^4095, threshold(2, c))
 	c.Scattered = c.Latency
 	require.Equal(t, leastScattered, threshold(2, c), "a disturbed measurement")

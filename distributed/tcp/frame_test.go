@@ -70,7 +70,7 @@ func FuzzHeader(f *testing.F) {
 		require.Equal(t, b, out)
 		require.NotEmpty(t, h.String())
 		want := h
-		if h.length == 0 && h.offset != 0 && h.offset != h.total { // a rank that never gets further
+		if h.length == 0 && h.offset != 0 && h.offset != h.total { // a rank that makes no progress
 			require.ErrorIs(t, h.check(&want, 1), distributed.ErrDesync)
 			return
 		}

@@ -9,7 +9,7 @@ import (
 	"ringmaster/distributed/internal/secure"
 )
 
-// script is a connection whose peer says what is written down, whatever it hears.
+// script is a connection with a peer that sends fixed bytes, whatever it receives.
 type script struct {
 	*bytes.Reader
 	said int
@@ -17,9 +17,8 @@ type script struct {
 
 func (s *script) Write(b []byte) (int, error) { s.said += len(b); return len(b), nil }
 
-// FuzzWelcome: whatever a dialler sends, it is not let in without the token, is
-// told no more than one answer, and nothing before its whole hello unless that begins as
-// TLS does.
+// FuzzWelcome: whatever a dialler sends, it is not admitted without the token. It gets
+// at most one answer, and none before its complete hello unless that begins as TLS does.
 func FuzzWelcome(f *testing.F) {
 	token := bytes.Repeat([]byte{7}, 32)
 	h := hello{version: helloVersion, size: 2, epoch: 7, from: 1, group: groupHash("test")}
@@ -45,8 +44,8 @@ func FuzzWelcome(f *testing.F) {
 	})
 }
 
-// FuzzGreet: whatever an acceptor answers, a dialler takes none that does not know
-// the token for its rank.
+// FuzzGreet: whatever an acceptor answers, a dialler accepts it as its rank only with
+// the token.
 func FuzzGreet(f *testing.F) {
 	token := bytes.Repeat([]byte{7}, 32)
 	h := hello{version: helloVersion, size: 2, epoch: 7, from: 1, group: groupHash("test")}

@@ -62,9 +62,9 @@ func TestSuspicionOfAChild(t *testing.T) {
 	})
 }
 
-// TestSplitFailsOnAll: a rank that can no longer be reached makes the split
-// fail on all ranks, whichever child they were to join, and leaves no rank with
-// a child; the group still works.
+// TestSplitFailsOnAll: an unreachable rank makes the split fail on all ranks,
+// whichever child they were to join, and leaves no rank with a child; the group
+// still works.
 func TestSplitFailsOnAll(t *testing.T) {
 	m := newMesh(t, 4, Options{Threshold: 1 << 20}, func(l *distributed.Link) { l.OpTimeout = 4 * time.Second })
 	require.NoError(t, m.transports[0].Close())
@@ -173,8 +173,7 @@ func TestChildTakesTheFigures(t *testing.T) {
 	}
 }
 
-// TestManySplits: children that are closed leave nothing behind in the
-// transport.
+// TestManySplits: closed children leave nothing behind in the transport.
 func TestManySplits(t *testing.T) {
 	eitherWay(t, func(t *testing.T, encrypt bool) {
 		m := newMesh(t, 3, Options{Encrypt: encrypt, Threshold: 1 << 20}, nil)

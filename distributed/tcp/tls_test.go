@@ -17,8 +17,8 @@ import (
 	"ringmaster/distributed/internal/secure"
 )
 
-// relay passes the connections of a rank's listener on, each by what between
-// makes of its two ends.
+// relay forwards the connections of a rank's listener; between handles the two
+// ends of each.
 func relay(t *testing.T, addr string, between func(dialled, accepted net.Conn)) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -66,8 +66,9 @@ func splice(a, b net.Conn, show func([]byte)) {
 	both.Wait()
 }
 
-// TestNothingInClear: of small and large operations, and of the proofs, nothing is
-// readable on the way with TLS; without it all is, so that this test sees something.
+// TestNothingInClear: with TLS no part of small and large operations or of the
+// proofs is readable on the way. Without TLS all parts are, which shows that this
+// test can see them.
 func TestNothingInClear(t *testing.T) {
 	eitherWay(t, func(t *testing.T, encrypt bool) {
 		secret := []byte("a secret of sixty-four bytes, which is a multiple of the chunk..")
@@ -109,8 +110,8 @@ func TestNothingInClear(t *testing.T) {
 	})
 }
 
-// TestSomebodyBetween: one who ends TLS with both ranks and passes on what they
-// say has two sessions; the proof of one is not that of the other.
+// TestSomebodyBetween: an attacker who ends TLS with both ranks and forwards their
+// messages has two sessions, and the proof of one is not valid in the other.
 func TestSomebodyBetween(t *testing.T) {
 	m := listen(t, 2, Options{Encrypt: true})
 	var mu sync.Mutex

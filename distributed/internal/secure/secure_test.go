@@ -39,7 +39,7 @@ func TestBind(t *testing.T) {
 	require.EqualValues(t, tls.VersionTLS13, client.ConnectionState().Version)
 }
 
-// TestBindNeedsASession: there is no key before the handshake.
+// TestBindNeedsASession: Bind fails before the handshake.
 func TestBindNeedsASession(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
@@ -48,8 +48,8 @@ func TestBindNeedsASession(t *testing.T) {
 	require.ErrorContains(t, err, "no complete handshake")
 }
 
-// TestPeerInClear: what begins as the same protocol in clear is named; anything
-// else is an error of TLS.
+// TestPeerInClear: a peer that begins the same protocol in clear is named;
+// anything else is an error of TLS.
 func TestPeerInClear(t *testing.T) {
 	for says, named := range map[string]bool{"RMh1....": true, "GET / HTTP/1.1": false} {
 		a, b := net.Pipe()

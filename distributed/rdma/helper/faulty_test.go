@@ -23,12 +23,13 @@ import (
 	"ringmaster/tests/fakeverbs"
 )
 
-// The server takes nothing from a helper on trust.
+// The server does not trust a helper.
 
 // faultVariable makes this binary, started as a helper, a faulty one.
 const faultVariable = "RINGMASTER_FAULTY_HELPER"
 
-// faulty is a helper that answers the first request wrongly, as the path of the library says.
+// faulty is a helper that answers the first request wrongly, in the way that the path of the
+// library names.
 func faulty() {
 	signal.Ignore(syscall.SIGTERM)
 	c, err := net.FileConn(os.NewFile(3, "helper"))
@@ -65,8 +66,8 @@ func faulty() {
 	select {} // whatever is said or asked
 }
 
-// TestFaultyHelper: no answer of a helper to the first request ends the server or keeps it
-// waiting, and none of such helpers is left.
+// TestFaultyHelper: no answer of a helper to the first request ends the server or blocks it,
+// and no such helper stays alive.
 func TestFaultyHelper(t *testing.T) {
 	const noAnswer = "did not report within"
 	t.Setenv(faultVariable, "1")
@@ -104,10 +105,10 @@ func TestFaultyHelper(t *testing.T) {
 	}
 }
 
-// escapes is what a library could print.
+// escapes is a text that a library could print.
 const escapes = "device \x1b[2J\x1b]0;x\x07\u202e\x9b is gone\n"
 
-// TestStderrOfHelper: a terminal cannot obey what a library prints in a helper.
+// TestStderrOfHelper: the output of a library in a helper cannot control a terminal.
 func TestStderrOfHelper(t *testing.T) {
 	t.Setenv(faultVariable, "1")
 	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
@@ -125,8 +126,8 @@ func TestStderrOfHelper(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond)
 }
 
-// TestSharedMemoryKeepsItsLength: a helper has the descriptor of shared memory; if it could
-// make it shorter, the server's next access would be its last.
+// TestSharedMemoryKeepsItsLength: a helper has the descriptor of shared memory, but must not
+// be able to shorten the file, because the server's next access would end the server.
 func TestSharedMemoryKeepsItsLength(t *testing.T) {
 	f, m, err := (&process{}).share(1)
 	require.NoError(t, err)
@@ -138,8 +139,8 @@ func TestSharedMemoryKeepsItsLength(t *testing.T) {
 	require.NoError(t, m.unmap())
 }
 
-// TestTroubleOfAnyKind: whatever a helper writes as trouble breaks the queue; none of it
-// looks like a queue without completions.
+// TestTroubleOfAnyKind: any trouble that a helper writes breaks the queue; no value looks
+// like an empty queue.
 func TestTroubleOfAnyKind(t *testing.T) {
 	t.Setenv("FAKEVERBS_DIR", t.TempDir())
 	f := fakeverbs.New(t, "device a\n")
@@ -173,8 +174,8 @@ func TestTroubleOfAnyKind(t *testing.T) {
 	p.Close(false)
 }
 
-// TestLibraryThatHangs: a library whose constructor never returns keeps neither the server
-// waiting nor its helper alive.
+// TestLibraryThatHangs: a library with a constructor that never returns neither blocks the
+// server nor keeps its helper alive.
 func TestLibraryThatHangs(t *testing.T) {
 	dir := t.TempDir()
 	source, lib := filepath.Join(dir, "hang.c"), filepath.Join(dir, "hang.so")

@@ -21,7 +21,7 @@ import (
 	"ringmaster/tests/fakeverbs"
 )
 
-// TestMain runs a helper in place of the tests where this binary was started as one.
+// TestMain runs a helper in place of the tests if this binary was started as one.
 func TestMain(m *testing.M) {
 	if Wanted() && os.Getenv(faultVariable) != "" {
 		faulty()
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestRings drives both sides of the rings in one process, a thread each: order,
-// content, refusals, full rings, and that no wake-up is lost. In a full run also
+// content, refusals, full rings, and that no wake-up is lost. A full run repeats it
 // under the sanitizers.
 func TestRings(t *testing.T) {
 	for _, san := range []string{"", "address,undefined", "thread"} {
@@ -55,8 +55,8 @@ func TestRings(t *testing.T) {
 	}
 }
 
-// open opens the library of a fabric in helpers. It is closed at the end of the test,
-// and the fabric finds nothing of it left.
+// open opens the library of a fabric in helpers. The end of the test closes it and
+// checks that the fabric has no objects left.
 func open(t *testing.T, script string) (*fakeverbs.Fabric, *verbs.Library) {
 	t.Helper()
 	t.Setenv("FAKEVERBS_DIR", t.TempDir())
@@ -67,7 +67,7 @@ func open(t *testing.T, script string) (*fakeverbs.Fabric, *verbs.Library) {
 	return f, lib
 }
 
-// TestUnavailable: what is wrong with the library is said as without helpers.
+// TestUnavailable: errors of the library are the same as without helpers.
 func TestUnavailable(t *testing.T) {
 	_, err := Open(filepath.Join(t.TempDir(), "none.so"), 0)
 	require.ErrorIs(t, err, distributed.ErrUnavailable)
@@ -80,7 +80,7 @@ func TestUnavailable(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestSameAnswers: a device says the same of itself in both ways, and refuses alike.
+// TestSameAnswers: a device reports and refuses the same with and without a helper.
 func TestSameAnswers(t *testing.T) {
 	f, helped := open(t, "device a link=eth max_cq=2\ndevice b host=1 link=eth\nswitch a b\n")
 	own, err := verbs.Open(f.Path)
@@ -134,8 +134,8 @@ func TestSameAnswers(t *testing.T) {
 	require.Equal(t, said[0], said[1])
 }
 
-// TestHangingCall: a call that hangs in the library is given up in time, and holds up
-// no other.
+// TestHangingCall: a call that hangs in the library is abandoned in time and does not
+// block others.
 func TestHangingCall(t *testing.T) {
 	_, lib := open(t, "device a\ndevice b host=1\ncable a b\nfault device=a on=create_cq do=hang:700\n")
 	lib.Limit = 100 * time.Millisecond
@@ -157,8 +157,9 @@ func TestHangingCall(t *testing.T) {
 	require.NoError(t, ctx.Close())
 }
 
-// TestLostDevice: every call on a device whose helper has ended fails at once with the
-// reason, memory and objects can be given back, and another helper opens it again.
+// TestLostDevice: after its helper has ended, every call on a device fails at once
+// with the reason, memory and objects can be freed, and another helper can open the
+// device.
 func TestLostDevice(t *testing.T) {
 	f, lib := open(t, "device a\ndevice b host=1\ncable a b\n")
 	dev, err := lib.Device("a")
@@ -200,7 +201,7 @@ func TestLostDevice(t *testing.T) {
 	require.NoError(t, ctx.Close())
 }
 
-// TestStartedByHand: somebody who starts a helper learns that it is none to start.
+// TestStartedByHand: a person who starts a helper gets an explanation.
 func TestStartedByHand(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// cabling is what Pair has to find: which device is at the other end of a cable.
+// cabling is what Pair must find: the device at the other end of each cable.
 type cabling map[port]port
 
 func (c cabling) join(a, b port) { c[a], c[b] = b, a }
@@ -53,7 +53,7 @@ func (c cabling) hosts(m Matrix, domains, subnets bool) []Host {
 	return hosts
 }
 
-// settle calls Pair until there is nothing left to try, and answers from the truth.
+// settle calls Pair until it requests no more attempts, and answers with the truth.
 func settle(t *testing.T, m Matrix, hosts []Host, truth cabling, o Options) *Pairing {
 	t.Helper()
 	o.Probed = map[Attempt]bool{}
@@ -145,7 +145,7 @@ func TestLeftOut(t *testing.T) {
 	_, err := Pair(m, hosts, Options{Strict: true})
 	require.ErrorContains(t, err, "its port is DOWN")
 
-	// A rail that is known by its domains, but moves nothing.
+	// A rail that is known by its domains, but carries no data.
 	hosts = truth.hosts(m, true, false)
 	p, err = Pair(m, hosts, Options{Probed: map[Attempt]bool{{0, "a", 1, "x"}: false}})
 	require.NoError(t, err)
@@ -198,7 +198,7 @@ func TestSwitched(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, m, p.Matrix)
 	require.Equal(t, "order", p.Cables[1].Key)
-	// One /64 for all says nothing about cables.
+	// One /64 for all ports identifies no cables.
 	for r := range hosts {
 		for k := range hosts[r].Devices {
 			hosts[r].Devices[k].Addrs = prefixes(fmt.Sprintf("fd00::%d:%d/64", r, k+1))
@@ -259,7 +259,7 @@ func TestAnyPermutation(t *testing.T) {
 					}
 				}
 				crossed += len(p.Notes)
-				// What has been paired is not crossed any more.
+				// The paired result is not crossed any more.
 				again := settle(t, p.Matrix, hosts, truth, Options{})
 				require.Empty(t, again.Notes)
 				require.Equal(t, p.Matrix, again.Matrix)

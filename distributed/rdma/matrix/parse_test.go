@@ -95,7 +95,7 @@ func TestParsePortsAndThunderbolt(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ThunderboltPort{"3", "A0003003-0000-4000-8000-000000000003", []string{"A0004001-0000-4000-8000-000000000001"}, "40 Gb/s",
 		[]string{"Mac16,5"}}, sockets[1], "a Mac behind a dock")
-	// Lower case, and a Mac that lists no services, of which nothing is known.
+	// Lower case, and a Mac that lists no services, so its RDMA is unknown.
 	sockets, err = ParseThunderbolt([]byte(`{"SPThunderboltDataType": [{"domain_uuid_key": "a1", "_items": [{"domain_uuid_key": "b2"}]}]}`))
 	require.NoError(t, err)
 	require.Equal(t, []ThunderboltPort{{Domain: "A1", Far: []string{"B2"}}}, sockets)
@@ -104,7 +104,7 @@ func TestParsePortsAndThunderbolt(t *testing.T) {
 }
 
 // macs are the three hosts of the fixtures. With cut the Thunderbolt data is
-// left out, so only the subnets remain.
+// left out, so that only the subnets remain.
 func macs(t *testing.T, cut bool) []Host {
 	var hosts []Host
 	for _, name := range []string{"mac1", "mac2", "mac3"} {

@@ -6,7 +6,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// BenchmarkPlanner plans lengths it has not seen but for their octave.
+// BenchmarkPlanner plans new lengths in known octaves.
 func BenchmarkPlanner(b *testing.B) {
 	p, err := NewPlanner(Config{Topology: Ring(4, 2), Cap: 7})
 	if err != nil {
@@ -24,7 +24,7 @@ func BenchmarkPlanner(b *testing.B) {
 	}
 }
 
-// BenchmarkNew plans a prefill's sum from nothing.
+// BenchmarkNew plans a prefill's sum without remembered choices.
 func BenchmarkNew(b *testing.B) {
 	for name, cfg := range map[string]Config{
 		"mesh of 4": {Topology: Mesh(4, 2), Cap: 7}, "ring of 4": {Topology: Ring(4, 2), Cap: 7}, "ring of 8": {Topology: Ring(8, 2), Cap: 7},

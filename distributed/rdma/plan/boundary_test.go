@@ -80,7 +80,7 @@ func everyPlan(t *testing.T, f func(p *Plan)) {
 }
 
 // inside is a configuration with the tag within its messages, as bring-ups make
-// it where the longest messages do not come through.
+// it if the longest messages do not arrive.
 func inside(c Config) Config {
 	c.Tag, c.Inside, c.Slots = 8, true, Window(c.Cap)
 	return c
@@ -97,7 +97,7 @@ func unequal(size int64, n int) []int64 {
 
 // TestPlansAtTheBoundaries: no block of the result is written twice or not at
 // all, both ends of a wire walk the same messages, no more receives are posted
-// than will come, and the frames under way are within the depth.
+// than messages will arrive, and the frames in flight are within the depth.
 func TestPlansAtTheBoundaries(t *testing.T) {
 	testenv.Need(t, testenv.Full, "plans of all sizes at which they change")
 	everyPlan(t, func(p *Plan) {
@@ -208,13 +208,13 @@ func sameMessages(t *testing.T, from *Local, w Wire, to *Local) {
 		}
 		return
 	}
-	require.Fail(t, "no one receives")
+	require.Fail(t, "no rank receives")
 }
 
 // neverOverposts counts receives against messages.
 func neverOverposts(t *testing.T, count int64, slots int) {
 	if count > 1000 {
-		return // the rule knows differences only
+		return // the rule uses only differences
 	}
 	posted := int64(prepost(count, slots))
 	for i := range count {
@@ -237,8 +237,8 @@ func oldPosts(n, rails, wire, slots, message int64) int64 {
 }
 
 // TestReceivesOfTheOldRule: for exactly the sizes that hung (specification, 4.8)
-// the old rule posts a receive for which no message comes, and for none does
-// this plan.
+// the old rule posts a receive for which no message arrives, and this plan never
+// does.
 func TestReceivesOfTheOldRule(t *testing.T) {
 	hung := map[int64][]int64{
 		2: {1, 4097, 5000, 8191, 8192, 16384, 16385, 65536},

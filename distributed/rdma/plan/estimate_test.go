@@ -8,8 +8,8 @@ import (
 	"ringmaster/distributed"
 )
 
-// measured is the model of the specification's table (11.2), where copying and
-// reducing cost nothing.
+// measured is the model of the specification's table (11.2), in which copying
+// and reducing cost nothing.
 var measured = Model{Latency: 6000, Rate: 8e9, Memory: 1e15}
 
 func cost(t *testing.T, cfg Config, way Algorithm, dt distributed.DType, bytes int64) float64 {
@@ -50,8 +50,8 @@ func TestEstimateOfTheChain(t *testing.T) {
 	}
 }
 
-// TestChoice: one phase for what a decode step sends, two or a chain for what a
-// prefill sends, more rails cost less.
+// TestChoice: one phase for the messages of a decode step, two or a chain for
+// those of a prefill, and more rails cost less.
 func TestChoice(t *testing.T) {
 	for _, c := range []struct {
 		topo  Topology
@@ -94,7 +94,7 @@ func TestTableAndPlanner(t *testing.T) {
 		require.NoError(t, err)
 		return got
 	}
-	// What a planner remembers is what New finds.
+	// A planner remembers the same choice that New makes.
 	for _, n := range []int64{4096, 4098, 4500, 5000, 1 << 20, 1<<20 + 2, 1<<20 + 4} {
 		fresh, err := New(cfg, Request{Op: AllSum, DType: distributed.Float16, Bytes: n})
 		require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestDigest(t *testing.T) {
 }
 
 // TestSendRecv: a circle of ranks that all send and receive at once, with
-// unlike lengths, comes to an end.
+// different lengths, terminates.
 func TestSendRecv(t *testing.T) {
 	cfg, err := Config{Topology: Ring(5, 2), Cap: 2, OneRail: 20000}.fill()
 	require.NoError(t, err)

@@ -8,9 +8,9 @@ import (
 	"ringmaster/distributed"
 )
 
-// TestBothDirectionsCarryTheSame: what is equally far both ways goes half and
-// half, so no direction of a ring has more than the other, and a long operation
-// uses both.
+// TestBothDirectionsCarryTheSame: data that is equally far both ways is split
+// in half, so that no direction of a ring carries more than the other, and a
+// long operation uses both.
 func TestBothDirectionsCarryTheSame(t *testing.T) {
 	for _, n := range []int{4, 5, 6, 8} {
 		topo := Ring(n, 2)
@@ -43,9 +43,9 @@ func TestBothDirectionsCarryTheSame(t *testing.T) {
 	}
 }
 
-// scattered is what a direction of a link carries when every rank sends 1/n to
-// each other rank the shorter way: the sum of the distances up one side, n/8 of
-// the vector for an even n.
+// scattered returns what a direction of a link carries when every rank sends
+// 1/n to each other rank the shorter way: the sum of the distances up one side,
+// n/8 of the vector for an even n.
 func scattered(n int) float64 {
 	sum := 0.0
 	for d := 1; d <= (n-1)/2; d++ {

@@ -11,7 +11,8 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// check runs a request on random data and compares with what it must give.
+// check runs a request on random data and compares the result with the
+// reference.
 func check(t *testing.T, cfg Config, req Request, inPlace bool, seed uint64) *Plan {
 	t.Helper()
 	p, err := New(cfg, req)
@@ -125,7 +126,7 @@ func topologies(n, rails int) []Topology {
 	return all
 }
 
-// ways are all that a request can be forced to.
+// ways are all algorithms that a request can force.
 func ways(t *testing.T, cfg Config, req Request) []Algorithm {
 	filled, err := cfg.fill()
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 
 // The simulator executes the local programs of all ranks as an engine would,
 // with slots, messages and completions, one event after the other in an order
-// that a seed decides. It stops when nothing can happen any more; then all must
+// that a seed decides. It stops when no event is possible; everything must then
 // be done.
 
 type message struct {
@@ -33,7 +33,7 @@ type simWire struct {
 	sent, consumed int64
 	landed         int64     // messages that met a receive
 	finished       int64     // send completions
-	flight         []message // sent, completion and arrival still to come
+	flight         []message // sent, with completion and arrival outstanding
 	slots          []message // arrived, in order
 	nextSend       *message  // the next message of the cursor
 	nextRecv       *message
@@ -128,7 +128,7 @@ func (w *simWire) fetchRecv() {
 	}
 }
 
-// run lets things happen until nothing can.
+// run processes events until none is possible.
 func (s *sim) run() {
 	for {
 		var can []func()
@@ -209,7 +209,7 @@ func (s *sim) arrive(w *simWire, to *simRank) {
 	m := w.flight[0]
 	w.flight = w.flight[1:]
 	w.landed++
-	// The receiver knows which op the message is for by its place alone.
+	// The receiver knows the op of the message only by its position.
 	cursor := w.recv
 	want := *w.nextRecv
 	for range w.slots {
@@ -243,7 +243,7 @@ func (s *sim) consume(w *simWire, to *simRank, m *message) {
 	}
 	w.consumed++
 	w.fetchRecv()
-	// A held message counts as come when it is the first of its wire.
+	// A held message counts as arrived when it is the first of its wire.
 	if len(w.slots) > 0 && to.l.Ops[w.nextRecv.op].Held {
 		to.arrived[w.nextRecv.op]++
 	}
@@ -282,8 +282,8 @@ func (s *sim) held(x *simRank, recv int) *simWire {
 	return s.wires[[2]int{x.l.Ops[recv].Peer, x.l.Rank}]
 }
 
-// combine reduces one chunk. Where nothing is wide it is package reduce; wide
-// blocks are added in float32.
+// combine reduces one chunk. It uses package reduce if no block is wide;
+// otherwise it adds in float32.
 func combine(req Request, out []byte, outWide bool, blocks [][]byte, wide []bool) {
 	op := map[Collective]reduce.Op{AllSum: reduce.Sum, ReduceScatter: reduce.Sum, AllMax: reduce.Max, AllMin: reduce.Min}[req.Op]
 	any := outWide

@@ -2,16 +2,17 @@ package plan
 
 import "fmt"
 
-// before tells whether chunk c of op a comes before chunk d of op b in the
-// order of the package comment.
+// before reports whether chunk c of op a precedes chunk d of op b in the order
+// of the package comment.
 func (p *Program) before(a int, c int64, b int, d int64) bool {
 	x, y := c+int64(p.Ops[a].Lag), d+int64(p.Ops[b].Lag)
 	return x < y || x == y && a < b
 }
 
 // validate proves that the program cannot block: every dependence points
-// backward, stays within a rank and ties regions of the same chunks, and a held
-// message has nothing behind it on its wire that comes before its release.
+// backward, stays within a rank and ties regions of the same chunks, and no
+// message that must arrive before the release of a held message is behind it on
+// its wire.
 func (p *Program) validate() error {
 	const c = 1 << 20 // any chunk: the order is the same for all
 	for i := range p.Ops {

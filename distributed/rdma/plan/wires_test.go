@@ -16,7 +16,7 @@ type Cursor struct {
 // l.Recvs.
 func (l *Local) Walk(w Wire) Cursor { return Cursor{l: l, ops: w.Ops, left: w.Messages} }
 
-// Next gives the op and the chunk of the next message, false after the last.
+// Next returns the op and the chunk of the next message, false after the last.
 func (c *Cursor) Next() (op int, chunk int64, ok bool) {
 	for c.left > 0 {
 		if c.next == len(c.ops) {
@@ -34,13 +34,13 @@ func (c *Cursor) Next() (op int, chunk int64, ok bool) {
 	return 0, 0, false
 }
 
-// prepost is how many receives are posted, or sends started, on a wire that
-// carries count messages in this operation.
+// prepost returns how many receives are posted, or sends started, at the
+// beginning on a wire that carries count messages in this operation.
 func prepost(count int64, slots int) int { return int(min(count, int64(slots))) }
 
-// postsNext tells whether a receive is posted after message i (from 0) was
-// consumed. With prepost it replaces every comparison of offsets: never are more
-// receives posted than messages come.
+// postsNext reports whether a receive is posted after message i (from 0) was
+// consumed. With prepost it replaces every comparison of offsets, so that never
+// more receives are posted than messages arrive.
 func postsNext(i, count int64, slots int) bool { return i+int64(slots) < count }
 
 // wires counts the messages of each wire of a rail: [from][to].

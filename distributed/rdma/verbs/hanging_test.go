@@ -16,15 +16,15 @@ import (
 	"ringmaster/distributed"
 )
 
-// hangingVariable names a library that hangs, in the process that TestHangingLibrary starts:
-// no other test could load one after it.
+// hangingVariable names a library that hangs. TestHangingLibrary loads it in a separate
+// process, because no other test could load a library after it.
 const hangingVariable = "RINGMASTER_TEST_HANGING_LIBRARY"
 
-// givenUp is what that process says when all is as it should be.
+// givenUp is the output of that process when it passes.
 const givenUp = "loading was given up each time\n"
 
-// TestHangingLibrary: loading a library that hangs in its own start is given up, and the next
-// load neither waits for it for ever nor takes a thread of its own.
+// TestHangingLibrary: loading a library that hangs while it starts is abandoned, and the next
+// load neither waits for it without limit nor uses another thread.
 func TestHangingLibrary(t *testing.T) {
 	if lib := os.Getenv(hangingVariable); lib != "" {
 		const limit = 200 * time.Millisecond
@@ -36,8 +36,8 @@ func TestHangingLibrary(t *testing.T) {
 			require.ErrorIs(t, err, distributed.ErrTimeout)
 			require.ErrorContains(t, err, "another library is still being loaded")
 		}
-		// With the race detector an end in order runs C's exit handlers, which wait for the
-		// loader, and that for the library.
+		// The process is ended by a signal, because with the race detector an orderly end
+		// runs C's exit handlers, which wait for the loader, which waits for the library.
 		_, err = os.Stdout.WriteString(givenUp)
 		require.NoError(t, err)
 		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGKILL))

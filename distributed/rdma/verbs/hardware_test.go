@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHardware runs against the devices of this machine, where there are any:
-// messages between two queue pairs of one device, both services, and the true
-// statuses of a message that does not fit and of one to no one. Without
+// TestHardware runs on the devices of this machine, if it has any: messages
+// between two queue pairs of one device, both services, and the real statuses
+// of a message that does not fit and of one without a receiver. Without
 // hardware it runs in a guest with the kernel's soft-RoCE.
 func TestHardware(t *testing.T) {
 	lib, err := Open("libibverbs.so.1")
@@ -56,7 +56,7 @@ func hardware(t *testing.T, dev Device, kind QPType) {
 	mr, err := pd.RegMR(slab, AccessAuto)
 	require.NoError(t, err)
 
-	// pair makes two joined queue pairs, or one that is joined to no one.
+	// pair makes two joined queue pairs, or one without a peer.
 	var cqs [2]*CQ
 	for i := range cqs {
 		cqs[i], err = ctx.CreateCQ(4 * depth)
@@ -157,7 +157,7 @@ func hardware(t *testing.T, dev Device, kind QPType) {
 		}
 	}
 
-	// No one answers: RC says so, UC cannot.
+	// No peer answers: RC reports that, UC cannot.
 	qps = pair(true)
 	_, err = qps[0].PostSend(mr.Request(1, 0, 64), mr.Request(2, 0, 64))
 	require.NoError(t, err)

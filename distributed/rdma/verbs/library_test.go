@@ -30,7 +30,7 @@ func compile(t *testing.T, text string, flags ...string) (string, []byte, error)
 	return out, msg, err
 }
 
-// TestMissingSymbol: each symbol that is not there is named.
+// TestMissingSymbol: the error names each missing symbol.
 func TestMissingSymbol(t *testing.T) {
 	text, err := os.ReadFile("rm_lib.c")
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func TestMissingSymbol(t *testing.T) {
 	}
 }
 
-// TestNoDevice: a library without a device is no group.
+// TestNoDevice: a library without a device cannot form a group.
 func TestNoDevice(t *testing.T) {
 	lib, err := Open(fakeverbs.New(t, "").Path)
 	require.NoError(t, err)
@@ -61,8 +61,8 @@ func TestNoDevice(t *testing.T) {
 	require.NoError(t, lib.Close())
 }
 
-// TestSystemLibrary: the library of this machine, where there is one, loads by
-// its versioned symbols, and lists devices or says that there are none.
+// TestSystemLibrary: the library of this machine, if it has one, loads by its
+// versioned symbols, and lists devices or reports that it has none.
 func TestSystemLibrary(t *testing.T) {
 	lib, err := Open("libibverbs.so.1")
 	if err != nil {
@@ -78,7 +78,7 @@ func TestSystemLibrary(t *testing.T) {
 }
 
 // TestMasks: the library takes each transition with exactly these attributes;
-// one more or one fewer is refused. So a change of the masks cannot pass here.
+// one more or one fewer is refused, so that a change of the masks fails here.
 func TestMasks(t *testing.T) {
 	f := fakeverbs.New(t, "device a link=eth\ndevice b host=1 link=eth\nswitch a b\n")
 	lib, err := Open(f.Path)
@@ -123,7 +123,7 @@ func TestMasks(t *testing.T) {
 }
 
 // TestAbiIsTheHeaders compares sizes, offsets and constants with the header of
-// the system, where it is installed.
+// the system, if it is installed.
 func TestAbiIsTheHeaders(t *testing.T) {
 	if _, msg, err := compile(t, "#include <infiniband/verbs.h>\nint main(void) { return 0; }\n"); err != nil {
 		t.Skipf("NOT CHECKED: no infiniband/verbs.h here (Debian: libibverbs-dev)\n%s", msg)
@@ -171,7 +171,7 @@ func TestAbiIsTheHeaders(t *testing.T) {
 		fmt.Fprintf(&b, "_Static_assert((int)%s == (int)%s, \"%s\");\n", name, m[1], m[1])
 		checks++
 	}
-	// And what the Go side has by itself.
+	// The constants of the Go side.
 	for name, v := range map[string]int{
 		"IBV_QP_STATE": maskState, "IBV_QP_ACCESS_FLAGS": maskAccess, "IBV_QP_PKEY_INDEX": maskPKey, "IBV_QP_PORT": maskPort,
 		"IBV_QP_AV": maskAV, "IBV_QP_PATH_MTU": maskMTU, "IBV_QP_TIMEOUT": maskTimeout, "IBV_QP_RETRY_CNT": maskRetry,
@@ -191,7 +191,7 @@ func TestAbiIsTheHeaders(t *testing.T) {
 	_, msg, err := compile(t, b.String(), "-Wall", "-Wextra")
 	require.NoError(t, err, "%s", msg)
 	t.Logf("%d sizes, offsets and constants are those of the system's header", checks)
-	// A wrong one would be found.
+	// A wrong one is found.
 	_, _, err = compile(t, strings.Replace(b.String(), "== 200 &&", "== 208 &&", 1))
 	require.Error(t, err)
 }

@@ -87,8 +87,8 @@ func TestSlab(t *testing.T) {
 	}
 }
 
-// TestSlabOffset: the place in a mapping is aligned and on one side of the
-// boundary, or there is none.
+// TestSlabOffset: the offset in a mapping is aligned and on one side of the
+// boundary, or does not exist.
 func TestSlabOffset(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
@@ -167,8 +167,8 @@ func TestGIDs(t *testing.T) {
 	require.Error(t, g.UnmarshalText([]byte("0000000000000000000ffff0a00000zz")))
 }
 
-// Apple's ports are known by their link layer; by the device's name only where
-// the number says nothing.
+// Apple's ports are identified by their link layer, and by the device's name only
+// if the number says nothing.
 func TestThunderbolt(t *testing.T) {
 	for _, c := range []struct {
 		device string
@@ -196,7 +196,7 @@ func TestNames(t *testing.T) {
 	require.Equal(t, []int{0, 256, 512, 1024, 2048, 4096, 0}, []int{MTU(0).Bytes(), MTU(1).Bytes(), MTU(2).Bytes(), MTU(3).Bytes(), MTU(4).Bytes(), MTU(5).Bytes(), MTU(6).Bytes()})
 }
 
-// TestAbsentLibrary: no library is no crash.
+// TestAbsentLibrary: a missing library is an error, not a crash.
 func TestAbsentLibrary(t *testing.T) {
 	_, err := Open("/no/such/librdma.so")
 	require.ErrorIs(t, err, distributed.ErrUnavailable)

@@ -13,7 +13,8 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// Soft-RoCE has longer timeouts than a card: a busy processor makes its packets.
+// Soft-RoCE has longer timeouts than a card, because a busy processor makes its
+// packets.
 func TestRetries(t *testing.T) {
 	soft := &device{attr: verbs.DeviceAttr{VendorID: verbs.VendorSoftRoCE}}
 	card := &device{attr: verbs.DeviceAttr{VendorID: 0x02c9}}
@@ -22,9 +23,8 @@ func TestRetries(t *testing.T) {
 	require.Greater(t, verbs.SoftRetries.Timeout, verbs.DefaultRetries.Timeout)
 }
 
-// A datagram to a neighbour is answered by its refusal, or by the one who
-// listens; without either the limit ends the wait, and without an interface
-// nothing is sent.
+// A refusal or a listener answers a datagram to a neighbour. Without an answer
+// the limit ends the wait, and without an interface no datagram is sent.
 func TestMeet(t *testing.T) {
 	g := verbs.GID(netip.MustParseAddr("::ffff:127.0.0.1").As16())
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// script is a connection whose peer says what is written down, whatever it hears.
+// script is a connection with a peer that sends fixed bytes, whatever it
+// receives.
 type script struct {
 	net.Conn
 	said *bytes.Reader
@@ -18,7 +19,7 @@ type script struct {
 func (s *script) Read(b []byte) (int, error)  { return s.said.Read(b) }
 func (s *script) Write(b []byte) (int, error) { s.sent += len(b); return len(b), nil }
 
-// FuzzHandshake: whatever the other side sends, neither side takes it for a rank
+// FuzzHandshake: whatever the other side sends, no side accepts it as a rank
 // without the token.
 func FuzzHandshake(f *testing.F) {
 	f.Add([]byte{})
@@ -35,7 +36,7 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// FuzzNotice: whatever a rank sends at its end is a notice of bounded length.
+// FuzzNotice: any last message of a rank is a notice of bounded length.
 func FuzzNotice(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0, 'h', 'i'})
 	f.Add(bytes.Repeat([]byte{0xff}, noticeHeader))

@@ -16,8 +16,8 @@ import (
 	"ringmaster/internal/network"
 )
 
-// TestAdmits: a stranger who says nothing, one with another token, and a
-// rank that connects first and proves itself last keep no one out.
+// TestAdmits: a silent stranger, one with another token, and a rank that
+// connects first and proves itself last keep no rank out.
 func TestAdmits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -57,7 +57,7 @@ func TestAdmits(t *testing.T) {
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "a stranger's connection is closed")
 	r.w.Close()
 
-	// A rank that does not connect is named.
+	// The error names a rank that does not connect.
 	ln, err = Listen(ctx, "127.0.0.1", network.Ports{})
 	require.NoError(t, err)
 	short, stop := context.WithTimeout(ctx, 50*time.Millisecond)
@@ -70,12 +70,12 @@ func TestAdmits(t *testing.T) {
 	require.ErrorContains(t, err, "liveness connection to rank 1")
 }
 
-// link is the one of rank r of two.
+// link returns the link of rank r of two.
 func link(r int) *distributed.Link {
 	return &distributed.Link{Rank: r, Size: 2, GroupID: "liveness", Epoch: 4, Token: bytes.Repeat([]byte{3}, 32)}
 }
 
-// connecting is a Connect of rank 0 under way.
+// connecting is a Connect of rank 0 in progress.
 func connecting(ctx context.Context, ln net.Listener) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -117,8 +117,8 @@ func TestOutlivesErrorsOfAccept(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// TestStrangersMakeRoom: of connections that say nothing a bounded number is
-// kept, and a rank still gets in.
+// TestStrangersMakeRoom: only a bounded number of silent connections is kept,
+// and a rank can still join.
 func TestStrangersMakeRoom(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -173,8 +173,8 @@ func TestDialsAgain(t *testing.T) {
 }
 
 // TestEncrypted: a notice arrives over TLS, the end of a rank without one is
-// noticed, and one who does not encrypt, or proves the token of another session, is
-// no one.
+// noticed, and a peer that does not encrypt, or proves the token of another
+// session, is rejected.
 func TestEncrypted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
