@@ -99,8 +99,8 @@ func writeModel(name string, seed uint64, layers int) (string, error) {
 // prefill or a decode on any host.
 var slowModel = sync.OnceValues(func() (string, error) { return writeModel("slow.gguf", 1, 16) })
 
-// writeTwin writes slowModel with other weights beyond the first bytes of each tensor: its
-// metadata and the sample of its weights are those of slowModel.
+// writeTwin writes slowModel with other weights behind the first bytes of each tensor, so
+// that its metadata and the sample of its weights are those of slowModel.
 func writeTwin() (string, error) {
 	one, err := slowModel()
 	if err != nil {
@@ -136,12 +136,12 @@ func writeTwin() (string, error) {
 }
 
 // otherModel has a different shape; strangeModel has the metadata of slowModel and other
-// weights; twinModel has them only where no sample is taken.
+// weights; twinModel has other weights only outside the sample.
 var (
 	otherModel   = sync.OnceValues(func() (string, error) { return writeModel("other.gguf", 1, 17) })
 	strangeModel = sync.OnceValues(func() (string, error) { return writeModel("strange.gguf", 2, 16) })
 	twinModel    = sync.OnceValues(writeTwin)
-	// campaignModel has fewer, since a campaign tells its moments by steps.
+	// campaignModel has fewer layers, because a campaign times its faults by steps.
 	campaignModel = sync.OnceValues(func() (string, error) { return writeModel("campaign.gguf", 3, 8) })
 )
 
@@ -186,12 +186,12 @@ func newBed(t *testing.T, o harness.Options) *bed {
 	return b
 }
 
-// quietPeer is what the program says of a rank that has fallen silent.
+// quietPeer is the program's text about a silent rank.
 var quietPeer = regexp.MustCompile(`no heartbeat for ([0-9a-zµ.]+)`)
 
-// requireDetected requires that a fault was found in the way, and so in the time,
-// that is documented: by the end of a connection, or by silence of no more than
-// the limit. text says how; took is only logged.
+// requireDetected requires that a fault was found in the documented way, and so within the
+// documented time: by the end of a connection, or by silence of at most the limit. text
+// says how; took is only logged.
 func requireDetected(t *testing.T, text string, limit, took time.Duration) {
 	t.Helper()
 	if m := quietPeer.FindStringSubmatch(text); m != nil {

@@ -80,7 +80,7 @@ func TestNeverJoined(t *testing.T) {
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: []string{"--connect-timeout", "3s"}})
 	require.NoError(t, b.Start(0, 1))
 	requireExit(t, b.Rank(0), "rank 2 did not join within 3s")
-	// Rank 1 was told that the group has ended, or lost its leader.
+	// Rank 1 learned that the group has ended, or lost its leader.
 	_, err := b.Rank(1).Wait(within(t, hangLimit))
 	require.NoError(t, err)
 
@@ -233,7 +233,7 @@ func TestOtherWeights(t *testing.T) {
 			t.Log(a.Err.Message)
 			requireRank(t, a.Err.Message, 1)
 			require.Regexp(t, c.where, a.Err.Message)
-			// The next request is refused at once, and rank 1 may come back with the right model.
+			// The next request is refused at once, and rank 1 may return with the right model.
 			ok, reason := b.Client.Ready(b.ctx)
 			require.False(t, ok)
 			require.Contains(t, reason, "which of them is wrong is not known")
@@ -252,7 +252,7 @@ func TestOtherWeights(t *testing.T) {
 }
 
 // TestOtherProgram: a rank that runs another build of the same version is rejected, and both
-// sides say which programs they run.
+// sides name the programs that they run.
 func TestOtherProgram(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
@@ -271,9 +271,9 @@ func TestOtherProgram(t *testing.T) {
 	b.ready()
 }
 
-// TestOtherWeightsOnOneOfThree: a rank with other weights computes something else than
-// the two others. It is named and put out before a token is sent, and the answer is
-// that of the others.
+// TestOtherWeightsOnOneOfThree: a rank with other weights computes different results from the
+// other two. It is named and excluded before a token is sent, and the answer is that of the
+// others.
 func TestOtherWeightsOnOneOfThree(t *testing.T) {
 	testenv.Need(t, testenv.Full, "other weights on one of three ranks")
 	t.Parallel()

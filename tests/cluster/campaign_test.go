@@ -22,8 +22,8 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// The campaign: random faults of random ranks in random moments, with one answer or
-// eight under way, on clusters of 2 to 5 ranks. No answer may be lost or wrong.
+// The campaign: random faults of random ranks in random moments, with one or eight running answers, on
+// clusters of 2 to 5 ranks. No answer may be lost or wrong.
 //
 //	go test ./tests/cluster -run TestCampaign -timeout 4h -v -args -campaign 1000 -seed 7 -campaign-jobs 4
 //
@@ -35,9 +35,8 @@ var (
 	campaignJobs   = flag.Int("campaign-jobs", 1, "how many clusters of TestCampaign suffer at the same time")
 )
 
-// faultsOfCluster is how many faults a cluster suffers before another takes its place,
-// up to faultsOfRound of them while the same answers are under way. Where it can be, one
-// more follows: a rank that computes wrongly.
+// faultsOfCluster is how many faults a cluster suffers before another replaces it, up to faultsOfRound of
+// them during the same answers. If possible one more follows: a rank that computes wrongly.
 const (
 	faultsOfCluster = 40
 	faultsOfRound   = 6
@@ -55,14 +54,14 @@ type job struct {
 	seed   uint64
 	faults int // that it is to suffer
 	random *rand.Rand
-	lap    time.Time // when the part of a fault began that is under way
+	lap    time.Time // when the current part of a fault began
 }
 
 func newJob(seed uint64, faults int) *job {
 	return &job{newTally(), seed, faults, rand.New(rand.NewPCG(seed, 15)), time.Now()}
 }
 
-// stream is an answer under way, with the times of its tokens.
+// stream is a running answer with the times of its tokens.
 type stream struct {
 	*pendingRequest
 	question question
@@ -70,8 +69,8 @@ type stream struct {
 	came     atomic.Int32 // tokens so far
 }
 
-// ask sends a question. It hangs if no token comes for hangLimit; five ranks that poll on
-// two processors take their time.
+// ask sends a question. It hangs if no token arrives for hangLimit, which is long because five ranks may
+// poll on two processors.
 func (b *bed) ask(q question) *stream {
 	s := &stream{pendingRequest: &pendingRequest{done: make(chan struct{})}, question: q}
 	ctx, cancel := context.WithCancelCause(b.ctx)
@@ -91,7 +90,7 @@ func (b *bed) ask(q question) *stream {
 	return s
 }
 
-// arrivals are the times of the tokens that have come, once the answer has ended.
+// arrivals returns the times of the tokens after the answer has ended.
 func (s *stream) arrivals() (at []string) {
 	<-s.done
 	for _, t := range s.tokens {
@@ -122,7 +121,7 @@ func (b *bed) steps(n int, streams []*stream) {
 	}))
 }
 
-// struck is a fault that was suffered while answers were under way.
+// struck is a fault that was suffered during running answers.
 type struck struct {
 	stroke
 	at   time.Time
@@ -130,8 +129,7 @@ type struck struct {
 	name string
 }
 
-// round has a cluster suffer up to so many faults, one after the other, while the same
-// answers are under way.
+// round makes a cluster suffer up to a number of faults, one after the other, during the same answers.
 func (j *job) round(b *bed, most int) {
 	r := j.random
 	p := campaignPhases[r.IntN(len(campaignPhases))]
@@ -164,7 +162,7 @@ func (j *job) round(b *bed, most int) {
 	j.spent("a last answer")
 }
 
-// suffer has a cluster suffer a fault, after which all ranks come back.
+// suffer makes a cluster suffer a fault; all ranks then return.
 func (j *job) suffer(b *bed, s stroke, p phase, streams []*stream) struck {
 	r := j.random
 	j.lap = time.Now()
@@ -240,13 +238,13 @@ func (j *job) spent(part string) {
 	j.lap = now
 }
 
-// cluster has one cluster suffer faults until it has had enough, or stopped ends.
+// cluster makes one cluster suffer its number of faults, or until stopped ends.
 func (j *job) cluster(t *testing.T, n int, stopped context.Context) {
 	size, share, over := 2+j.random.IntN(4), []string{"experts", "all"}[j.random.IntN(2)], fabrics[n%len(fabrics)]
 	sessions := []string{"0", "4"}[j.random.IntN(2)] // a prefill may be found in the prefix cache
 	t.Run(fmt.Sprintf("cluster %d of %d ranks, share %s, %s sessions, %s", n, size, share, sessions, over.name), func(t *testing.T) {
 		o := harness.Options{Size: size, Model: model(t, campaignModel), RankFlags: map[int][]string{}, Flags: append([]string{"--share", share, "--sessions", sessions}, continueFlags...)}
-		for r := range size { // with its own copy of the file, so that a bit can flip in one
+		for r := range size { // with a copy of the file, so that a bit of it can flip
 			o.RankFlags[r] = []string{"--model", copyOf(t, o.Model)}
 		}
 		want(t, o.Model, shortAnswer)
@@ -274,7 +272,7 @@ func (j *job) cluster(t *testing.T, n int, stopped context.Context) {
 			j.pausesOf(b, streams, []struck{f})
 			b.requireAnswer(brief)
 		}
-		// What a loss leaves open ends soon, but not at once.
+		// What a loss leaves open is closed soon, but not at once.
 		j.lap = time.Now()
 		require.NoError(t, harness.Until(within(t, hangLimit), "as many goroutines and files as before", func() (bool, string) {
 			g, f := b.held()
@@ -326,7 +324,7 @@ func TestCampaign(t *testing.T) {
 					mu.Unlock()
 					if t.Failed() {
 						t.Logf("reproduce with -args -campaign %d -seed %d", j.faults, j.seed)
-						end() // the others say what they have seen
+						end() // the others print what they have seen
 						return
 					}
 				}
@@ -339,8 +337,8 @@ func TestCampaign(t *testing.T) {
 	t.Logf("seed %d, %d jobs: %v", *campaignSeed, len(jobs), all)
 }
 
-// TestFlippedBit: a bit that flips in the weights of one of three ranks, in the midst of
-// an answer, ends no answer; the rank is named and put out.
+// TestFlippedBit: a bit that flips in the weights of one of three ranks, in the middle of an answer, ends
+// no answer; the rank is named and excluded.
 func TestFlippedBit(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a bit flipped in a rank's weights")
 	for _, share := range []string{"experts", "all"} {
@@ -394,7 +392,7 @@ func (b *bed) endsWhole() {
 	}
 }
 
-// held is how many goroutines and open files rank 0 has.
+// held returns how many goroutines and open files rank 0 has.
 func (b *bed) held() (goroutines, files float64) {
 	b.t.Helper()
 	goroutines, err := b.Client.Metric(b.ctx, "go_goroutines")

@@ -20,7 +20,7 @@ import (
 )
 
 // TestLogits checks that the command logits writes the same bytes on one rank and
-// as rank 0 of groups. The other ranks run serve.
+// as rank 0 of groups in which the other ranks run serve.
 func TestLogits(t *testing.T) {
 	t.Parallel()
 	m := model(t, slowModel)

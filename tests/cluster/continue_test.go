@@ -43,9 +43,9 @@ func (b *bed) requireWhole(u *pendingRequest, q question) {
 	b.requirePrefix(u.answer, q)
 }
 
-// outlive injects a fault in a phase and requires that answers under way and new ones
-// are those of one rank, that the log names the rank, and that after the repair all
-// ranks serve again, without an answer lost meanwhile.
+// outlive injects a fault in a phase and requires that running and new answers are those
+// of one rank, that the log names the rank, and that after the repair all ranks serve
+// again, without an answer lost meanwhile.
 func (b *bed) outlive(f fault, p phase, victim int) {
 	t := b.t
 	u := b.begin(p)
@@ -72,8 +72,8 @@ func (b *bed) outlive(f fault, p phase, victim int) {
 }
 
 // TestAnswersOutliveALoss: with --on-loss continue no fault of a rank ends an answer. On
-// three ranks one dies in the midst of an answer; in the full form they have every fault in
-// every phase, and two and five ranks a third of the pairs; with -exhaustive all.
+// three ranks one dies in the middle of an answer; in the full form they have every fault
+// in every phase, and two and five ranks a third of the pairs; with -exhaustive all.
 func TestAnswersOutliveALoss(t *testing.T) {
 	sizes := []int{3}
 	if testenv.Rest(t, testenv.Full, "two and five ranks, and on three ranks every fault in every phase") {
@@ -82,7 +82,7 @@ func TestAnswersOutliveALoss(t *testing.T) {
 	}
 	for _, size := range sizes {
 		share := []string{"experts", "all"}[size%2]
-		// runs tells whether fault i in phase j is of those that this form has.
+		// runs reports whether this form has fault i in phase j.
 		runs := func(i, j int) bool {
 			switch {
 			case !testenv.At(testenv.Full):
@@ -136,8 +136,8 @@ func TestAnswersOutliveACut(t *testing.T) {
 }
 
 // TestAnswersOutliveAPartition: when two followers no longer reach each other, though all
-// others reach both, no answer ends: the two find out, one of them stays out, and it comes
-// back when the link does.
+// others reach both, no answer ends: the two detect it, one of them stays out, and it
+// returns when the link does.
 func TestAnswersOutliveAPartition(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a partition between two followers")
 	t.Parallel()
@@ -224,7 +224,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// TestTwoLosses: two ranks of four die at once in the midst of three answers; of eight in
+// TestTwoLosses: two ranks of four die at once in the middle of three answers; of eight in
 // the full form.
 func TestTwoLosses(t *testing.T) {
 	testenv.Need(t, testenv.Full, "two losses")
@@ -254,7 +254,7 @@ func TestTwoLosses(t *testing.T) {
 	b.requireAnswer(brief)
 }
 
-// TestTooFewRanks: with fewer ranks than --on-loss says, requests end with the rank's name.
+// TestTooFewRanks: with fewer ranks than --min-ranks, requests end with the rank's name.
 func TestTooFewRanks(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a cluster that continues, with too few ranks")
 	t.Parallel()

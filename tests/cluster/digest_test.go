@@ -16,7 +16,7 @@ import (
 )
 
 // flipDigest flips a bit in the last digest of a piece of the control connection that consists
-// of whole frames; false if there is none.
+// of whole frames; false if the piece has none.
 func flipDigest(b []byte) bool {
 	const header, done, doneHeader = 12, 10, 12
 	at := -1
@@ -40,9 +40,9 @@ func flipDigest(b []byte) bool {
 	return true
 }
 
-// TestFlippedDigest: one bit flipped in what a follower reports of a step ends the epoch and
-// no process. Of three ranks the odd one is put out; of two the step runs again. The answer is
-// that of one rank.
+// TestFlippedDigest: one flipped bit in a follower's report of a step ends the epoch and no
+// process. Of three ranks the different one is excluded; with two ranks the step runs again.
+// The answer is that of one rank.
 func TestFlippedDigest(t *testing.T) {
 	rest := testenv.Rest(t, testenv.Full, "a digest flipped on three ranks")
 	for _, size := range []int{2, 3} {

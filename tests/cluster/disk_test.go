@@ -30,7 +30,7 @@ func (b *bed) metric(name string) float64 {
 
 // TestConversationsOutliveAServer: a conversation continues from its snapshot on disk after
 // the server, or the leader with its group, was ended or killed. It has the bits of a server
-// that ran it all, with other chunks, places and numbers of ranks than before.
+// that ran all of it, with other chunks, slots and numbers of ranks than before.
 func TestConversationsOutliveAServer(t *testing.T) {
 	t.Parallel()
 	sizes, presets := []int{1}, []string{"tiny"}
@@ -58,7 +58,7 @@ func conversationOverRestarts(t *testing.T, model string, size int) {
 	for i := range prompt {
 		prompt[i] = int32(random.IntN(250))
 	}
-	// Each life has other settings; the bits must not depend on them.
+	// Each life has other settings, because the bits must not depend on them.
 	lives := []struct {
 		size  int
 		flags []string

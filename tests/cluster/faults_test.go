@@ -122,9 +122,9 @@ func requireRank(t *testing.T, text string, rank int) {
 	require.Regexp(t, fmt.Sprintf(`\brank %d\b`, rank), text)
 }
 
-// survive injects a fault in a phase and requires what the documentation promises:
-// pending and new requests fail in time with the name of the rank; the others stay
-// up; after the repair the group forms again by itself; every token is right.
+// survive injects a fault in a phase and requires what the documentation promises: pending
+// and new requests fail in time with the name of the rank; the others stay up; after the
+// repair the group forms again by itself; every token is right.
 func (b *bed) survive(f fault, p phase, victim int) {
 	t := b.t
 	u := b.begin(p)
@@ -205,7 +205,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// lessPhases reports the phases that runFaults leaves out.
+// lessPhases returns the phases that runFaults leaves out.
 func lessPhases(t *testing.T) {
 	t.Helper()
 	if testenv.Rest(t, testenv.Full, "each fault in a second phase") {
@@ -357,7 +357,7 @@ func TestLeaderLost(t *testing.T) {
 }
 
 // TestLeaderSlept: rank 0 stops three times for longer than the others wait for it. None of
-// them is kept out for what is not its fault.
+// them is excluded, because it is not their fault.
 func TestLeaderSlept(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a leader that sleeps three times")
 	t.Parallel()

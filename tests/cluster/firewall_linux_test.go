@@ -13,8 +13,8 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// Networks that keep ranks from each other: what the logs say, on which rank, and that the
-// group forms once the network is mended.
+// Networks that keep ranks from each other: what the logs say, on which rank, and that the group
+// forms once the network is repaired.
 
 // sayWithin is how soon a person must read what is wrong.
 const sayWithin = 6 * time.Second
@@ -28,11 +28,11 @@ func walled(t *testing.T, size int) *harness.Net {
 	return network(t, size)
 }
 
-// onlyCoordinator drops everything that arrives but for the coordinator's port and what belongs to
-// connections that the host made.
+// onlyCoordinator drops everything that arrives except for the coordinator's port and the host's
+// own connections.
 var onlyCoordinator = map[string][]string{"input": {"iif lo accept", "ct state established accept", "tcp dport 7070 accept", "drop"}}
 
-// requireSaid requires that a rank's log says something from line from on.
+// requireSaid requires a text in a rank's log from line from onwards.
 func (b *bed) requireSaid(rank, from int, since time.Time, pattern string) string {
 	b.t.Helper()
 	line, err := b.Rank(rank).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(pattern))
@@ -41,9 +41,8 @@ func (b *bed) requireSaid(rank, from int, since time.Time, pattern string) strin
 	return line
 }
 
-// TestDataPortClosed: firewalls that let a rank's data connections through to no one. All
-// ranks name the pair, the address, the error and the cure; the rank that is named is the one
-// that no rank reaches.
+// TestDataPortClosed: firewalls that block a rank's data connections. All ranks name the pair, the
+// address, the error and the cure; the named rank is the one that no rank reaches.
 func TestDataPortClosed(t *testing.T) {
 	testenv.Need(t, testenv.Full, "firewalls between ranks")
 	reject := map[string][]string{"input": {"tcp dport 7701 reject with icmpx admin-prohibited"}}
@@ -178,8 +177,8 @@ func TestLargePacketsDropped(t *testing.T) {
 	}
 }
 
-// TestPathBeginsToDropLargePackets: the same while a group runs, where only the heartbeats of
-// both ranks tell it from a rank that has died.
+// TestPathBeginsToDropLargePackets: the same while a group runs, where only the heartbeats of both
+// ranks distinguish it from the death of a rank.
 func TestPathBeginsToDropLargePackets(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a path that begins to drop large packets")
 	t.Parallel()

@@ -31,8 +31,8 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// Many epochs in one process: what the ranks hold is counted, so that a leak for each
-// epoch cannot hide behind a cache that fills.
+// Many epochs in one process. The test counts what the ranks hold, so that a leak for
+// each epoch cannot hide behind a cache that fills.
 
 // flatRank is a rank in this process: its own file, backend and transport.
 type flatRank struct {
@@ -138,8 +138,7 @@ func (c counts) String() string {
 		c.goroutines, c.files, c.mappings, float64(c.heap)/(1<<20), float64(c.anonymous)/(1<<20))
 }
 
-// flatCluster is a leader with its model, and followers of which rank 1 reaches it by a
-// proxy.
+// flatCluster is a leader with its model and its followers. Rank 1 reaches it by a proxy.
 type flatCluster struct {
 	t      *testing.T
 	ctx    context.Context
@@ -224,8 +223,8 @@ func (c *flatCluster) step(n int) {
 	c.pos += n
 }
 
-// restart restarts the sequence on all ranks, with so many tokens that its KV cache
-// has a size that shows.
+// restart restarts the sequence on all ranks, with enough tokens that its KV cache has a
+// visible size.
 func (c *flatCluster) restart() {
 	c.run(rm.Step{Drop: []rm.SeqID{1}})
 	c.pos = 0
@@ -245,7 +244,7 @@ func (c *flatCluster) untilAll(after uint32) uint32 {
 	}
 }
 
-// suffer has the cluster form epochs until number end, beginning after one.
+// suffer makes the cluster form epochs after begin until number end.
 func (c *flatCluster) suffer(after, end uint32) uint32 {
 	for n := 0; after < end; n++ {
 		if n%2 == 0 {
@@ -264,12 +263,12 @@ func (c *flatCluster) suffer(after, end uint32) uint32 {
 	return after
 }
 
-// TestEpochsLeaveNothing: epoch after epoch of three ranks over TCP with a live sequence,
-// whose members are lost, leave, return warm and join cold, leaves no goroutine, file,
-// mapping or memory, on no rank.
+// TestEpochsLeaveNothing: many epochs of three ranks over TCP with a live sequence, in
+// which members are lost, leave, return warm and join cold, leave no goroutine, file,
+// mapping or memory on any rank.
 func TestEpochsLeaveNothing(t *testing.T) {
-	// What the allocators of Go and C keep varies by some MiB; a KV cache that is left
-	// weighs two, at every other epoch.
+	// What the allocators of Go and C keep varies by some MiB; a leaked KV cache has two,
+	// at every other epoch.
 	epochs, slack := uint32(16), int64(7)
 	if testenv.Rest(t, testenv.Full, "80 epochs") {
 		epochs, slack = 80, 16

@@ -17,8 +17,8 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// TestLibraryThatHangs: a verbs library whose constructor never returns keeps no rank alive
-// after SIGTERM, whether the rank loads it itself or in a helper.
+// TestLibraryThatHangs: a verbs library with a constructor that never returns keeps no rank
+// alive after SIGTERM, whether the rank loads it itself or in a helper.
 func TestLibraryThatHangs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

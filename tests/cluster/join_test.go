@@ -27,8 +27,8 @@ var (
 	joinProgram = flag.String("join-program", "", "the program of TestAJoinUnderWay; \"\": that of this tree")
 )
 
-// TestAJoinUnderWay: a rank that joins in the midst of three answers is brought their
-// sequences before it is a member, and no token differs.
+// TestAJoinUnderWay: a rank that joins in the middle of three answers receives their sequences before it
+// is a member, and no token differs.
 func TestAJoinUnderWay(t *testing.T) {
 	if *joinModel == "" {
 		testenv.Need(t, testenv.Full, "a rank that joins in the midst of three answers")

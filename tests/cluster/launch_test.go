@@ -189,14 +189,14 @@ func TestLaunchChecks(t *testing.T) {
 	}
 }
 
-// requireShown fails if a terminal could obey a text.
+// requireShown fails if a text could control a terminal.
 func requireShown(t *testing.T, text string) {
 	t.Helper()
 	require.NotContains(t, strings.ReplaceAll(text, "\r", ""), "\x1b")
 	require.False(t, strings.ContainsFunc(text, safetext.Unsafe), "%q", text)
 }
 
-// TestLaunchNumbers: numbers are in base 10 with zeros in front of them too, and bounded.
+// TestLaunchNumbers: numbers are in base 10 even with leading zeros, and bounded.
 func TestLaunchNumbers(t *testing.T) {
 	fake := absolute(t, "testdata/fake/ringmaster.sh")
 	check := func(code int, text string, args ...string) {
@@ -215,7 +215,7 @@ func TestLaunchNumbers(t *testing.T) {
 	}
 }
 
-// TestLaunchLogs: what a rank prints reaches the terminal without what that could obey.
+// TestLaunchLogs: the output of a rank reaches the terminal without control sequences.
 func TestLaunchLogs(t *testing.T) {
 	p := launch(t, append(fakeHosts(t, nil), "SAYS=a\x1b[2J\u202eb\u009bc \u00e9\x9b\xc2\xe0\x80\x9b\xff\U0001f469\u200d\U0001f4bb\x07\ufffa\u180e\U000e0041\x84"), "--binary", absolute(t, "testdata/fake/ringmaster.sh"), "--local", "1")
 	_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`^\[0\] says a\[2Jbc \x{e9}\x{1f469}\x{200d}\x{1f4bb}$`))
@@ -297,8 +297,7 @@ func TestLaunchEnds(t *testing.T) {
 		})
 		t.Run(where[0]+" ranks die again and again", func(t *testing.T) {
 			p, pids := start(t)
-			// kill ends a rank, which must be restarted after a pause, and returns when it
-			// has been.
+			// kill ends a rank and returns when the rank has been restarted after a pause.
 			kill := func(rank, pause int, wait bool) {
 				t.Helper()
 				from := p.Log.Len()
@@ -316,7 +315,7 @@ func TestLaunchEnds(t *testing.T) {
 			kill(2, 1, true)
 			kill(0, 1, true)
 			require.NoError(t, syscall.Kill(pids[1], syscall.SIGTERM))
-			_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`launch: rank 1 has left the group; the others go on`))
+			_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`launch: rank 1 left the group; the other ranks continue`))
 			require.NoError(t, err, "%s", p.Log)
 			kill(2, 2, false) // Ctrl-C in the pause
 			require.NoError(t, p.Signal(syscall.SIGINT))
@@ -367,9 +366,9 @@ func TestLaunchLocal(t *testing.T) {
 	}
 }
 
-// checkLaunched checks a cluster that launch.sh has started: it answers, a rank is
-// killed and restarted, it answers again, Ctrl-C stops all ranks. own is a text in the
-// command lines of its ranks and of no other test's.
+// checkLaunched checks a cluster that launch.sh has started: it answers, a rank is killed
+// and restarted, it answers again, Ctrl-C stops all ranks. own is a text that only the
+// command lines of its ranks have.
 func (b *bed) checkLaunched(p *harness.Process, own string, kill func()) {
 	t := b.t
 	b.waitLaunched(p)

@@ -20,7 +20,7 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// ask sends a request and reads what is said.
+// ask sends a request and reads the answer.
 func ask(ctx context.Context, c *harness.Cluster, path, body string, stream bool) (int, string, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.HTTP+path, strings.NewReader(body))
 	if err != nil {

@@ -114,7 +114,7 @@ func TestHalfOpen(t *testing.T) {
 			return
 		}
 	}
-	// And one that is closed.
+	// A closed connection.
 	cut := fault{"closed", false, detectClosed,
 		func(*bed, int) error { p.Drop(); return nil },
 		func(*bed, int) error { return nil }}
@@ -190,8 +190,8 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// TestSlowLink checks that the others wait for a rank behind a slow link, since it
-// is alive.
+// TestSlowLink checks that the others wait for a rank behind a slow link, because
+// it is alive.
 func TestSlowLink(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a link of 8 Mbit/s")
 	rates := []string{"8mbit"}

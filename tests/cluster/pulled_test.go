@@ -18,11 +18,11 @@ import (
 	"ringmaster/tests/fakeverbs"
 )
 
-// TestPulledCables: two servers with two cables, whose verbs library crashes when a
-// cable is lost, as Apple's does. Each time a cable is pulled in the midst of an
-// answer, the servers live on and name it; the group forms again over the other
-// cable, and when that is lost too, over TCP. Every token is that of one rank. When
-// the servers are killed, their helper processes give back what they have and end.
+// TestPulledCables: two servers with two cables and a verbs library that crashes when a
+// cable is lost, as Apple's does. Each time a cable is pulled in the middle of an
+// answer, the servers survive and name it. The group forms again over the other cable,
+// and when that is lost too, over TCP. Every token is that of one rank. When the
+// servers are killed, their helper processes free what they have and end.
 func TestPulledCables(t *testing.T) {
 	testenv.Need(t, testenv.Full, "pulled cables of a cluster over RDMA")
 	pulledCables(t)
@@ -69,8 +69,8 @@ cable rdma_en3 rdma_en5
 		require.Nil(t, u.answer.Err, "%+v", u.answer.Err)
 		require.Len(t, u.answer.Tokens, longAnswer.tokens)
 		b.requirePrefix(u.answer, longAnswer)
-		// Who is first to notice tells the others: the device at either end, by a
-		// post that crashes, or by a look at the port while a rank waits.
+		// The first to notice informs the others: the device at either end, by a post
+		// that crashes, or a waiting rank, by querying its port.
 		named := fmt.Sprintf(`(%s|%s).*(was ended by SIGSEGV|its port is DOWN)`, cable[0], cable[1])
 		over(from[0], named)
 		b.ready()
@@ -86,8 +86,8 @@ cable rdma_en3 rdma_en5
 }
 
 // TestAnswersOutliveALossOverRDMA: three servers with a cable between any two. When one
-// dies in the midst of an answer, the other two continue over the cable between them, and
-// when it is back all three use RDMA again.
+// dies in the middle of an answer, the other two continue over the cable between them,
+// and when it returns all three use RDMA again.
 func TestAnswersOutliveALossOverRDMA(t *testing.T) {
 	testenv.Need(t, testenv.Full, "answers that outlive a loss over RDMA")
 	t.Setenv("FAKEVERBS_DIR", t.TempDir())

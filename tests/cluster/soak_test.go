@@ -19,19 +19,20 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// The soak: one cluster under constant load. Ranks are lost and return at random for as
-// long as a flag says. What rank 0 holds must stay flat, and every token must be that of
-// one rank.
+// The soak: one cluster under constant load, in which ranks are lost and return at random
+// for the time that a flag sets. What rank 0 holds must stay flat, and every token must
+// be that of one rank.
 //
 //	go test ./tests/cluster -run TestSoak -timeout 2h -v -args -soak 1h
 var soakFor = flag.Duration("soak", 0, "how long TestSoak runs; 0: two minutes, with -exhaustive")
 
-// soakStreams is how many answers are under way at any time.
+// soakStreams is how many answers run at any time.
 const soakStreams = 4
 
-// A prefix cache fills as long as it has places, which looks like a leak. So it has few
-// here, and what rank 0 holds is judged once warmAnswers have filled them: then the KV
-// caches that exist are those of soakStreams answers and of soakSessions conversations.
+// A prefix cache fills while it has free slots, which looks like a leak. So it has few
+// here, and the test judges what rank 0 holds only after warmAnswers have filled them.
+// The existing KV caches are then those of soakStreams answers and soakSessions
+// conversations.
 const (
 	soakSessions = 4
 	warmAnswers  = 2 * (soakStreams + soakSessions)
@@ -132,7 +133,7 @@ func TestSoak(t *testing.T) {
 	close(wrong)
 	require.NoError(t, <-wrong)
 	require.Greater(t, len(seen), 8, "too short to tell")
-	// Flat: the last third is not above the most of the second third.
+	// Flat: the last third is not above the maximum of the second third.
 	third := len(seen) / 3
 	most := func(part []holding) (m holding) {
 		for _, h := range part {

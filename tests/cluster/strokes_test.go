@@ -27,14 +27,14 @@ type finding int
 const (
 	closed finding = iota // a connection ends, or ranks disagree
 	silent                // nothing is heard any more
-	slow                  // not at all: everything takes its time
+	slow                  // it does not show: everything is only slow
 )
 
 func (f finding) String() string {
 	return [...]string{"closed connections", "silence", "crawling"}[f]
 }
 
-// stroke is a kind of fault; strike returns the ranks that must be repaired, and the one
+// stroke is a kind of fault; strike returns the ranks that must be repaired, and the rank
 // that the verdict must name, -1 for any of them.
 type stroke struct {
 	name    string
@@ -45,7 +45,7 @@ type stroke struct {
 	repair  func(b *bed, rank int) error // nil: the victim stays out until the leader is restarted
 }
 
-// fits tells whether a cluster can suffer the fault.
+// fits reports whether a cluster can suffer the fault.
 func (s stroke) fits(b *bed) bool { return b.Size >= s.least && (b.Net != nil || !s.net) }
 
 // drawn is a fault that the cluster can suffer.
@@ -101,8 +101,8 @@ func again(strike func(b *bed, rank, from int) error) func(*bed, int) error {
 	}
 }
 
-// crawl lets a follower run for a small part of the time, for a while: it is alive, and
-// everybody waits for it.
+// crawl lets a follower run for only a small part of the time, for a while: it is alive,
+// and all ranks wait for it.
 func crawl(b *bed, r *rand.Rand) ([]int, int) {
 	victim, cycle, share := 1+r.IntN(b.Size-1), time.Duration(60+r.IntN(200))*time.Millisecond, 0.05+0.15*r.Float64()
 	for end := time.Now().Add(time.Duration(1+r.IntN(4)) * time.Second); time.Now().Before(end); {
@@ -118,9 +118,9 @@ func crawl(b *bed, r *rand.Rand) ([]int, int) {
 	return nil, -1
 }
 
-// flip flips a bit in a follower's own copy of the weights, which it has mapped, as a
-// memory fault does. The weights are some that mix a layer's streams, which every rank
-// does for itself: what only changes its part of a sum, all ranks would agree on.
+// flip flips a bit in a follower's own mapped copy of the weights, as a memory fault does.
+// It chooses weights that mix a layer's streams, because every rank does that for itself,
+// while all ranks would agree on a changed part of a sum.
 func flip(b *bed, r *rand.Rand) ([]int, int) {
 	victim := 1 + r.IntN(b.Size-1)
 	path := b.RankFlags[victim][1]
@@ -165,7 +165,8 @@ func relink(do func(n *harness.Net, rank int) error) func(*bed, int) error {
 	return func(b *bed, rank int) error { return do(b.Net, rank) }
 }
 
-// wrong is a rank that computes wrongly, which ends the life of a cluster in the campaign.
+// wrong is a rank that computes wrongly. It is the last fault of a cluster in the
+// campaign.
 var wrong = stroke{name: "a bit flipped", least: 3, finding: closed, strike: flip}
 
 // strokes are the faults after which the ranks come back.
@@ -222,14 +223,14 @@ var strokes = []stroke{
 	}, relink((*harness.Net).Fast)},
 }
 
-// fabric is a network between the ranks. prepare sets a cluster up for it; what it returns
-// requires, after the cluster's end, that nothing is left of it.
+// fabric is a network between the ranks. prepare sets a cluster up for it and returns a
+// check, for the time after the cluster's end, that nothing is left of it.
 type fabric struct {
 	name    string
 	prepare func(t *testing.T, o *harness.Options) (left func())
 }
 
-// fabrics are those of the campaign.
+// fabrics are the fabrics of the campaign.
 var fabrics = []fabric{
 	{"tcp over cables", func(t *testing.T, o *harness.Options) func() {
 		o.Flags = append(o.Flags, "--transport", "tcp")
@@ -246,7 +247,7 @@ var fabrics = []fabric{
 	}},
 }
 
-// copyOf is a copy of a file that ends with the test.
+// copyOf makes a copy of a file that is removed at the end of the test.
 func copyOf(t *testing.T, path string) string {
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)

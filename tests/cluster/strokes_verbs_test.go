@@ -55,11 +55,11 @@ func init() {
 	}})
 }
 
-// fabricEnvironment guards the variable that says where a fabric's file is while one is
-// made: the jobs of a campaign make theirs at the same time.
+// fabricEnvironment guards the variable that names a fabric's file while a fabric is
+// made, because the jobs of a campaign make theirs at the same time.
 var fabricEnvironment sync.Mutex
 
-// fabricIn is a fabric whose file is in dir, for all processes.
+// fabricIn makes a fabric with its file in dir, for all processes.
 func fabricIn(t *testing.T, dir, script string) *fakeverbs.Fabric {
 	fabricEnvironment.Lock()
 	defer fabricEnvironment.Unlock()

@@ -21,13 +21,13 @@ type pause struct {
 	what    string // the fault meanwhile
 }
 
-// mostPauses is how many of the longest pauses are told.
+// mostPauses is how many of the longest pauses are printed.
 const mostPauses = 5
 
-// tally is what a campaign has seen.
+// tally counts what a campaign has seen.
 type tally struct {
 	faults, answers, tokens int
-	named, checked          int // ranks named right; clusters that left nothing behind
+	named, checked          int // correctly named ranks; clusters that left nothing behind
 	kinds                   map[string]int
 	parts                   map[string]time.Duration // what the time went to
 	pauses                  []pause                  // one of each answer after each fault
@@ -49,8 +49,9 @@ func (c *tally) answered(q question) { c.answers, c.tokens = c.answers+1, c.toke
 // paused adds the longest pause of an answer.
 func (c *tally) paused(p pause) { c.pauses = append(c.pauses, p) }
 
-// notable tells that a pause is longer than the fault explains: recovery takes a second,
-// noticing silence the time of a silence more, on a host that is not very busy.
+// notable reports whether a pause is longer than the fault explains: on a host that is
+// not very busy recovery takes a second, and noticing silence takes the time of the
+// silence more.
 func (p pause) notable() bool {
 	limits := map[finding]time.Duration{closed: 8 * time.Second, silent: 12 * time.Second, slow: 8 * time.Second}
 	return p.took > limits[p.finding]
@@ -58,7 +59,7 @@ func (p pause) notable() bool {
 
 func (c *tally) clone() *tally { return sum([]*tally{c}) }
 
-// sum is what several have seen; some may be nil.
+// sum adds several tallies; some may be nil.
 func sum(all []*tally) *tally {
 	s := newTally()
 	for _, c := range all {

@@ -23,7 +23,7 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// verified is the part of a report of verify that is looked at.
+// verified is the part of a report of verify that the tests read.
 type verified struct {
 	Verdict string
 	Checks  []struct {
@@ -78,7 +78,7 @@ func flipExpert(t *testing.T, path, tensor string, expert int, r *rand.Rand) (la
 	at := expert*each + r.IntN(each)
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
-	begin := bytes.Index(whole, x.Data[:min(len(x.Data), 4096)]) // random weights: it is there once
+	begin := bytes.Index(whole, x.Data[:min(len(x.Data), 4096)]) // random weights, so it occurs once
 	require.Positive(t, begin)
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -88,9 +88,9 @@ func flipExpert(t *testing.T, path, tensor string, expert int, r *rand.Rand) (la
 	return layer
 }
 
-// TestVerifyRanks: a group that answers is examined without a trace in its answers, and
-// passes; a bit of one expert of one rank is found, with rank, layer and kind, by a
-// majority or by the host that verifies.
+// TestVerifyRanks: a group that answers is examined without an effect on its answers, and
+// passes; a bit of one expert of one rank is found, with rank, layer and kind, by a majority
+// or by the host that verifies.
 func TestVerifyRanks(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the ranks of a group examined")
 	for _, size := range []int{2, 3} {
@@ -138,8 +138,8 @@ func TestVerifyRanks(t *testing.T) {
 	}
 }
 
-// dataProxy has the data of rank 1 to rank 0 pass a proxy: it rewrites, on its way to rank
-// 1, the address of rank 0 that the leader gives it. The group must not have a key.
+// dataProxy makes the data from rank 1 to rank 0 pass a proxy. It rewrites rank 0's address
+// on its way to rank 1, so the group must not have a key.
 func dataProxy(t *testing.T, o *harness.Options, b **bed) (data func() *harness.Proxy) {
 	var p atomic.Pointer[harness.Proxy]
 	addr, err := testenv.FreeAddr("127.0.0.1")
@@ -172,7 +172,7 @@ func dataProxy(t *testing.T, o *harness.Options, b **bed) (data func() *harness.
 	}
 }
 
-// proxyOfFiveDigits is a proxy at a port with as many digits as the target's.
+// proxyOfFiveDigits makes a proxy with a port of as many digits as the target's.
 func proxyOfFiveDigits(target string) *harness.Proxy {
 	for {
 		x, err := harness.NewProxy("127.0.0.1:0", target)
@@ -202,7 +202,7 @@ func TestVerifyLinks(t *testing.T) {
 	require.Zero(t, code)
 	require.Len(t, r.Links, 2)
 
-	// A byte in the midst of what is full of data, so that no header is hit, on the way to
+	// A byte in the middle of a full piece of data, so that no header is hit, on the way to
 	// rank 0.
 	data().Alter(func(x []byte, back bool) []byte {
 		if !back && len(x) == 64<<10 {

@@ -35,7 +35,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flags are those of the compiler; warnings are errors.
+// flags are the compiler's flags; warnings are errors.
 var flags = []string{"-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread"}
 
 // sources lists the C files of the library, and those with its headers.
@@ -157,8 +157,8 @@ func New(t testing.TB, script string) *Fabric {
 	return f
 }
 
-// profileVariable names the environment variable with the version of macOS of
-// devices that name none.
+// profileVariable names the environment variable with the version of macOS of devices
+// that name none.
 const profileVariable = "FAKEVERBS_PROFILE"
 
 // Make creates a fabric with its library in dir, for callers that are not tests or that

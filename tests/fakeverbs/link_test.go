@@ -132,7 +132,7 @@ func (e *end) send(t testing.TB, id uint64, off, n int) {
 	require.NoError(t, err)
 }
 
-// scripts of a pair of devices of each kind.
+// Scripts of a pair of devices of each kind.
 const (
 	tbPair  = "device a host=0\ndevice b host=1\ncable a b\n"
 	ibPair  = "device a host=0 link=ib\ndevice b host=1 link=ib\nswitch a b\n"

@@ -112,8 +112,8 @@ func child() error {
 	if err = stream(e, count, 8, 8192); err != nil {
 		return err
 	}
-	// The other process may still have messages to receive: it says when it is
-	// done.
+	// The other process may still have messages to receive, so this one waits
+	// until it reports its end.
 	fmt.Println("done")
 	if _, err = in.ReadBytes('\n'); err != nil {
 		return err

@@ -15,11 +15,11 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// profiles are the versions of macOS that the library stands in for.
+// profiles are the versions of macOS with a provider that the library imitates.
 var profiles = []string{"26.2", "26.3", "27.0"}
 
-// TestProfileLimits: what a version tells of itself, and how many queue pairs it
-// has in fact.
+// TestProfileLimits: what a version reports, and how many queue pairs it really
+// has.
 func TestProfileLimits(t *testing.T) {
 	for _, name := range profiles {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +77,8 @@ func TestProfileDefault(t *testing.T) {
 	require.NoError(t, tryScript(t, "device a link=ib\n"), "not Apple's")
 }
 
-// TestProfileGIDs: the tables of 26 and of 27. The first entry of 27 is no address.
+// TestProfileGIDs: the tables of 26, and of 27 with a first entry that is not an
+// address.
 func TestProfileGIDs(t *testing.T) {
 	table := func(words string) []verbs.GIDEntry {
 		a := openEnd(t, openLibrary(t, New(t, "device a ip=169.254.9.1 "+words+"\n")), "a", verbs.UC, 2)
@@ -102,7 +103,7 @@ func TestProfileGIDs(t *testing.T) {
 	require.Equal(t, "fe80::ff:fe00:1", g[1].GID.String())
 }
 
-// TestProfileRights: whether memory may be registered for local writing alone.
+// TestProfileRights: whether memory may be registered for local writing only.
 func TestProfileRights(t *testing.T) {
 	for _, c := range []struct {
 		words string
@@ -122,7 +123,7 @@ func TestProfileRights(t *testing.T) {
 	}
 }
 
-// TestReceiveState: from which state on receives are accepted.
+// TestReceiveState: the state from which receives are accepted.
 func TestReceiveState(t *testing.T) {
 	for words, from := range map[string]verbs.QPState{"profile=26.2": verbs.StateRTS, "profile=26.3": verbs.StateRTS, "profile=27.0 gids=ll,v4": verbs.StateInit,
 		"recv_from=rtr": verbs.StateRTR, "link=eth": verbs.StateInit} {
@@ -160,7 +161,8 @@ func TestLateMemory(t *testing.T) {
 	a.recv(t, 1, 0, 64)
 }
 
-// TestGrants: more is told than was asked for, and less is had than is told.
+// TestGrants: the device reports more than was requested, and has less than it
+// reports.
 func TestGrants(t *testing.T) {
 	for asked, want := range map[int][2]int{8: {1023, 256}, 256: {1023, 256}, 300: {2047, 300}, 1024: {4095, 1024}} {
 		_, a, _ := link(t, tbPair, verbs.UC, asked)
@@ -247,7 +249,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// tooManyRegions registers regions up to 101 with the one that the end has.
+// tooManyRegions registers 101 regions, including the one of the end.
 func tooManyRegions(t *testing.T, a *end) {
 	slab, err := verbs.NewSlab(1)
 	require.NoError(t, err)

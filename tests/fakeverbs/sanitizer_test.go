@@ -26,7 +26,8 @@ func TestSanitizers(t *testing.T) {
 				"-rdynamic", "-pthread", "-o", out, filepath.Join(lib, "testdata/drive.c"), filepath.Join(lib, "../../../distributed/rdma/verbs/rm_lib.c")}
 			msg, err := exec.Command("cc", append(append(args, c...), "-ldl")...).CombinedOutput()
 			require.NoError(t, err, "%s", msg)
-			// The program is linked with the library: it loads its own symbols.
+			// The program is linked with the library, so it loads its own
+			// symbols.
 			msg, err = exec.CommandContext(t.Context(), out, "").CombinedOutput()
 			require.NoError(t, err, "%s", msg)
 		})

@@ -125,7 +125,7 @@ func (j *job) end(t testing.TB) {
 	}
 }
 
-// read passes the answers on to the calls that wait for them.
+// read forwards the answers to the calls that wait for them.
 func (p *peer) read(in *gob.Decoder) {
 	for {
 		var a answer
@@ -147,7 +147,7 @@ func (p *peer) read(in *gob.Decoder) {
 	}
 }
 
-// call has the rank do something.
+// call makes the rank do something.
 func (p *peer) call(q request) (answer, error) {
 	p.mu.Lock()
 	if p.gone != nil {
@@ -274,7 +274,7 @@ func spread(dst, src []byte) (arena []byte, d, s place) {
 	return arena, d, s
 }
 
-// ask has the rank perform an operation of the group with dst and src.
+// ask makes the rank perform an operation of the group with dst and src.
 func (g *group) ask(ctx context.Context, do string, dst, src []byte, q request) error {
 	q.Do, q.Group, q.Context = do, g.id, g.context(ctx)
 	q.Arena, q.Dst, q.Src = spread(dst, src)

@@ -119,7 +119,7 @@ func TestLogits(t *testing.T) {
 	}
 }
 
-// exchanged finds in the log of rank 0 of a group how many exchanges it had in so many steps.
+// exchanged reads from the log of rank 0 how many exchanges a group had in a number of steps.
 func exchanged(t *testing.T, log string, steps int) int {
 	found := regexp.MustCompile(fmt.Sprintf(`exchanged rank=0 steps=%d exchanges=(\d+) `, steps)).FindStringSubmatch(log)
 	require.NotNil(t, found, "%s", log)
@@ -156,7 +156,7 @@ func serveJob(t *testing.T, n int, flags ...string) *cluster {
 		c.ended <- c.cmd.Wait()
 		close(over)
 	}()
-	t.Cleanup(func() { // leave no processes behind, whatever has failed
+	t.Cleanup(func() { // leave no processes behind, even after a failure
 		_ = c.cmd.Process.Signal(syscall.SIGTERM)
 		cancel()
 		<-over

@@ -54,7 +54,7 @@ type started struct {
 	dst     []byte
 }
 
-// serve is the main function of a rank: it does what the test asks for.
+// serve is the main function of a rank: it does what the test requests.
 func serve(at string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -16,9 +16,9 @@ import (
 	"ringmaster/tests/fakeverbs"
 )
 
-// loop is one device with a cable that leads back to it, and two queue pairs that send to
-// each other: what a rank posts and polls for an exchange with one peer, without a
-// second rank that needs a processor.
+// loop is one device with a cable that leads back to it, and two queue pairs that
+// send to each other. It does what a rank posts and polls for an exchange with one
+// peer, without a second rank that needs a processor.
 type loop struct {
 	rawDevice
 	qp [2]*verbs.QP
@@ -69,11 +69,10 @@ func (l *loop) exchange(bytes int) error {
 	return nil
 }
 
-// BenchmarkHelperAlone measures what a helper process costs when every thread that
-// polls has a processor of its own: the rank's and the helper's. An exchange is what
-// a rank posts and polls for a sum with one peer; the cable leads back to the
-// device. In this process and in a helper, in turns; "difference" is between the
-// fastest.
+// BenchmarkHelperAlone measures what a helper process costs when every polling
+// thread has its own processor: the rank's and the helper's. An exchange is what a
+// rank posts and polls for a sum with one peer; the cable leads back to the device.
+// In this process and in a helper, in turns; "difference" is between the fastest.
 func BenchmarkHelperAlone(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

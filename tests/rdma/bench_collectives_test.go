@@ -17,24 +17,24 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// bareEnd is one end of a cable with nothing but verbs: what any program has to post and
-// poll to exchange bytes with its peer.
+// bareEnd is one end of a cable with only verbs: what any program must post and poll to
+// exchange bytes with its peer.
 type bareEnd struct {
 	rawDevice
 	lib   *verbs.Library
 	qp    *verbs.QP
 	size  int // bytes of a part
 	round int
-	// Messages that are to complete by the end of the round, sent and received, less those
-	// that have. A fast peer's next part may arrive before a send of this round completes.
+	// Sent and received messages that must still complete by the end of the round. A fast
+	// peer's next part may arrive before a send of this round completes.
 	due [2]int
 }
 
 // bareCable is the cable of the bare ends in the script of the verbs library.
 const bareCable = "device bare0 host=0\ndevice bare1 host=1\ncable bare0 bare1 %s\n"
 
-// bareEnds makes both ends, for parts of size bytes: each has what it sends, and two places
-// for what it gets, which is receive[rank] bytes each time.
+// bareEnds makes both ends, for parts of size bytes: each has memory for what it sends, and
+// two buffers for what it receives, receive[rank] bytes each time.
 func bareEnds(b *testing.B, library string, size int, receive [2]int) [2]*bareEnd {
 	var ends [2]*bareEnd
 	for i := range ends {
@@ -58,7 +58,7 @@ func bareEnds(b *testing.B, library string, size int, receive [2]int) [2]*bareEn
 	return ends
 }
 
-// What a completion is of.
+// The kinds of completions.
 const (
 	sent     = 0
 	received = 1
@@ -67,7 +67,7 @@ const (
 // messages is how many messages a part of n bytes travels in.
 func messages(n int) int { return min(loopDepth, max(1, n/(64<<10))) }
 
-// post posts the messages of a part of n bytes, received into the place of this round.
+// post posts the messages of a part of n bytes, received into the buffer of this round.
 func (e *bareEnd) post(n int, receive bool) error {
 	count := messages(n)
 	each := n / count
@@ -117,8 +117,8 @@ func (e *bareEnd) exchange(send, receive int) error {
 	return nil
 }
 
-// copying is an exchange of data that is not in registered memory: what is sent is copied
-// there first, and what was received from there.
+// copying is an exchange of data outside registered memory: sent data is copied there
+// first, and received data from there.
 func (e *bareEnd) copying(to, from []byte) error {
 	copy(e.mem.Bytes(), from)
 	if err := e.exchange(len(from), len(to)); err != nil {
@@ -159,10 +159,10 @@ func both(b *testing.B, rounds int, f func(rank int) error) float64 {
 // BenchmarkCollectives measures the collectives of two ranks over one cable of the verbs
 // library without hardware beside a bare exchange of the same bytes by the same library, in
 // turns: over a cable that charges no time, where each copy counts, and over one of 10 us
-// and 6 GB/s, which is what docs/distributed-benchmark.md supposes of Thunderbolt. A second
-// bare exchange copies to and from registered memory, because every user of the data must.
-// In a bare gather rank 0 answers with four bytes, because over verbs a rank may send only
-// what the other is ready to receive.
+// and 6 GB/s, which docs/distributed-benchmark.md assumes for Thunderbolt. A second bare
+// exchange copies to and from registered memory, because every user of the data must. In a
+// bare gather rank 0 answers with four bytes, because over verbs a rank may send only what
+// the other is ready to receive.
 func BenchmarkCollectives(b *testing.B) {
 	type test struct {
 		cable, name string

@@ -25,20 +25,20 @@ import (
 	"ringmaster/tests/fakeverbs"
 )
 
-// What a helper process costs: sums of two ranks, which are two processes, with the
-// verbs in the ranks and with the verbs in helpers, in turns. The fabric copies from
-// process to process in both ways, so they differ in the helpers alone.
+// The cost of a helper process: sums of two ranks, which are two processes, with the
+// verbs in the ranks and in helpers, in turns. The fabric copies between processes
+// in both cases, so that they differ only in the helpers.
 
 // benchVariable makes this test binary rank 1 of BenchmarkHelper: the addresses of
 // rank 0, in JSON.
 const benchVariable = "RINGMASTER_TEST_BENCH_RANK"
 
-// places are where the verbs are. For each kind of cable there is a device for each:
-// number kind*len(places)+place.
+// places are the processes with the verbs. Each kind of cable has a device for each
+// place: number kind*len(places)+place.
 var places = []rdma.Process{rdma.InProcess, rdma.Helper}
 
 // wires are the kinds of cables: one that takes no time, where only the software
-// counts, and one that takes the time as a card does, while processors are free.
+// counts, and one that takes time as a card does, while processors are free.
 var wires = []struct{ name, words string }{{"no time", ""}, {"1 GB per s", "latency_ns=6000 mbps=1000"}}
 
 // benchScript is the fabric of the benchmark.
@@ -96,10 +96,10 @@ func (r *benchRank) close() error {
 	return errors.Join(errs...)
 }
 
-// order is what rank 0 asks for: sums over the group of a device; none at the end.
+// order is a request of rank 0: sums over the group of a device; none at the end.
 type order struct{ Device, Bytes, Count uint64 }
 
-// run does an order and returns the times of its sums. Rank 0 gives it to rank 1
+// run does an order and returns the times of its sums. Rank 0 sends it to rank 1
 // over the group in this process.
 func (r *benchRank) run(ctx context.Context, o *order) ([]float64, error) {
 	text := make([]byte, 24)

@@ -10,11 +10,11 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// loopDepth is how many messages of each direction of a bare exchange are under way.
+// loopDepth is how many messages of each direction of a bare exchange are in flight.
 const loopDepth = 8
 
-// rawDevice is a device with registered memory and a completion queue: what benchmarks use
-// that post and poll without a group.
+// rawDevice is a device with registered memory and a completion queue, for benchmarks that
+// post and poll without a group.
 type rawDevice struct {
 	ctx *verbs.Context
 	pd  *verbs.PD
@@ -25,7 +25,7 @@ type rawDevice struct {
 	mtu verbs.MTU
 }
 
-// openRaw opens a device of a library and registers so many bytes.
+// openRaw opens a device of a library and registers a number of bytes.
 func openRaw(b *testing.B, lib *verbs.Library, name string, bytes int) rawDevice {
 	dev, err := lib.Device(name)
 	require.NoError(b, err)
@@ -50,7 +50,7 @@ func openRaw(b *testing.B, lib *verbs.Library, name string, bytes int) rawDevice
 	return d
 }
 
-// queuePair makes a queue pair for exchanges of so many bytes.
+// queuePair makes a queue pair for exchanges of a number of bytes.
 func (d *rawDevice) queuePair(b *testing.B, bytes int) *verbs.QP {
 	depth := min(4095, 2*loopDepth*max(1, bytes/loopDepth/4096))
 	q, err := d.pd.CreateQP(verbs.QPConfig{Type: verbs.UC, SendCQ: d.cq, RecvCQ: d.cq, Caps: verbs.Caps{SendWR: depth, RecvWR: depth}})

@@ -91,9 +91,9 @@ func BenchmarkStriping(b *testing.B) {
 	}
 }
 
-// BenchmarkParts measures what any sum of 16 KiB has to do on a rank: copy the
-// block to a send slot for each peer, and add the blocks of all ranks; and what
-// the fabric does for it: copy each message.
+// BenchmarkParts measures what any sum of 16 KiB must do on a rank: copy the block
+// to a send slot for each peer, and add the blocks of all ranks. It also measures
+// the work of the fabric: copying each message.
 func BenchmarkParts(b *testing.B) {
 	const n = 16 << 10
 	for _, ranks := range []int{2, 4} {

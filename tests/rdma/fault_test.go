@@ -31,7 +31,7 @@ const opTimeout = 400 * time.Millisecond
 type fault struct {
 	name  string
 	words string // of a fault statement, without device and nth
-	// harmless: the operations must succeed all the same.
+	// harmless: the operations must still succeed.
 	harmless bool
 	// unreliable: only possible on queue pairs without acknowledgements.
 	unreliable bool
@@ -140,8 +140,8 @@ var operations = []struct {
 }
 
 // TestFaults injects each fault at each phase of the operations, on 2 to 4
-// ranks: every rank gets an error that names what it should, within the
-// deadline and one second, and no result is wrong.
+// ranks: every rank gets the right error within the deadline and one second,
+// and no result is wrong.
 func TestFaults(t *testing.T) {
 	var cases, fired atomic.Int64
 	turn := 0
@@ -279,8 +279,7 @@ func starved() time.Duration {
 	return total
 }
 
-// healed: where credits are announced by writes, a lost write is made good by
-// the next one.
+// healed: if writes announce credits, the next write makes up for a lost one.
 func healed(f fault, words string) bool { return f.unreliable && words == drops }
 
 // lastOf: faults that may have no effect if they come last.

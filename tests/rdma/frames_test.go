@@ -16,7 +16,7 @@ import (
 )
 
 // TestLongestMessage: the bring-up finds out how long messages may be, whatever
-// happens to longer ones, says so on every rank, and operations are right. Each
+// happens to longer ones, and reports it on every rank. Operations are right. Each
 // device registers memory once.
 func TestLongestMessage(t *testing.T) {
 	for _, c := range []struct {
@@ -61,7 +61,7 @@ func TestLongestMessage(t *testing.T) {
 }
 
 // TestMemoryIsRegisteredOnce: a bring-up with many proofs (rails to find, messages
-// too long) registers the memory of each device once, and has never more than one
+// too long) registers the memory of each device once, and never has more than one
 // queue pair on it.
 func TestMemoryIsRegisteredOnce(t *testing.T) {
 	for _, profile := range []string{"26.2", "27.0"} {
@@ -80,7 +80,7 @@ func TestMemoryIsRegisteredOnce(t *testing.T) {
 	}
 }
 
-// TestUnreliableOnly: Thunderbolt has no other queue pairs than unreliable ones.
+// TestUnreliableOnly: Thunderbolt has only unreliable queue pairs.
 func TestUnreliableOnly(t *testing.T) {
 	x := setup(t, meshOf(2, 1, ""), 2, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Type = verbs.RC })
 	for _, err := range x.connect(t.Context()) {

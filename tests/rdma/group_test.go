@@ -94,8 +94,9 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// Thunderbolt is known by its link layer, or by the name of the device where the
-// library tells no link layer: unreliable queue pairs, the only kind it has.
+// Thunderbolt is identified by its link layer, or by the name of the device if
+// the library reports none. It gets unreliable queue pairs, because it has no
+// others.
 func TestLinkLayer(t *testing.T) {
 	for words, apple := range map[string]bool{"link_layer=100": true, "link_layer=0": false} {
 		for _, names := range []bool{false, true} {

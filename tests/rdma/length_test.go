@@ -14,9 +14,9 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// TestStatedLengths: what completions state as the length (byte_len) of messages
-// whose header and tag are right makes no operation fail; it is counted, and told
-// once a minute at most. Where nothing else proves a message, it fails.
+// TestStatedLengths: if header and tag of a message are right, a wrong length
+// (byte_len) in its completion fails no operation; it is counted and reported at
+// most once a minute. If nothing else proves a message, the operation fails.
 func TestStatedLengths(t *testing.T) {
 	const at0, at1 = "fault device=r0to1_0 ", "fault device=r1to0_0 "
 	for _, c := range []struct {

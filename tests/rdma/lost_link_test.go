@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLostLinkWhileIdle: a link is lost while nothing is under way. With a
-// provider that ends the process in the next post (crash=1) nothing may be posted
-// on its queue pairs any more: not when the group is closed, not in a bring-up
-// that finds the port down, which leaves its rail out, nor when the port is back.
+// TestLostLinkWhileIdle: a link is lost while no operation runs. With a provider
+// that ends the process in the next post (crash=1) nothing may be posted on its
+// queue pairs any more: not when the group is closed, not in a bring-up that
+// finds the port down, which leaves its rail out, nor when the port is up again.
 // A post would end this test's process.
 func TestLostLinkWhileIdle(t *testing.T) {
 	x := group(t, ringOf(2, 2, "crash=1"), 2, nil)

@@ -19,7 +19,7 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// resident is the process's memory in bytes, 0 where the system does not report
+// resident returns the process's memory in bytes, 0 if the system does not report
 // it.
 func resident(t *testing.T) int {
 	text, err := os.ReadFile("/proc/self/status")
@@ -38,7 +38,7 @@ func resident(t *testing.T) int {
 	return 0
 }
 
-// listed is the number of entries in a folder, 0 if there is none.
+// listed returns the number of entries in a folder, 0 if it does not exist.
 func listed(t *testing.T, folder string) int {
 	entries, err := os.ReadDir(folder)
 	if !errors.Is(err, os.ErrNotExist) {
@@ -113,7 +113,7 @@ func manyOperations(t *testing.T, words string) {
 	require.Equal(t, 2, x.fabric.Count("mrs"))
 }
 
-// TestManyPlans: operations of ever different lengths do not accumulate plans.
+// TestManyPlans: operations of always different lengths do not accumulate plans.
 func TestManyPlans(t *testing.T) {
 	x := group(t, ringOf(3, 2, ""), 3, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Cap = 1 })
 	x.all(t, func(g *distributed.Group) error {
@@ -126,8 +126,8 @@ func TestManyPlans(t *testing.T) {
 	})
 }
 
-// TestEpochs: one transport forms one group after another, also after a
-// failure, and leaves nothing behind.
+// TestEpochs: one transport forms one group after another, even after a failure,
+// and leaves nothing behind.
 func TestEpochs(t *testing.T) {
 	x := setup(t, ringOf(3, 2, ""), 3, nil)
 	for epoch := range 5 {

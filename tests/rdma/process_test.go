@@ -13,8 +13,8 @@ import (
 	"ringmaster/distributed/rdma/helper"
 )
 
-// TestMain runs a helper process of verbs in place of the tests where this binary
-// was started as one.
+// TestMain runs a helper process of verbs in place of the tests if this binary was
+// started as one.
 func TestMain(m *testing.M) {
 	if helper.Wanted() {
 		helper.Main()
@@ -39,7 +39,8 @@ func processes(t testing.TB) {
 	t.Setenv("FAKEVERBS_DIR", t.TempDir())
 }
 
-// helped makes a rank's calls in helper processes, whatever the test changes besides.
+// helped makes a rank's calls in helper processes, in addition to the test's other
+// changes.
 func helped(change func(r int, o *rdma.Options, l *distributed.Link)) func(r int, o *rdma.Options, l *distributed.Link) {
 	return func(r int, o *rdma.Options, l *distributed.Link) {
 		if change != nil {

@@ -10,10 +10,10 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// TestProfiles runs the tests that depend on what a version of macOS grants
-// (lengths, depths, queue pairs, GIDs, when receives may be posted), what a group does
-// from its first sum to its children, and the common faults, as on the other versions of
-// macOS. All other tests run as on 26.3, and with FAKEVERBS_PROFILE as on another one.
+// TestProfiles repeats tests as on the other versions of macOS: those that depend on
+// what a version grants (lengths, depths, queue pairs, GIDs, when receives may be
+// posted), a group's life from its first sum to its children, and the common faults. All
+// other tests run as on 26.3, and with FAKEVERBS_PROFILE as on another version.
 func TestProfiles(t *testing.T) {
 	testenv.Need(t, testenv.Full, "other versions of macOS")
 	for _, profile := range []string{"26.2", "27.0"} {
@@ -34,8 +34,8 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// notes are those of a group, but for the one that says how long its messages may
-// be, which every group has on a version of macOS that takes short ones only.
+// notes returns a group's notes without the one about the longest message, because every
+// group has that one on a version of macOS that carries only short messages.
 func notes(g *distributed.Group) []string {
 	var out []string
 	for _, n := range g.Describe().Notes {

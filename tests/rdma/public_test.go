@@ -71,8 +71,8 @@ func TestSeveralRailReceive(t *testing.T) {
 	}
 }
 
-// crossed is two ranks with cables that the matrix does not list in their
-// order: shift 1 joins device k to device k+1.
+// crossed makes two ranks with cables that the matrix lists in another order:
+// shift 1 joins device k to device k+1.
 func crossed(rails, shift int, words string) net {
 	w := net{matrix: matrix.Matrix{{nil, nil}, {nil, nil}}}
 	var s strings.Builder
@@ -149,10 +149,10 @@ func TestCrossedRails(t *testing.T) {
 	})
 }
 
-// TestRailsByIdentity: where the ranks' tools report which ports are the two ends
-// of one cable, the rails are paired by that and by nothing else (exo #2160): each
-// device is connected once, and no wrong pair is ever tried. The token test of the
-// rails finds nothing to correct.
+// TestRailsByIdentity: if the ranks' tools report which ports are the two ends of
+// one cable, only that pairs the rails (exo #2160): each device is connected once,
+// and no wrong pair is ever tried. The token test of the rails finds nothing to
+// correct.
 func TestRailsByIdentity(t *testing.T) {
 	const rails = 3
 	for shift := range rails {
@@ -193,8 +193,8 @@ func TestRailsByIdentity(t *testing.T) {
 	}
 }
 
-// TestDeadRail: a cable that delivers nothing is left out and reported; if it
-// was the only one, the error says so on both ranks.
+// TestDeadRail: a cable that delivers nothing is left out and reported; if it was
+// the only one, the error says so on both ranks.
 func TestDeadRail(t *testing.T) {
 	for _, c := range []struct{ name, extra, note string }{
 		{"dead cable", "cable r0to1_1 r1to0_1 dead\n", "no data arrived through its cable"},
@@ -225,8 +225,8 @@ func TestDeadRail(t *testing.T) {
 }
 
 // TestStatusesAreChecked: a completion with an error status is never taken for
-// data (mlx #3152): whatever the status, on either side, the rank that gets it
-// names it, and no rank gets a wrong sum.
+// data (mlx #3152): for any status, on either side, the rank that gets it names
+// it, and no rank gets a wrong sum.
 func TestStatusesAreChecked(t *testing.T) {
 	rest := testenv.Rest(t, testenv.Full, "four of five statuses")
 	for s := verbs.Status(1); int(s) < verbs.Statuses; s++ {
@@ -352,9 +352,9 @@ func TestGIDByFamily(t *testing.T) {
 	}
 }
 
-// TestPortWithoutAddress: a rail whose port has no address yet is left out with a
-// note, the others carry the group, and the next bring-up looks again. If it was
-// the only one, the error says so on both ranks.
+// TestPortWithoutAddress: a rail with a port that has no address yet is left out
+// with a note, the others carry the group, and the next bring-up tries it again.
+// If it was the only one, the error says so on both ranks.
 func TestPortWithoutAddress(t *testing.T) {
 	for _, c := range []struct{ none, later, words string }{{"uuid", "uuid,ll", ""}, {"zero", "ll,v4", ""}, {"zero", "v4", "link=eth"}} {
 		t.Run(c.none+" "+c.words, func(t *testing.T) {
@@ -396,10 +396,10 @@ func TestPortWithoutAddress(t *testing.T) {
 	}
 }
 
-// TestUnreachablePeer: errno 60 of RTR may only mean that a host has not met its
+// TestUnreachablePeer: errno 60 of RTR may only mean that a host does not know its
 // neighbours yet. Each port gets one more attempt, on a new queue pair, before its
-// cable is dead; the library without hardware refuses a second one on the same
-// queue pair. While cables are sought, that attempt decides.
+// cable counts as dead; the library without hardware refuses a second attempt on
+// the same queue pair. While cables are searched for, that attempt decides.
 func TestUnreachablePeer(t *testing.T) {
 	for _, device := range []string{"r0to1_0", "r1to0_1"} {
 		w := crossed(2, 0, "")

@@ -16,9 +16,8 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// lifeOfAGroup is everything that ranks do with a group after it was formed: sums
-// of one message and of many, messages, a child, closing the child. It ends with the
-// first error.
+// lifeOfAGroup does everything that ranks do with a group after it was formed: sums of one
+// message and of many, messages, a child, closing the child. It ends with the first error.
 func lifeOfAGroup(ctx context.Context, g *distributed.Group) (err error) {
 	sum := func(g *distributed.Group, n int) {
 		if err == nil {
@@ -50,7 +49,7 @@ func lifeOfAGroup(ctx context.Context, g *distributed.Group) (err error) {
 // judged is each with a verdict, which the cluster gives in a server. A rank that had
 // completed its part of an operation before the crash starts the next one, which the other
 // rank never joins, or has no next one and only notices that its device is lost. The other
-// is told if it has not noticed anything after a while.
+// gets the verdict if it has not noticed anything after a while.
 func (s *scene) judged(f func(g *distributed.Group) error) []error {
 	ended := []chan struct{}{make(chan struct{}), make(chan struct{})}
 	return s.each(func(g *distributed.Group) error {
@@ -79,11 +78,11 @@ func (s *scene) judged(f func(g *distributed.Group) error) []error {
 	})
 }
 
-// TestPulledAnywhere: the provider crashes in the n-th post of either kind on a
-// cable, for every n from the first post of the bring-up to the last of the group's
-// life, and in each call that prepares a rail. The ranks form over the other cable
-// and say why, or an operation fails on both and names the cable; the next epoch
-// goes over both cables again, and nothing is left of the helpers.
+// TestPulledAnywhere: the provider crashes in the n-th post of either kind on a cable, for
+// every n from the first post of the bring-up to the last of the group's life, and in each
+// call that prepares a rail. The ranks form over the other cable and say why, or an
+// operation fails on both and names the cable. The next epoch uses both cables again, and
+// the helpers leave nothing behind.
 func TestPulledAnywhere(t *testing.T) {
 	step := 29
 	if testenv.Rest(t, testenv.Full, "a crash in every n-th post") {
@@ -102,7 +101,7 @@ func TestPulledAnywhere(t *testing.T) {
 	}
 }
 
-// crash is what became of a group with a provider that should crash.
+// crash is the result of a group with a crashing provider.
 type crash struct{ fired bool }
 
 // newCrash runs the life of a group of two ranks on two cables; at the n-th event of
@@ -126,7 +125,7 @@ func newCrash(t *testing.T, event string, n int) (c crash) {
 		require.Less(t, time.Since(began), 15*time.Second, "before any deadline: %v", errs)
 		c.fired = s.fabric.Count("fault:0") > 0
 		if c.fired && !early {
-			if errors.Join(errs...) == nil { // it was the last post, for an operation that did not come any more
+			if errors.Join(errs...) == nil { // it was the last post, for an operation that did not follow
 				errs = s.judged(func(g *distributed.Group) (err error) {
 					for err == nil {
 						err = g.Barrier(ctx)
@@ -150,11 +149,11 @@ func newCrash(t *testing.T, event string, n int) (c crash) {
 	return c
 }
 
-// TestPulledWhileWaiting: a rank that has posted what it can and only waits makes
-// no call that could crash; it finds the cable by looking at its ports, long before
-// the operation's deadline. The next epoch goes over the other cable.
+// TestPulledWhileWaiting: a rank that has posted what it can and only waits makes no call
+// that could crash; it finds the cable by querying its ports, long before the operation's
+// deadline. The next epoch uses the other cable.
 func TestPulledWhileWaiting(t *testing.T) {
-	// Helpers post on their own, so here no post crashes, whenever it comes.
+	// Helpers post by themselves, so here no post crashes, whenever it happens.
 	s := sceneOf(t, "", "")
 	s.works(s.form(1), 2)
 	began := time.Now()

@@ -22,12 +22,11 @@ import (
 	"ringmaster/distributed/rdma/helper"
 )
 
-// A cable is pulled while its provider ends the process that holds the verbs, as
-// Apple's does: here that is a helper process, and the ranks, which are this
-// process, live on.
+// A cable is pulled and its provider ends the process with the verbs, as Apple's
+// does. Here that is a helper process, so the ranks, which are this process, survive.
 
-// children are the processes that this one has started and that still exist, also
-// dead ones that were not waited for.
+// children returns the child processes that still exist, including dead ones that
+// were not waited for.
 func children(t testing.TB) []int {
 	t.Helper()
 	tasks, err := filepath.Glob("/proc/self/task/*/children")
@@ -47,8 +46,8 @@ func children(t testing.TB) []int {
 	return pids
 }
 
-// held is what this process holds that helpers need: shared memory that is mapped,
-// and descriptors of it and of sockets in pairs.
+// held returns what this process holds for helpers: mapped shared memory, and
+// descriptors of it and of socket pairs.
 func held(t testing.TB) (maps, files int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/maps")
@@ -65,7 +64,7 @@ func held(t testing.TB) (maps, files int) {
 	return maps, files
 }
 
-// clean requires that nothing is left of helpers, in time.
+// clean requires that helpers leave nothing behind, in time.
 func clean(t testing.TB, files int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -74,7 +73,7 @@ func clean(t testing.TB, files int) {
 	}, 10*time.Second, 10*time.Millisecond, "children, shared memory or descriptors are left behind")
 }
 
-// scene is two ranks with two cables, and what rank 0 has been told.
+// scene is two ranks with two cables, and the suspicions that rank 0 received.
 type scene struct {
 	*ranks
 	t        *testing.T
@@ -83,10 +82,11 @@ type scene struct {
 
 const crashing = "crash=1"
 
-// newScene is a scene with a provider that crashes in the first post after a link is lost.
+// newScene makes a scene with a provider that crashes in the first post after a link
+// is lost.
 func newScene(t *testing.T, script string) *scene { return sceneOf(t, crashing, script) }
 
-// sceneOf is a scene with words for all devices, and further lines of the script.
+// sceneOf makes a scene with words for all devices, and further lines of the script.
 func sceneOf(t *testing.T, words, script string) *scene {
 	processes(t)
 	_, files := held(t)
@@ -147,8 +147,8 @@ func (s *scene) pull(k int) {
 		device(0, 1, k), device(1, 0, k), device(0, 1, k), device(1, 0, k))))
 }
 
-// named requires that an error says which cable it was, and that the provider has
-// crashed, or that a rank which only waited has found the port down before that.
+// named requires that an error names the cable, and the crash of the provider or, on
+// a rank that only waited, the port that is down.
 func named(t testing.TB, err error, k int) {
 	t.Helper()
 	var lost *helper.LostError
@@ -161,7 +161,7 @@ func named(t testing.TB, err error, k int) {
 	}
 }
 
-// sumsUntilFailure does sums on all ranks until they fail, after begun was closed.
+// sumsUntilFailure does sums on all ranks until they fail; it closes begun first.
 func (s *scene) sumsUntilFailure(begun chan struct{}) []error {
 	return s.each(func(g *distributed.Group) error {
 		src, dst := make([]byte, 256<<10), make([]byte, 256<<10)
@@ -184,13 +184,13 @@ func TestPulledInBringUp(t *testing.T) {
 	s.works(g, 1)
 	require.Regexp(t, "rank 0 "+device(0, 1, 0)+" .* was ended by SIGSEGV", strings.Join(g.Describe().Notes, "; "))
 	s.end()
-	// The device is opened again, in a new helper, and its cable is in its place.
+	// The device is opened again, in a new helper, and its cable is plugged in.
 	s.works(s.form(2), 2)
 	s.end()
 }
 
-// TestPulledInSum: all ranks learn which cable it was; the next epoch goes over the
-// other one, the one after that, when it is pulled as well, over TCP.
+// TestPulledInSum: all ranks learn which cable it was; the next epoch uses the other
+// one, and the one after that, when that cable is pulled as well, uses TCP.
 func TestPulledInSum(t *testing.T) {
 	s := newScene(t, "")
 	for k := range 2 {
@@ -213,7 +213,7 @@ func TestPulledInSum(t *testing.T) {
 	s.end()
 }
 
-// TestPulledIdle: the end of a helper is told while no operation is under way.
+// TestPulledIdle: the end of a helper is reported while no operation runs.
 func TestPulledIdle(t *testing.T) {
 	s := newScene(t, "")
 	s.works(s.form(1), 2)
@@ -236,8 +236,8 @@ func (s *scene) helper(name string) int {
 	return pid
 }
 
-// TestPulledInChild: the child and its parent fail, and the next epoch goes over the
-// other cable.
+// TestPulledInChild: the child and its parent fail, and the next epoch uses the other
+// cable.
 func TestPulledInChild(t *testing.T) {
 	s := newScene(t, "")
 	s.works(s.form(1), 2)
@@ -266,7 +266,7 @@ func TestPulledInChild(t *testing.T) {
 	s.end()
 }
 
-// TestPulledAtClose: a group whose helpers are gone closes as any other.
+// TestPulledAtClose: a group without its helpers closes like any other.
 func TestPulledAtClose(t *testing.T) {
 	s := newScene(t, "")
 	s.works(s.form(1), 2)
@@ -280,7 +280,8 @@ func TestPulledAtClose(t *testing.T) {
 	s.end()
 }
 
-// TestHelperEnds: however a helper ends, the server learns of it at once, and by what.
+// TestHelperEnds: however a helper ends, the server learns that and the reason at
+// once.
 func TestHelperEnds(t *testing.T) {
 	for _, c := range []struct {
 		signal syscall.Signal

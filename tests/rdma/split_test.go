@@ -252,7 +252,7 @@ func TestChildrenOnRails(t *testing.T) {
 }
 
 // TestChildOverUnusedCables: a child uses the cables that its parent's ring leaves
-// out; one without a cable between its members runs over TCP and says so; both
+// out; one without a cable between its members runs over TCP and reports that; both
 // work.
 func TestChildOverUnusedCables(t *testing.T) {
 	w := joined(4, 1, func(a, b int) bool { return (a+b)%4 != 2 || a == b || a+b == 2 && a*b == 0 }, "", "")
@@ -324,8 +324,8 @@ func TestChildWithoutResources(t *testing.T) {
 			})
 		}
 	}
-	// What a device has: ten queue pairs, of eleven reported, on macOS 26, three on
-	// 27. The parent has one of them.
+	// A device has ten queue pairs (it reports eleven) on macOS 26 and three on 27.
+	// The parent uses one of them.
 	for _, c := range []struct {
 		most  int
 		words string
@@ -350,7 +350,7 @@ func TestChildWithoutResources(t *testing.T) {
 			}
 			require.Equal(t, 2*c.most, x.fabric.Count("qps"))
 			works(t, x.groups)
-			// One that is closed leaves its queue pair to the next.
+			// A closed child frees its queue pair for the next one.
 			for _, g := range all[0] {
 				require.NoError(t, g.Close())
 			}
@@ -383,8 +383,8 @@ func TestChildrenTakeTurns(t *testing.T) {
 	}
 }
 
-// descriptors counts the open files of this process, 0 where the system does not
-// tell.
+// descriptors counts the open files of this process, 0 if the system does not
+// report them.
 func descriptors(t testing.TB) int {
 	t.Helper()
 	if runtime.GOOS != "linux" {

@@ -214,7 +214,7 @@ func (c *Client) Metric(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("/metrics (status %d) has no %s", status, name)
 }
 
-// Metrics is what /metrics says.
+// Metrics returns the text of /metrics.
 func (c *Client) Metrics(ctx context.Context) (string, error) {
 	text, status, err := c.get(ctx, "/metrics")
 	if err == nil && status != http.StatusOK {

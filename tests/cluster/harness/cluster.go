@@ -47,7 +47,7 @@ type Cluster struct {
 func NewCluster(o Options) (*Cluster, error) {
 	c := &Cluster{Options: o, ranks: make([]*Process, o.Size)}
 	if o.Net != nil {
-		// Any port is free, because nothing else runs in the namespaces.
+		// Every port is free, because no other program runs in the namespaces.
 		c.Coordinator = net.JoinHostPort(o.Net.Addr(0), "7070")
 		c.HTTP = "127.0.0.1:8080"
 		c.Client = NewClient(c.HTTP, o.Net.Dialer(0))

@@ -17,9 +17,9 @@ func FirewallAvailable() error {
 	return nil
 }
 
-// Firewall replaces the rules of a rank's host, in the language of nft: rules of what
-// arrives (input), of what leaves (output), and of source addresses that are translated
-// (postrouting). Without rules everything passes.
+// Firewall replaces the rules of a rank's host, in the language of nft: rules for
+// arriving packets (input), for leaving packets (output), and for translated source
+// addresses (postrouting). Without rules everything passes.
 func (n *Net) Firewall(rank int, rules map[string][]string) error {
 	var s strings.Builder
 	s.WriteString("flush ruleset\n")

@@ -43,14 +43,14 @@ func (l *Log) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Len is the number of complete lines so far, a starting point for Wait.
+// Len returns the number of complete lines so far, a starting point for Wait.
 func (l *Log) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.lines)
 }
 
-// String is the whole log.
+// String returns the whole log.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +61,7 @@ func (l *Log) String() string {
 	return s
 }
 
-// From is the log from line number n on.
+// From returns the log from line n onwards.
 func (l *Log) From(n int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

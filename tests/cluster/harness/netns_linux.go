@@ -90,13 +90,13 @@ func (n *Net) make() error {
 	return nil
 }
 
-// Prefix is the common prefix of the namespaces' names; the rank follows it.
+// Prefix returns the common prefix of the namespaces' names; the rank follows it.
 func (n *Net) Prefix() string { return n.prefix }
 
 func (n *Net) host(rank int) string { return n.prefix + strconv.Itoa(rank) }
 func (n *Net) port(rank int) string { return "port" + strconv.Itoa(rank) }
 
-// Addr is the address of a rank's host.
+// Addr returns the address of a rank's host.
 func (n *Net) Addr(rank int) string { return fmt.Sprintf("10.77.0.%d", rank+1) }
 
 // Command returns the command line that runs argv on the host of a rank, in one

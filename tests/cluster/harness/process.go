@@ -54,7 +54,7 @@ func CleanEnvironment() []string {
 	return append(env, "NO_COLOR=1")
 }
 
-// Pid is the id of the process and of its process group.
+// Pid returns the id of the process and of its process group.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Signal sends a signal to the process group.
@@ -92,7 +92,7 @@ func (p *Process) Wait(ctx context.Context) (int, error) {
 	return p.cmd.ProcessState.ExitCode(), nil
 }
 
-// quit ends a process that hangs and returns what its threads were doing.
+// quit ends a hanging process and returns what its threads were doing.
 func (p *Process) quit() string {
 	doing := threads(p.Pid())
 	if err := syscall.Kill(p.Pid(), syscall.SIGQUIT); err != nil {

@@ -37,7 +37,7 @@ func NewProxy(listen, target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is where the proxy listens.
+// Addr returns where the proxy listens.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Delay delays every byte from now on by d; the bandwidth is not limited.

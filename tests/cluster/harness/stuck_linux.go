@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// threads says what each thread of a process is doing, as the kernel knows it: its
-// name, its state, and where in the kernel it waits. What may not be read is left out.
+// threads says what each thread of a process is doing: its name, its state, and where
+// in the kernel it waits. It leaves out what it may not read.
 func threads(pid int) string {
 	var out strings.Builder
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))

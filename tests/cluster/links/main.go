@@ -1,7 +1,7 @@
 //go:build unix
 
 // Command links runs a command beside a network of its own on this host: network
-// namespaces for the ranks of a cluster, with links as slow as wanted. See
+// namespaces for the ranks of a cluster, with links of a chosen speed. See
 // scripts/bench-distributed.sh.
 package main
 

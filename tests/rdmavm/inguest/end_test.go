@@ -11,10 +11,11 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// depth is that of the queues that the tests create.
+// depth is the depth of the queues that the tests create.
 const depth = 64
 
-// limit bounds every wait in the guest: it is slow, and nothing here takes long.
+// limit bounds every wait in the guest. It is generous because the guest is
+// slow.
 const limit = 20 * time.Second
 
 // end is one end of a connection: a device with one slab and one queue pair.

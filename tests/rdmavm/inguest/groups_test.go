@@ -59,7 +59,7 @@ func (n network) matrix() matrix.Matrix {
 	return m
 }
 
-// options returns those of a rank's transport.
+// options returns the options of a rank's transport.
 func (n network) options() rdma.Options {
 	return rdma.Options{
 		Side: tcp.New(tcp.Options{}), Matrix: n.matrix(), Rules: matrix.Rules{Switched: true}, Ring: n.ring,
@@ -106,9 +106,8 @@ func (n network) connect(t *testing.T, change func(r int, o *rdma.Options, l *di
 	return groups
 }
 
-// networks are those that are tried with 2 to 4 ranks each: RC, which the
-// transport chooses on Ethernet, and UC, where soft-RoCE loses a message that
-// finds no receive.
+// networks are tried with 2 to 4 ranks each: RC, which the transport chooses on
+// Ethernet, and UC, where soft-RoCE loses a message without a posted receive.
 var networks = []network{
 	{rails: 1}, {rails: 2}, {rails: 1, ring: true}, {rails: 2, ring: true},
 	{rails: 1, kind: verbs.UC}, {rails: 2, ring: true, kind: verbs.UC},
