@@ -38,7 +38,7 @@ type setting struct {
 	before func(f *moe.Forward)
 }
 
-// sharing is what becomes of the shared expert.
+// sharing says how the shared expert is divided.
 type sharing string
 
 const (
@@ -57,7 +57,7 @@ func (s sharing) place(t *testing.T, v *bench, shares []float64) parallel.Placem
 	return p
 }
 
-// byRanges is a placement of experts alone.
+// byRanges returns a placement that divides only the experts.
 func byRanges(ranges ...parallel.Range) parallel.Placement {
 	p := make(parallel.Placement, len(ranges))
 	for r := range p {
@@ -131,7 +131,7 @@ func bits(x []float32) []uint32 {
 	return out
 }
 
-// alone is the output of one rank that owns all experts.
+// alone returns the output of one rank that owns all experts.
 func alone(t *testing.T, seed uint64, reduce parallel.Reduce, hashed bool, scale float32, shared sharing) []float32 {
 	b, err := cpu.New(1)
 	require.NoError(t, err)
@@ -267,8 +267,8 @@ func TestExactOverflowOnOneMachine(t *testing.T) {
 }
 
 // TestDefences: each of the three defences keeps remote experts out when the
-// other two are off, whatever the scratch memory held before. With all three
-// off the sum is wrong, so the test can fail.
+// other two are off, whatever the scratch memory contained before. With all
+// three off the sum is wrong, so the test can fail.
 func TestDefences(t *testing.T) {
 	for _, hashed := range []bool{false, true} {
 		for _, c := range []struct {

@@ -31,7 +31,7 @@ const vocabulary = 11
 // newBench draws a layer whose weights are F32; hashed layers take their
 // experts from a table by token id.
 func newBench(t *testing.T, b kernels.Backend, seed uint64, hashed bool) *bench {
-	// The weights lie in a mapping, as those of a file do; here the mapping is
+	// The weights are in a mapping, like those of a file; here the mapping is
 	// memory of another backend.
 	file, err := cpu.New(1)
 	require.NoError(t, err)
@@ -89,7 +89,7 @@ func newBench(t *testing.T, b kernels.Backend, seed uint64, hashed bool) *bench 
 // share gives the layer its shared expert, which newBench leaves out of the shape.
 func (v *bench) share() { v.shape.SharedFF, v.shape.Segments = v.layer.SharedGate.Rows, 5 }
 
-// row is row i of matrix e of an F32 weight.
+// row returns row i of matrix e of an F32 weight.
 func row(w kernels.Weight, e, i int) []float32 {
 	out := make([]float32, w.Cols)
 	at := e*w.SliceBytes + i*w.RowBytes()

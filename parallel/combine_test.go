@@ -19,15 +19,15 @@ import (
 
 const width = 4
 
-// combined is what one rank got.
+// combined is the result of one rank.
 type combined struct {
 	out   []float32
 	stats parallel.LayerStats
 	err   error
 }
 
-// combine runs one exchange of numbers [ranks][n] on a group and gives what every
-// rank got. counts are in numbers; nil is even parts.
+// combine runs one exchange of numbers [ranks][n] on a group and returns the result
+// of every rank. counts are in numbers; nil means even parts.
 func combine(t *testing.T, op parallel.Op, wire parallel.Wire, lazy bool, numbers [][]float32, counts []int) []combined {
 	t.Helper()
 	all := make([]combined, len(numbers))
@@ -52,7 +52,8 @@ func combine(t *testing.T, op parallel.Op, wire parallel.Wire, lazy bool, number
 			out[i] = -7 // what no exchange gives
 		}
 		done.Go(func() {
-			// Only what the collective sends is given; the rest is poison.
+			// Only the numbers that the collective sends are set; the rest is
+			// poison.
 			for i := range c.Parts() {
 				c.Parts()[i] = float32(math.NaN())
 			}
@@ -80,7 +81,7 @@ func combine(t *testing.T, op parallel.Op, wire parallel.Wire, lazy bool, number
 	return all
 }
 
-// part is where the numbers of a rank begin and end.
+// part returns where the numbers of a rank begin and end.
 func part(rank, size, n int, counts []int) (from, to int) {
 	if counts == nil {
 		return rank * n / size, (rank + 1) * n / size
@@ -91,7 +92,7 @@ func part(rank, size, n int, counts []int) (from, to int) {
 	return from, from + counts[rank]
 }
 
-// TestCombines: every collective gives what its definition says, with even and
+// TestCombines: every collective gives the result of its definition, with even and
 // uneven parts, in both types, on a backend that computes at once and on one that
 // waits for Flush. The numbers are integers that float16 holds, so that the sums are
 // exact.
@@ -148,9 +149,9 @@ func TestCombines(t *testing.T) {
 	}
 }
 
-// TestCombinesBeyondFloat16: one number that float16 cannot hold, on any rank, makes
-// all ranks repeat in float32. Its row gets the exact value; the other rows stay
-// rounded, as they are without it.
+// TestCombinesBeyondFloat16: one number beyond float16, on any rank, makes all ranks
+// repeat in float32. Its row gets the exact value; the other rows stay rounded, as
+// they are without it.
 func TestCombinesBeyondFloat16(t *testing.T) {
 	const size, rows = 3, 6
 	const n = rows * width
@@ -194,7 +195,7 @@ func TestCombinesBeyondFloat16(t *testing.T) {
 }
 
 // TestCombinerArguments: parts that do not fit the numbers or the group are refused
-// before anything is sent.
+// before data is sent.
 func TestCombinerArguments(t *testing.T) {
 	b, err := cpu.New(1)
 	require.NoError(t, err)

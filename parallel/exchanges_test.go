@@ -23,8 +23,8 @@ func TestOfAllLayers(t *testing.T) {
 	require.Empty(t, parallel.OfAllLayers(nil))
 }
 
-// TestExchanges: exchanges are counted by layer, purpose and collective; what lies between
-// two is computing of the later one, and what follows the last layer has a place of its own.
+// TestExchanges: exchanges are counted by layer, purpose and collective. The time between
+// two is computing of the later one, and the part after the last layer has its own entry.
 func TestExchanges(t *testing.T) {
 	const ranks, n, steps = 2, 8, 3
 	groups := memory.Groups(ranks)
@@ -83,8 +83,8 @@ func TestExchanges(t *testing.T) {
 			require.Equal(t, want.Purpose, x.Purpose)
 			require.Equal(t, want.Op, x.Op)
 			require.Equal(t, want.Count, x.Count)
-			// A reading of the clock is a second: that of each exchange, and that of the
-			// layer which ended before its first. The waits of the group are real time.
+			// Each reading of the clock takes a second: one for each exchange, and one for
+			// the layer that ended before the first. The waits of the group are real time.
 			readings := want.Count
 			if i > 0 {
 				readings += steps

@@ -12,7 +12,8 @@ import (
 
 var sizes = parallel.Sizes{Experts: 256, Heads: 8, Shared: 4, Vocabulary: 1000}
 
-// TestPlacement: what the leader makes is what a rank reads, and covers the model.
+// TestPlacement: a rank reads the placement that the leader made, and it covers
+// the model.
 func TestPlacement(t *testing.T) {
 	p, err := parallel.ByExperts(sizes, []float64{2, 1, 1})
 	require.NoError(t, err)
@@ -52,7 +53,7 @@ func TestPlacement(t *testing.T) {
 	require.Error(t, json.Unmarshal([]byte(`[{"experts":["1",2]}]`), &again))
 }
 
-// TestPlacementsThatAreRefused names what is wrong.
+// TestPlacementsThatAreRefused: the errors name what is wrong.
 func TestPlacementsThatAreRefused(t *testing.T) {
 	for want, change := range map[string]func(p parallel.Placement) parallel.Placement{
 		"2 ranges of experts for 3 ranks":   func(p parallel.Placement) parallel.Placement { return p[:2] },

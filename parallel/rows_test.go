@@ -14,14 +14,14 @@ import (
 	"ringmaster/parallel"
 )
 
-// weighted is a placement of ranks with the given weights that divides rows.
+// weighted returns a placement of ranks with the given weights that divides rows.
 func weighted(t *testing.T, from int, weights ...float64) parallel.Placement {
 	p, err := parallel.Everything(sizes, weights)
 	require.NoError(t, err)
 	return p.DivideRows(from)
 }
 
-// TestCut: which rows each rank has, and which steps are not divided.
+// TestCut: the rows of each rank, and the steps that are not divided.
 func TestCut(t *testing.T) {
 	for _, c := range []struct {
 		from    int
@@ -52,8 +52,8 @@ func TestCut(t *testing.T) {
 	require.Error(t, weighted(t, -1, 1, 1).Check(sizes, 2))
 }
 
-// TestRowGather: rows of one field, of several and some rows arrive bit by bit, whatever
-// the cut; the other rows stay as they were.
+// TestRowGather: rows of one field, of several fields and some of the rows arrive with
+// the same bits for any cut; the other rows are unchanged.
 func TestRowGather(t *testing.T) {
 	const rows, wide, narrow = 20, 5, 2
 	cut := weighted(t, 1, 2, 5, 1, 3).Cut(rows, 1)

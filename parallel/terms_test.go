@@ -21,8 +21,8 @@ func number(step, row, term, i int, scale float32) float32 {
 	return scale * float32(math.Sin(float64(1+i+7*term+31*row+101*step)))
 }
 
-// terms runs sums of 6 terms in steps of some rows on len(ranges) ranks, alone with
-// nil, and gives the results of all steps on each rank.
+// terms runs sums of 6 terms in steps of some rows on len(ranges) ranks, or on one
+// rank with nil, and returns the results of all steps on each rank.
 func terms(t *testing.T, how parallel.Reduce, wire parallel.Wire, ranges []parallel.Range, lazy bool, scale float32) [][]float32 {
 	t.Helper()
 	const count, most = 6, 5
@@ -109,7 +109,7 @@ var divisions = [][]parallel.Range{
 	{{Start: 0, End: 1}, {Start: 1, End: 2}, {Start: 2, End: 2}, {Start: 2, End: 5}, {Start: 5, End: 6}},
 }
 
-// TestTermsExact: any division has the bits of one rank, also beyond the range of
+// TestTermsExact: any division has the bits of one rank, even beyond the range of
 // float16 and with numbers that are not finite.
 func TestTermsExact(t *testing.T) {
 	for _, scale := range []float32{1, 1e5, float32(math.Inf(1))} {
@@ -124,8 +124,8 @@ func TestTermsExact(t *testing.T) {
 	}
 }
 
-// nans marks what is not a number, whose bits depend on the instructions, and finite
-// replaces it.
+// nans marks NaNs, because their bits depend on the instructions, and finite
+// replaces them.
 func nans(x []float32) []bool {
 	out := make([]bool, len(x))
 	for i, v := range x {

@@ -16,7 +16,7 @@ import (
 	"ringmaster/model"
 )
 
-// replace puts a new process in the place of a rank: its model has no sequences.
+// replace replaces a rank by a new process; its model has no sequences.
 func (c *fakeCluster) replace(rank int) {
 	c.wg.Wait()
 	require.NoError(c.t, c.workers[rank].Close(context.Background()))
@@ -24,10 +24,10 @@ func (c *fakeCluster) replace(rank int) {
 	c.workers[rank] = NewWorker(rank, hostOf(c.load))
 }
 
-// TestAnswersOutliveEpochs: whenever an epoch ends, before, within and after a step, on
-// one rank earlier than on another, and whether ranks stay or are new processes, the
-// next one goes on with the answers, and says the same as an undisturbed group. At
-// the end all ranks have the same sequences.
+// TestAnswersOutliveEpochs: an epoch may end before, within or after a step, on one rank
+// earlier than on another, and ranks may stay or be new processes. In each case the next
+// epoch continues the answers with the tokens of an undisturbed group. At the end all ranks
+// have the same sequences.
 func TestAnswersOutliveEpochs(t *testing.T) {
 	epochs, recoveries := 0, uint64(0)
 	defer func() {
@@ -60,7 +60,7 @@ func TestAnswersOutliveEpochs(t *testing.T) {
 						require.Zero(t, n, "no sequence was lost")
 					}
 					require.NoError(t, e.Close(t.Context()))
-					// Another step tells the followers the last commit.
+					// Another step informs the followers of the last commit.
 					mustRun(t, l, entry(1<<20, 0, model.WantNone, 1))
 					synctest.Wait()
 					live := c.ranks[0].Live()
@@ -78,8 +78,8 @@ func TestAnswersOutliveEpochs(t *testing.T) {
 	}
 }
 
-// disturb has some of the coming steps end their epochs, and forms the next each time,
-// at most six.
+// disturb makes some of the coming steps end their epochs, at most six, and forms the next
+// epoch each time.
 func (c *fakeCluster) disturb(seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 9))
 	c.recovering = true
@@ -119,8 +119,8 @@ func (c *fakeCluster) disturb(seed uint64) {
 	arm(1 + random.IntN(6))
 }
 
-// TestLogitsOutliveTheirEpoch: what a step has returned does not change when the model joins
-// the next group before it is read.
+// TestLogitsOutliveTheirEpoch: the result of a step does not change when the model joins the
+// next group before it is read.
 func TestLogitsOutliveTheirEpoch(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {
 		for n := range 3 {
@@ -199,7 +199,8 @@ func TestARequestLeavesWhileItsStepWaits(t *testing.T) {
 	})
 }
 
-// TestTheLeadersOwnFault: a step that fails because of the leader is not run for ever.
+// TestTheLeadersOwnFault: a step that fails because of the leader is not repeated without
+// end.
 func TestTheLeadersOwnFault(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {
 		c.recovering = true
@@ -232,8 +233,8 @@ func TestALateFormDisturbsNothing(t *testing.T) {
 	})
 }
 
-// TestACommitDoesNotWaitForEver: whatever keeps the model from a commit, the goroutine
-// that runs steps goes on; the sequences are lost, and the engine is told.
+// TestACommitDoesNotWaitForEver: whatever keeps the model from a commit, the goroutine that
+// runs steps continues; the sequences are lost, and the engine learns that.
 func TestACommitDoesNotWaitForEver(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {
 		mustRun(t, l, entry(1, 0, model.WantLast, 1, 2))

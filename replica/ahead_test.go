@@ -29,7 +29,7 @@ type joining struct {
 	whose  map[model.SeqID]int  // payloads of each sequence
 }
 
-// joins has a new process of a rank wait to join.
+// joins makes a new process of a rank wait to join.
 func (c *fakeCluster) joins(rank int) *joining {
 	if old := c.workers[rank]; old != nil && c.ranks[rank] != nil {
 		require.NoError(c.t, old.Close(context.Background()))
@@ -66,7 +66,8 @@ func (j *joining) send(ctx context.Context, payload []byte) error {
 	return nil
 }
 
-// passes lets so many payloads pass, or fewer if the copy ends, and reports whether it has.
+// passes lets a number of payloads pass, or fewer if the copy ends, and reports whether the
+// copy ended.
 func (j *joining) passes(n int) (over bool) {
 	for range n {
 		select {
@@ -102,7 +103,7 @@ func (c *fakeCluster) alike(l *Leader, ranks ...int) {
 	}
 }
 
-// life is sequences that grow, are rewound, end and begin at random.
+// life has sequences that grow, are rewound, end and begin at random.
 type life struct {
 	t       *testing.T
 	l       *Leader
@@ -171,9 +172,8 @@ func inGroupOf2(t *testing.T, seed uint64, test func(c *fakeCluster, l *Leader, 
 }
 
 // TestAJoinerHasTheSequencesAhead: while a rank waits to join, and the sequences grow, are
-// rewound, end and begin, they are copied to it a bounded piece at a time; in the first
-// work of its epoch it gets what is left, no sequence as a whole, and then has what the
-// others have.
+// rewound, end and begin, they are copied to it in bounded pieces. In the first work of its
+// epoch it gets only the rest of each sequence, and then has the same as the others.
 func TestAJoinerHasTheSequencesAhead(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -203,8 +203,8 @@ func TestAJoinerHasTheSequencesAhead(t *testing.T) {
 	}
 }
 
-// TestAJoinThatNeverCatchesUp: where the sequences grow faster than they are copied, the
-// rank joins all the same, and gets what is left, no sequence as a whole.
+// TestAJoinThatNeverCatchesUp: if the sequences grow faster than they are copied, the rank
+// still joins, and gets only the rest of each sequence.
 func TestAJoinThatNeverCatchesUp(t *testing.T) {
 	inGroupOf2(t, 8, func(c *fakeCluster, l *Leader, f *life) {
 		const each = 4 * bytesOfPosition
@@ -230,7 +230,7 @@ func TestAJoinThatNeverCatchesUp(t *testing.T) {
 	})
 }
 
-// TestTwoJoinAtOnce: the same for two ranks, of which one is faster.
+// TestTwoJoinAtOnce: the same for two ranks of different speed.
 func TestTwoJoinAtOnce(t *testing.T) {
 	inCluster(t, 4, func(t *testing.T, c *fakeCluster, l *Leader) {
 		c.each = bytesOfPosition
@@ -257,8 +257,8 @@ func TestTwoJoinAtOnce(t *testing.T) {
 	})
 }
 
-// TestAJoinerIsLost: a rank that is lost while it is brought the sequences, or that
-// becomes a member before it has them because another rank is lost, gets all of them.
+// TestAJoinerIsLost: a rank that is lost during the copy of the sequences, or that becomes
+// a member before it has them because another rank is lost, gets all of them.
 func TestAJoinerIsLost(t *testing.T) {
 	for _, again := range []bool{true, false} {
 		t.Run(fmt.Sprint("a new process ", again), func(t *testing.T) {
@@ -289,8 +289,8 @@ func TestAJoinerIsLost(t *testing.T) {
 	}
 }
 
-// TestALeaderWithoutSequences: there is nothing to bring, and a rank that takes a piece
-// that no one has begun says so.
+// TestALeaderWithoutSequences: a leader without sequences sends none, and a rank refuses a
+// piece of a copy that has not begun.
 func TestALeaderWithoutSequences(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *fakeCluster, l *Leader) {
 		c.enters(0, 1)
@@ -307,8 +307,9 @@ func TestALeaderWithoutSequences(t *testing.T) {
 	})
 }
 
-// TestADamagedPieceIsRefused: the rank names it, and gets all sequences as a whole when it
-// joins; so it does if what follows the pieces is refused in the first work of its epoch.
+// TestADamagedPieceIsRefused: the rank names the damaged piece and gets complete sequences
+// when it joins. The same holds if it refuses what follows the pieces in the first work of
+// its epoch.
 func TestADamagedPieceIsRefused(t *testing.T) {
 	t.Run("ahead", func(t *testing.T) {
 		inGroupOf2(t, 6, func(c *fakeCluster, l *Leader, f *life) {

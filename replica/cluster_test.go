@@ -18,12 +18,12 @@ import (
 	"ringmaster/parallel"
 )
 
-// limit bounds the waits of this test; none gets near it.
+// limit bounds the waits of this test; none comes near it.
 const limit = 20 * time.Second
 
 // TestOverATrueCluster: engine, replica and package cluster together, with
 // control connections over loopback. A follower leaves in the middle of an
-// answer and comes back.
+// answer and returns.
 func TestOverATrueCluster(t *testing.T) {
 	transport := memory.NewNetwork()
 	config := func(rank int, addr string) cluster.Config {

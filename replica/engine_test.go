@@ -18,7 +18,7 @@ import (
 	"ringmaster/model"
 )
 
-// read gives the tokens of an answer.
+// read returns the tokens of an answer.
 func read(ctx context.Context, s *engine.Stream) (tokens []int32, err error) {
 	for {
 		ev, err := s.Next(ctx)
@@ -43,7 +43,7 @@ func newEngine(t *testing.T, m model.Model) *engine.Engine {
 	return e
 }
 
-// requests are those of one history: prompts that share their begins.
+// requests are the requests of one history: prompts with common beginnings.
 func requests(seed uint64) (all []engine.Request) {
 	random := rand.New(rand.NewPCG(seed, 3))
 	for range 12 {
@@ -59,7 +59,7 @@ func requests(seed uint64) (all []engine.Request) {
 	return all
 }
 
-// answers submits all requests at once and gives the tokens of each answer.
+// answers submits all requests at once and returns the tokens of each answer.
 func answers(t *testing.T, e *engine.Engine, all []engine.Request) (got [][]int32) {
 	t.Helper()
 	var streams []*engine.Stream
@@ -76,9 +76,9 @@ func answers(t *testing.T, e *engine.Engine, all []engine.Request) (got [][]int3
 	return got
 }
 
-// TestOneHistoryOnAnyNumberOfRanks: an engine on a group says the same as on one
-// machine, and the followers have committed what the leader has, but perhaps
-// for the last step.
+// TestOneHistoryOnAnyNumberOfRanks: an engine on a group gives the same answers
+// as on one machine, and the followers have committed what the leader has,
+// except perhaps the last step.
 func TestOneHistoryOnAnyNumberOfRanks(t *testing.T) {
 	for seed := range uint64(5) {
 		var want [][]int32
@@ -112,8 +112,8 @@ func TestOneHistoryOnAnyNumberOfRanks(t *testing.T) {
 	}
 }
 
-// TestAnEngineThroughLostEpochs: requests under way end with the verdict, and
-// the next epoch answers the same prompts with the same tokens.
+// TestAnEngineThroughLostEpochs: running requests end with the verdict, and the
+// next epoch answers the same prompts with the same tokens.
 func TestAnEngineThroughLostEpochs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, l := newCluster(t, 3)
@@ -158,7 +158,7 @@ func TestAnEngineThroughLostEpochs(t *testing.T) {
 			require.Equal(t, want, got)
 			synctest.Wait()
 			for i, r := range c.ranks {
-				require.LessOrEqual(t, r.Known(), 1, "rank %d holds sequences that no one knows", i)
+				require.LessOrEqual(t, r.Known(), 1, "rank %d holds sequences that no request knows", i)
 			}
 		}
 		require.NoError(t, e.Close(t.Context()))

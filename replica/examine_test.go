@@ -21,8 +21,8 @@ func owners(found []Finding) (out [][]int) {
 	return out
 }
 
-// TestExamine: experts are examined by their owner and the rank after it, everything else
-// by all, between the steps of sequences that do not notice.
+// TestExamine: the owner and the next rank examine experts, all ranks examine everything
+// else, and running sequences are not affected.
 func TestExamine(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *fakeCluster, l *Leader) {
 		e, placement, err := l.Extent()
@@ -74,8 +74,8 @@ func TestTraffic(t *testing.T) {
 	})
 }
 
-// TestCorruptMessages: every byte that differs is counted; a message in the place of
-// another is not taken for it.
+// TestCorruptMessages: every different byte is counted, and a message in the place of
+// another counts as corrupt.
 func TestCorruptMessages(t *testing.T) {
 	c := newContents(Traffic{Bytes: 4096, Seed: 3})
 	require.Zero(t, c.corrupt(c.message(7), 7))
@@ -86,7 +86,7 @@ func TestCorruptMessages(t *testing.T) {
 	require.Greater(t, newContents(Traffic{Bytes: 4096, Seed: 4}).corrupt(c.message(7), 7), int64(3900))
 }
 
-// TestTasksThatAreRefused: no rank begins what is none.
+// TestTasksThatAreRefused: no rank begins an invalid task.
 func TestTasksThatAreRefused(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, _ *fakeCluster, l *Leader) {
 		for want, task := range map[string]Task{
@@ -104,8 +104,8 @@ func TestTasksThatAreRefused(t *testing.T) {
 	})
 }
 
-// TestExamineWithoutEpoch: while the group re-forms there is nothing to examine, and a
-// rank that is lost meanwhile ends the examination, not the sequences.
+// TestExamineWithoutEpoch: while the group re-forms an examination fails, and a rank that
+// is lost meanwhile ends the examination but not the sequences.
 func TestExamineWithoutEpoch(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {
 		mustRun(t, l, entry(1, 0, model.WantLast, 4))

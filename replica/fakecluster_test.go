@@ -81,7 +81,7 @@ func (c *fakeCluster) of(members ...int) {
 	}
 }
 
-// form forms the next epoch, as the cluster does when all ranks are there.
+// form forms the next epoch, as the cluster does when all ranks have joined.
 func (c *fakeCluster) form() error {
 	c.wg.Wait() // no Work runs
 	members := slices.Clone(c.members)
@@ -161,7 +161,7 @@ func (c *fakeCluster) wake() {
 	c.changed = make(chan struct{})
 }
 
-// done notes a digest and compares when all are there.
+// done notes a digest and compares when all have arrived.
 func (c *fakeCluster) done(rank int, n uint64, d cluster.Digest) {
 	c.mu.Lock()
 	if c.digests[n] == nil {
@@ -280,8 +280,8 @@ func (c *fakeCluster) Reports(context.Context) ([][]byte, error) {
 	return out, nil
 }
 
-// stop ends the epoch and, when no follower works any more, closes
-// the models, none of which may have been used wrongly.
+// stop ends the epoch, waits for the followers, closes the models, and checks
+// that none was used wrongly.
 func (c *fakeCluster) stop(l *Leader) {
 	c.end(errors.New("the test is over"))
 	c.wg.Wait()

@@ -9,7 +9,7 @@ import (
 	"ringmaster/parallel"
 )
 
-// fakeHost is a Host that loads models, and measures nothing unless measure is set.
+// fakeHost is a Host that loads models, and measures only if measure is set.
 type fakeHost struct {
 	load    func(s Settings, rank int) (Rank, error)
 	measure func(g *distributed.Group, p parallel.Placement) (calibrate.Costs, error)

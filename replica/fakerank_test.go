@@ -18,8 +18,8 @@ import (
 	"ringmaster/parallel"
 )
 
-// fakeRank is a rank's model: enginetest's, which holds each call against the
-// rules, and an exchange in each step as if it were a layer.
+// fakeRank is a rank's model: that of enginetest, which checks each call
+// against the rules, with an exchange in each step in place of a layer.
 type fakeRank struct {
 	*enginetest.Model
 	settings Settings
@@ -34,7 +34,7 @@ type fakeRank struct {
 	continued int // positions of others
 	each      int // bytes of a position's state, 0: a sequence has fakeState
 
-	// What a test may change before a step.
+	// Fields that a test may change before a step.
 	onPrepare func(model.Step) error
 	onExamine func(model.Piece) error
 	onForward func(context.Context, model.Step) error
@@ -43,7 +43,7 @@ type fakeRank struct {
 	// hook is onForward for tests that change it while steps run.
 	hook atomic.Pointer[func(context.Context, model.Step) error]
 	flip int // position of the digest that is wrong, -1 for none
-	// overflows is the exchanges repeated in float32 that it counts.
+	// overflows is its count of exchanges repeated in float32.
 	overflows uint64
 
 	rows     [][]float32  // the logits of the last step, until Join
@@ -84,7 +84,7 @@ func (r *fakeRank) Drop(id model.SeqID) {
 func (r *fakeRank) Snapshot(w io.Writer, id model.SeqID, tokens []int32) error {
 	done := r.alone()
 	have := r.Live()[id]
-	done() // it is written in pieces, between steps
+	done() // it is written in pieces between steps
 	if !slices.Equal(have, tokens) {
 		return fmt.Errorf("sequence %d is %v, not %v", id, have, tokens)
 	}
@@ -92,7 +92,8 @@ func (r *fakeRank) Snapshot(w io.Writer, id model.SeqID, tokens []int32) error {
 	return snapshot.Write(w, h, tokens, []snapshot.Section{{Name: "nothing", Parts: [][]byte{make([]byte, fakeState)}}})
 }
 
-// fakeState is the bytes of a sequence's state, which mean nothing.
+// fakeState is the number of bytes of a sequence's state, which are
+// meaningless.
 const fakeState = 3 << 19
 
 func (r *fakeRank) Restore(in io.Reader, id model.SeqID) (tokens []int32, err error) {
@@ -193,7 +194,8 @@ func (r *fakeRank) Run(ctx context.Context) ([][]float32, error) {
 	return rows, r.exchange(ctx)
 }
 
-// exchange gathers rank+1 bytes of each rank, so that what ranks send differs.
+// exchange gathers rank+1 bytes of each rank, so that the ranks send different
+// data.
 func (r *fakeRank) exchange(ctx context.Context) error {
 	sizes, total := make([]int, r.group.Size()), 0
 	for i := range sizes {
@@ -212,7 +214,7 @@ func (r *fakeRank) Extent() model.Extent {
 	return model.Extent{Layers: []int{0, 1}, Experts: r.placement.Sizes().Experts, Blocks: 3}
 }
 
-// Examine has a sum for each number of the piece.
+// Examine returns a sum for each number of the piece.
 func (r *fakeRank) Examine(p model.Piece) (sums []model.Sum, err error) {
 	defer r.alone()()
 	if r.onExamine != nil {
@@ -235,7 +237,7 @@ func (r *fakeRank) Exchanges() [][]parallel.Exchange {
 	return [][]parallel.Exchange{{{Purpose: "experts", Op: parallel.AllReduce.String(), Count: uint64(len(r.Steps())), Wire: time.Second}}}
 }
 
-// withoutWant is a step without what its entries want.
+// withoutWant returns a step without the Want of its entries.
 func withoutWant(s model.Step) model.Step {
 	s.Entries = slices.Clone(s.Entries)
 	for i := range s.Entries {
@@ -244,7 +246,8 @@ func withoutWant(s model.Step) model.Step {
 	return s
 }
 
-// upTo is a placement in which the experts of each rank end at the given numbers.
+// upTo returns a placement in which the experts of each rank end at the given
+// numbers.
 func upTo(ends ...int) parallel.Placement {
 	p, at := make(parallel.Placement, len(ends)), 0
 	for r, end := range ends {

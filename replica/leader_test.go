@@ -14,8 +14,8 @@ import (
 	"ringmaster/parallel"
 )
 
-// These tests run in bubbles of testing/synctest, where a wait without end
-// fails the test, and so does a goroutine that outlives it.
+// These tests run in bubbles of testing/synctest, so that an endless wait or a goroutine that
+// outlives the test fails it.
 
 func entry(seq model.SeqID, pos int, want model.Want, tokens ...int32) model.Step {
 	return model.Step{Entries: []model.Entry{{Seq: seq, Pos: pos, Tokens: tokens, Want: want}}}
@@ -30,7 +30,7 @@ func mustRun(t *testing.T, l *Leader, s model.Step) [][]float32 {
 	return rows
 }
 
-// inCluster runs a test with a cluster of so many ranks.
+// inCluster runs a test with a cluster of the given number of ranks.
 func inCluster(t *testing.T, size int, test func(t *testing.T, c *fakeCluster, l *Leader)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func inCluster(t *testing.T, size int, test func(t *testing.T, c *fakeCluster, l
 	})
 }
 
-// committed are the steps that a rank has committed, without wants.
+// committed returns the steps that a rank has committed, without wants.
 func (c *fakeCluster) committed(rank int) []model.Step {
 	var out []model.Step
 	for _, s := range c.ranks[rank].Steps() {
@@ -55,7 +55,7 @@ func TestFollowersCommitWhatTheLeaderDid(t *testing.T) {
 		require.Len(t, mustRun(t, l, first), 1)
 		require.Equal(t, 3, l.Len(1))
 
-		// A step that is given up, twice, and then another in its place.
+		// A step that is abandoned twice, then another in its place.
 		for range 2 {
 			rows, err := l.Forward(t.Context(), entry(1, 3, model.WantAll, 4, 5))
 			require.NoError(t, err)
@@ -103,8 +103,7 @@ func TestNoMemoryOfTheLeaderSendsNothing(t *testing.T) {
 	})
 }
 
-// wantVerdict checks an error of Forward that ends the epoch, and what Epoch
-// says then.
+// wantVerdict checks an error of Forward that ends the epoch, and what Epoch then returns.
 func wantVerdict(t *testing.T, l *Leader, err error, verdict string) {
 	t.Helper()
 	require.ErrorIs(t, err, model.ErrUnavailable)
@@ -228,8 +227,8 @@ func TestDigestsThatDiffer(t *testing.T) {
 	}
 }
 
-// TestStartWaitsForTheStepBefore: the model of the leader is joined to another
-// group only after the step of the old epoch has ended.
+// TestStartWaitsForTheStepBefore: the leader's model joins another group only after the step
+// of the old epoch has ended.
 func TestStartWaitsForTheStepBefore(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {
 		deaf := make(chan struct{})
@@ -339,8 +338,8 @@ func TestReports(t *testing.T) {
 	})
 }
 
-// TestReportsAreBounded: what a rank reports becomes series of metrics; a report that no rank
-// with this model can make is left out and named, and the others are there.
+// TestReportsAreBounded: reports become series of metrics, so a report that no rank with this
+// model can make is left out and named, and the others are kept.
 func TestReportsAreBounded(t *testing.T) {
 	long := func(n int, element string) string { return "[" + strings.Repeat(element+",", n-1) + element + "]" }
 	for name, report := range map[string]string{

@@ -12,8 +12,8 @@ import (
 	"ringmaster/model"
 )
 
-// TestPayloadBytes holds the format still: ranks of one build talk to each
-// other, but a change must be meant.
+// TestPayloadBytes fixes the format. All ranks run one build, but a change must
+// be intended.
 func TestPayloadBytes(t *testing.T) {
 	w := work{committed: true, number: 0x0102030405060708, step: model.Step{
 		Drop: []model.SeqID{7, 0x01020304},
@@ -122,8 +122,8 @@ func TestPayloadsThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzDecodeWork: whatever comes from the wire is an error or a step that is
-// written the same way; nothing larger than the payload is allocated for it.
+// FuzzDecodeWork: any bytes from the wire are an error or a step that encodes
+// to the same bytes, and decoding allocates no more than the payload's length.
 func FuzzDecodeWork(f *testing.F) {
 	for _, w := range []work{{}, {committed: true, step: entry(1, 2, model.WantAll, 3, 4)}, {step: model.Step{Drop: []model.SeqID{1, 2}}}} {
 		b, err := w.encode()

@@ -19,7 +19,7 @@ import (
 	"ringmaster/model"
 )
 
-// export copies a sequence out of the leader.
+// export copies a sequence from the leader.
 func export(t *testing.T, l *Leader, id model.SeqID) (pieces [][]byte) {
 	t.Helper()
 	x := l.Export(id, l.tokens[id])
@@ -34,8 +34,8 @@ func export(t *testing.T, l *Leader, id model.SeqID) (pieces [][]byte) {
 	}
 }
 
-// TestSequencesTravel: a sequence that was copied out enters another group, on all ranks,
-// between steps of others, and goes on there with the same logits.
+// TestSequencesTravel: an exported sequence enters another group, on all ranks, between
+// steps of others, and continues there with the same logits.
 func TestSequencesTravel(t *testing.T) {
 	for size := 1; size <= 5; size++ {
 		t.Run(fmt.Sprint(size, " ranks"), func(t *testing.T) {
@@ -71,8 +71,9 @@ func TestSequencesTravel(t *testing.T) {
 	}
 }
 
-// TestEpochsEndWhileASequenceEnters: it is refused, whatever has arrived of it, no rank
-// keeps it, and others go on; it can enter again. A rank that is new has it then, too.
+// TestEpochsEndWhileASequenceEnters: the sequence is refused, whatever part has arrived,
+// no rank keeps it, and others continue. It can enter again, and a new rank then has it,
+// too.
 func TestEpochsEndWhileASequenceEnters(t *testing.T) {
 	var pieces [][]byte
 	inCluster(t, 1, func(t *testing.T, _ *fakeCluster, l *Leader) {
@@ -128,7 +129,8 @@ func TestEpochsEndWhileASequenceEnters(t *testing.T) {
 	}
 }
 
-// TestADamagedSequenceIsNotSent: the leader's own rank refuses it, and the group goes on.
+// TestADamagedSequenceIsNotSent: the leader's own rank refuses it, and the group
+// continues.
 func TestADamagedSequenceIsNotSent(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, c *fakeCluster, l *Leader) {
 		mustRun(t, l, entry(1, 0, model.WantNone, 1, 2, 3))
@@ -150,8 +152,8 @@ func TestADamagedSequenceIsNotSent(t *testing.T) {
 	})
 }
 
-// TestConversationsOutliveTheirGroup: conversations go on in groups of other sizes, from
-// snapshots on disk, also while epochs end, with the tokens of an engine without either.
+// TestConversationsOutliveTheirGroup: conversations continue from snapshots on disk in
+// groups of other sizes, even while epochs end, with the tokens of an undisturbed engine.
 func TestConversationsOutliveTheirGroup(t *testing.T) {
 	hits := uint64(0)
 	for seed := range uint64(6) {

@@ -14,8 +14,8 @@ import (
 	"ringmaster/parallel"
 )
 
-// TestReading: a rank reads what it did not own in the epoch before, a new process all;
-// the rank counts that needs the most time.
+// TestReading: a rank reads what it did not own in the previous epoch, and a new
+// process reads everything. The rank that needs the most time counts.
 func TestReading(t *testing.T) {
 	experts := func(s Settings, i int, before *parallel.Part) int64 {
 		own := s.Placement[i].Experts
@@ -50,8 +50,8 @@ func TestReading(t *testing.T) {
 	require.Equal(t, cluster.Reads{Rank: 2, Bytes: 6}, plan(back, 6, 12, 18), "of unknown duration")
 }
 
-// TestReadingAgain: while the interrupted step runs again the model recovers, and says
-// what the ranks have to read.
+// TestReadingAgain: while the interrupted step runs again, the model counts as
+// recovering and reports what the ranks have to read.
 func TestReadingAgain(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {
 		c.recovering = true

@@ -12,9 +12,9 @@ import (
 	"ringmaster/parallel"
 )
 
-// TestRepeats: what was computed again is noted when it happened, whether or not
-// somebody looks, and stays when the model is loaded again and counts from zero. Time is
-// that of the test's bubble.
+// TestRepeats: repeated computations are noted when they happen, not when they are read,
+// and stay when the model is reloaded and counts from zero. Time is the time of the
+// test's bubble.
 func TestRepeats(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {
 		length := 0
@@ -57,8 +57,8 @@ func TestRepeats(t *testing.T) {
 		require.NotSame(t, before, c.ranks[0])
 		require.Equal(t, want, l.Repeats(), "a step that waited for its epoch was not interrupted")
 
-		// One that is interrupted after an exchange was repeated; the count of the new
-		// model started at zero.
+		// A step that is interrupted after an exchange was repeated; the count of the
+		// new model starts at zero.
 		began := time.Now()
 		c.ranks[0].onForward = func(ctx context.Context, _ model.Step) error {
 			c.ranks[0].onForward = nil
@@ -82,7 +82,7 @@ func TestRepeats(t *testing.T) {
 	})
 }
 
-// TestRepeatsAreBounded: the oldest of each kind go.
+// TestRepeatsAreBounded: the oldest of each kind are dropped.
 func TestRepeatsAreBounded(t *testing.T) {
 	inCluster(t, 1, func(t *testing.T, _ *fakeCluster, _ *Leader) {
 		var r repeats

@@ -11,8 +11,8 @@ import (
 )
 
 // TestALeaderRestartedWithOtherSettings: a follower that waits for its leader
-// loads the model for the settings of the leader that comes, whatever those of
-// the last one were.
+// loads the model for the settings of the next leader, whatever those of the
+// last one were.
 func TestALeaderRestartedWithOtherSettings(t *testing.T) {
 	var loaded []*fakeRank
 	w := NewWorker(1, hostOf(func(s Settings, rank int) (Rank, error) {

@@ -76,7 +76,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "context is 0")
 }
 
-// FuzzParseSettings: what is taken can be written and read again.
+// FuzzParseSettings: accepted settings can be encoded and read again.
 func FuzzParseSettings(f *testing.F) {
 	f.Add([]byte(goodJSON))
 	f.Add([]byte(`{"placement":[{"experts":[0]}]}`))

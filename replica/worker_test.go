@@ -78,8 +78,8 @@ func TestWorkThatMakesNoSense(t *testing.T) {
 	w.resident.release()
 }
 
-// TestAModelThatWasReplaced: a step that another model ran is not committed on the one
-// that took its place; the rank is one without the leader's sequences.
+// TestAModelThatWasReplaced: a step of a replaced model is not committed on its
+// replacement; the rank then lacks the leader's sequences.
 func TestAModelThatWasReplaced(t *testing.T) {
 	w, _, start := alone(t)
 	do := func(payload []byte) {
@@ -100,8 +100,8 @@ func TestAModelThatWasReplaced(t *testing.T) {
 	require.Zero(t, w.resident.rank.Len(1))
 }
 
-// TestAModelThatMeasured: measuring drops the sequences of a rank, which then is one
-// without the leader's.
+// TestAModelThatMeasured: measuring drops the sequences of a rank, which then lacks
+// the leader's sequences.
 func TestAModelThatMeasured(t *testing.T) {
 	w, r, start := alone(t)
 	start(1)

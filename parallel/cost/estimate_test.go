@@ -49,8 +49,8 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// TestChosen: of one row the rank with more of the chosen experts is waited for, of
-// many rows every rank has its part.
+// TestChosen: with one row the rank with more of the chosen experts decides the
+// time; with many rows every rank has its part.
 func TestChosen(t *testing.T) {
 	layer := func(rows, start_, end int) Trace {
 		return Trace{{Op: &Op{Kind: Route}},
@@ -83,7 +83,7 @@ func TestChosen(t *testing.T) {
 	require.InDelta(t, 32, many.Waiting[0], 1e-6)
 }
 
-// TestError: what is not known is said.
+// TestError: the estimate lists unknown kinds.
 func TestError(t *testing.T) {
 	noisy := Model{Ops: map[string]Line{"mul": {PerByte: 1, Points: 5, Sizes: 5, Error: 0.1}, "once": {PerByte: 1, Points: 1, Sizes: 1}}}
 	e, err := Expect([]Trace{{mul(1), mul(1)}}, []Model{noisy}, nil)

@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// measured is the seconds of a line at sizes, each n times, off by up to a part of
-// noise.
+// measured returns the seconds of a line at sizes, each n times, with a relative noise.
 func measured(l Line, noise float64, n int, sizes ...[2]float64) (out []Sample) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, x := range sizes {
@@ -22,8 +21,8 @@ func measured(l Line, noise float64, n int, sizes ...[2]float64) (out []Sample) 
 	return out
 }
 
-// TestKnownCoefficients: Fit finds the coefficients of synthetic measurements, and
-// its Error is their noise and what that makes of sizes between them.
+// TestKnownCoefficients: Fit finds the coefficients of synthetic measurements, and its
+// Error covers their noise and the resulting error at sizes between them.
 func TestKnownCoefficients(t *testing.T) {
 	products := [][2]float64{{1e6, 1e6}, {8e6, 8e6}, {1e6, 512e6}, {8e6, 4096e6}, {4e6, 256e6}}
 	links := [][2]float64{{2048, 0}, {16384, 0}, {1 << 17, 0}, {1 << 20, 0}, {1 << 22, 0}}
@@ -57,7 +56,7 @@ func TestKnownCoefficients(t *testing.T) {
 	}
 }
 
-// TestDegenerate: what does not determine a line gives one that nothing vouches for.
+// TestDegenerate: samples that do not determine a line give one that is not Checked.
 func TestDegenerate(t *testing.T) {
 	one, err := Fit([]Sample{{Bytes: 100, Work: 100, Seconds: 2}})
 	require.NoError(t, err)
@@ -69,12 +68,13 @@ func TestDegenerate(t *testing.T) {
 	require.Equal(t, 1, same.Sizes)
 	require.False(t, same.Checked())
 
-	// Bytes and work are the same thing here.
+	// Bytes and work are proportional here.
 	collinear, err := Fit(measured(Line{Fixed: 1e-6, PerByte: 1e-9, PerWork: 1e-9}, 0, 1, [2]float64{1e3, 1e3}, [2]float64{1e4, 1e4}, [2]float64{1e5, 1e5}))
 	require.NoError(t, err)
 	require.InEpsilon(t, 1e-6+2e-6, collinear.Seconds(1e3, 1e3), 1e-6)
 
-	// A cost that falls with the size: the line is level, and says how wrong it is.
+	// A cost that falls with the size: the line is level, and its Error shows how wrong it
+	// is.
 	falling, err := Fit([]Sample{{Bytes: 1e3, Seconds: 3}, {Bytes: 1e4, Seconds: 2}, {Bytes: 1e5, Seconds: 1}})
 	require.NoError(t, err)
 	require.Zero(t, falling.PerByte)
@@ -82,7 +82,7 @@ func TestDegenerate(t *testing.T) {
 	require.True(t, falling.Checked())
 }
 
-// TestBadSamples: Fit says what is wrong.
+// TestBadSamples: Fit names the wrong sample.
 func TestBadSamples(t *testing.T) {
 	_, err := Fit(nil)
 	require.ErrorIs(t, err, ErrNoSamples)
@@ -96,8 +96,8 @@ func TestBadSamples(t *testing.T) {
 	require.NoError(t, err, "a barrier has a latency and no bytes")
 }
 
-// TestFitOp: products of one row and of more have lines of their own; what only moves rows
-// is interpolated between the sizes that were measured, in proportion beyond them.
+// TestFitOp: products of one row and of more have their own lines; ops that only move rows
+// are interpolated between the measured sizes and proportional beyond them.
 func TestFitOp(t *testing.T) {
 	one, many := Line{Fixed: 1e-6, PerByte: 1e-10}, Line{Fixed: 5e-6, PerByte: 2e-10, PerWork: 4e-12}
 	samples := slices.Concat(measured(one, 0, 3, [2]float64{1e5, 1e5}, [2]float64{1e6, 1e6}, [2]float64{4e6, 4e6}),
@@ -112,7 +112,8 @@ func TestFitOp(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, l.Seconds(1e6, 1.6e6), l.Seconds(1e6, 1e6), "two rows take no less than one")
 
-	// Of one number of rows beside one row, no further row is free.
+	// With only one other number of rows beside one row, each further row still costs
+	// time.
 	same := slices.Concat(measured(many, 0, 3, [2]float64{1e5, 1e5}, [2]float64{4e6, 4e6}), measured(many, 0, 3, [2]float64{1e5, 32e5}, [2]float64{1e6, 32e6}, [2]float64{4e6, 128e6}))
 	l, err = FitOp(same, true)
 	require.NoError(t, err)
@@ -130,8 +131,8 @@ func TestFitOp(t *testing.T) {
 	require.Greater(t, l.Error, 0.3, "a size that was left out would have been far off")
 }
 
-// TestSpread: an interrupted repetition among others does not count; repetitions that
-// differ make a line less trusted, though it fits their medians.
+// TestSpread: a single interrupted repetition does not count; repetitions that differ make
+// a line less trusted, although it fits their medians.
 func TestSpread(t *testing.T) {
 	require.Zero(t, Spread([]float64{2}))
 	require.Zero(t, Spread([]float64{2, 2, 2, 9}))
@@ -145,7 +146,7 @@ func TestSpread(t *testing.T) {
 	require.Greater(t, noisy.Error, 0.1)
 	require.Less(t, noisy.Error, 0.6)
 
-	// The spread of whole steps is that of every estimate.
+	// Every estimate has at least the spread of whole steps.
 	m := Model{Ops: map[string]Line{"mul": {PerByte: 1, Points: 9, Sizes: 9, Error: 0.03}}, Spread: 0.04}
 	e, err := Expect([]Trace{{mul(1)}}, []Model{m}, nil)
 	require.NoError(t, err)
