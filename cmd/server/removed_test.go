@@ -4,11 +4,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/engine"
 	"ringmaster/internal/cli"
+	"ringmaster/internal/server"
 	"ringmaster/internal/settings"
 )
 
@@ -47,4 +50,33 @@ func TestFlagsOfServe(t *testing.T) {
 	serve.Flags().AddFlagSet(serve.InheritedFlags())
 	serve.Flags().VisitAll(func(*pflag.Flag) { n++ })
 	require.LessOrEqual(t, n, 50)
+}
+
+// TestSettle: what flags with several values say, and what serve derives from others.
+func TestSettle(t *testing.T) {
+	m := &modelOptions{}
+	m.cluster.WorkTimeout = time.Hour
+	for _, c := range []struct {
+		conns []int
+		dir   string
+		want  []any
+	}{
+		{nil, "", []any{0, 0, "", int64(0)}}, {[]int{9}, "/a", []any{9, 0, "/a", int64(0)}}, {[]int{9, 5}, "/a=1GiB", []any{9, 5, "/a", int64(1 << 30)}},
+		{[]int{0, 5}, "/a=b/c", []any{0, 5, "/a=b/c", int64(0)}}, {nil, "a=b/c=2MiB", []any{0, 0, "a=b/c", int64(2 << 20)}},
+	} {
+		o := &serveOptions{conns: c.conns, cacheDir: c.dir}
+		require.NoError(t, o.settle(m))
+		require.Equal(t, c.want, []any{o.Connections, o.ConnectionsPerAddress, o.Disk.Dir, o.Disk.Budget})
+		require.Equal(t, 12*time.Minute, o.Engine.StuckAfter)
+	}
+	for _, dir := range []string{"/a=", "/a=16G", "=1GiB", "a=b"} { // a slip in the size names no other directory
+		require.Error(t, (&serveOptions{cacheDir: dir}).settle(m), dir)
+	}
+}
+
+// TestLimits: prompts get half of a step, and at least one token.
+func TestLimits(t *testing.T) {
+	for batch, want := range map[int]int{1: 1, 2: 1, 3: 1, 14: 7, 512: 256} {
+		require.Equal(t, want, server.Limits(engine.Options{}, batch).PrefillChunk, batch)
+	}
 }
