@@ -21,7 +21,7 @@ from the beginning again once it has run for a minute. That is a rank that is ki
 whose connection breaks, or that fails after it has run for more than 10 s or has been
 restarted. A rank that fails at once when it is first started stops all others, and so
 does rank 0 when it gives up with an error or ends in order. Another rank that ends in
-order (ringmaster drain, SIGTERM) has left, and the others go on.
+order (ringmaster drain, SIGTERM) has left, and the others continue.
 
   --model FILE     the model, under the same path on every host; default is the
                    built-in model
@@ -429,7 +429,7 @@ stop() {
 trap stop INT TERM HUP
 
 # dies RANK CODE: whether a rank that has ended is to be restarted. Rank 0 gives up with
-# an error when it sees no way to go on.
+# an error when it cannot continue.
 dies() {
 	local rank=$1 code=$2
 	[ $stopping -eq 0 ] && [ $restart -eq 1 ] && [ "$code" -ne 0 ] || return 1
@@ -475,7 +475,7 @@ ended() {
 	left=$((left - 1))
 	[ $stopping -eq 0 ] || return
 	if [ "$rank" -ne 0 ] && [ "$code" -eq 0 ]; then
-		say "rank $rank has left the group; the others go on"
+		say "rank $rank left the group; the other ranks continue"
 		return
 	fi
 	say "rank $rank exited with code $code"
