@@ -187,6 +187,13 @@ const (
 	sampledBytes   = 4096 // per tensor: a page on most systems
 )
 
+// Digest is SHA-256, in hexadecimal, over Fingerprint and WeightSample: what distinguishes
+// two models at the cost of reading a few MB.
+func Digest(f *File) string {
+	sum := sha256.Sum256([]byte(Fingerprint(f) + WeightSample(f)))
+	return hex.EncodeToString(sum[:])
+}
+
 // WeightSample is SHA-256, in hexadecimal, over a sample of the weights: the
 // first 4096 bytes of at most 512 tensors, evenly spaced in the order of their
 // names. It distinguishes models with the same Fingerprint, such as two

@@ -31,8 +31,8 @@ var _ replica.Planner = (*Planner)(nil)
 // NewPlanner makes a planner that writes each plan to out, for people.
 func NewPlanner(o Options, out io.Writer) *Planner { return &Planner{options: o, out: out} }
 
-// now is the options of the next plan.
-func (p *Planner) now() Options {
+// nextOptions are those of the next plan.
+func (p *Planner) nextOptions() Options {
 	o := p.options
 	if p.context > 0 {
 		o.Context = p.context
@@ -44,7 +44,7 @@ func (p *Planner) now() Options {
 func (p *Planner) Plan(members []cluster.Hello, past replica.Past) (replica.Settings, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	planned, err := p.now().Plan(members, past.Held)
+	planned, err := p.nextOptions().Plan(members, past.Held)
 	text := planned.Text
 	defer func() { _, _ = io.WriteString(p.out, text) }()
 	if err != nil {
@@ -77,7 +77,7 @@ func (p *Planner) Plan(members []cluster.Hello, past replica.Past) (replica.Sett
 func (p *Planner) Fits(members []cluster.Hello, past replica.Past) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.now().Fits(members, past.Held)
+	return p.nextOptions().Fits(members, past.Held)
 }
 
 // Reads implements replica.Planner.
@@ -101,7 +101,7 @@ func (p *Planner) Choose(ctx context.Context, costs calibrate.Costs, placements 
 	return c
 }
 
-func (p *Planner) chooser() *chooser { return &chooser{p.now(), &p.costs} }
+func (p *Planner) chooser() *chooser { return &chooser{p.nextOptions(), &p.costs} }
 
 // Last is the last plan, with the placement that was chosen if there were several; it is
 // empty before the first.

@@ -1,8 +1,6 @@
 package dialect
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"math"
 	"strings"
 
@@ -12,8 +10,7 @@ import (
 // Describe is what the API shows of a model's file, whose tensors are in the memory
 // of a GPU or not.
 func Describe(f *gguf.File, onGPU bool) File {
-	sum := sha256.Sum256([]byte(gguf.Fingerprint(f) + gguf.WeightSample(f)))
-	out := File{Architecture: f.Architecture(), Bytes: f.Size(), Digest: hex.EncodeToString(sum[:]), OnGPU: onGPU, Metadata: map[string]any{}}
+	out := File{Architecture: f.Architecture(), Bytes: f.Size(), Digest: gguf.Digest(f), OnGPU: onGPU, Metadata: map[string]any{}}
 	sizes, most := map[gguf.Type]int{}, 0
 	for _, t := range f.Tensors() { // a type that ends with most bytes has them when its last tensor is added
 		n := int64(1)

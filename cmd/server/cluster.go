@@ -29,9 +29,9 @@ type clusterOptions struct {
 	devices string // file of the device matrix
 }
 
-// place is that of this host in the group, once the flags have been checked; nil without
-// --distributed.
-func (o *clusterOptions) place() *node.Group {
+// nodeGroup is the place of this host in the group, once the flags have been checked; nil
+// without --distributed.
+func (o *clusterOptions) nodeGroup() *node.Group {
 	if !o.on {
 		return nil
 	}

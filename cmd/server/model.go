@@ -39,7 +39,7 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 func (o *modelOptions) options() node.Options {
 	n := o.node
 	n.Memory, n.Overcommit = o.memory.bytes, o.memory.unlimited
-	n.Verify, n.Group = o.cluster.verify, o.cluster.place()
+	n.Verify, n.Group = o.cluster.verify, o.cluster.nodeGroup()
 	return n
 }
 

@@ -58,7 +58,7 @@ command may work later.`,
 				return err
 			}
 			var err error
-			g := o.cluster.place()
+			g := o.cluster.nodeGroup()
 			cfg := g.Config(g.Hello())
 			if o.cluster.Rank == 0 {
 				err = sendModel(cmd, cfg, args[0])

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ringmaster/api/dialect"
 	"ringmaster/distributed/rdma/rails"
 	"ringmaster/gguf"
 	"ringmaster/internal/host"
@@ -125,7 +124,7 @@ func (o *Options) examineModel(ctx context.Context, path string) Model {
 		m.Error, m.Other = err.Error(), otherModel(err)
 		return m
 	}
-	m.Bytes, m.Parts, m.Fingerprint = f.Size(), len(f.Mappings()), dialect.Describe(f, false).Digest
+	m.Bytes, m.Parts, m.Fingerprint = f.Size(), len(f.Mappings()), gguf.Digest(f)
 	m.FileSystem, m.Network = host.FileSystem(path)
 	m.Cached = host.CachedShare(f.Mappings())
 	if o.Weights {

@@ -3,6 +3,7 @@ package flags
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,4 +112,33 @@ func TestTypedList(t *testing.T) {
 	require.EqualError(t, Explain(f.Parse([]string{"--wait=1s,soon"})), `--wait is "1s,soon"; expected a duration`)
 	require.Equal(t, []time.Duration{time.Second, 2 * time.Minute, 3 * time.Hour}, waits)
 	require.Equal(t, []string{"1s", "2m0s", "3h0m0s"}, f.Lookup("wait").Value.(pflag.SliceValue).GetSlice())
+}
+
+// TestTyped: the text is parsed when it is set, and shown as it was given; one that is
+// refused leaves the value.
+func TestTyped(t *testing.T) {
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	var wait, open time.Duration
+	var level int
+	parse := func(s string) (int, error) { return strings.Index("lmh", s[:1]), nil }
+	Typed(f, &wait, "wait", "60s", "a duration", time.ParseDuration, "a wait")
+	Typed(f, &open, "open", "", "a duration", time.ParseDuration, "a wait, or none")
+	WordOf(f, &level, "level", "medium", []string{"low", "medium", "high"}, parse, "low, medium or high")
+	require.Equal(t, []any{time.Minute, time.Duration(0), 1}, []any{wait, open, level})
+	require.NoError(t, f.Parse([]string{"--wait=120s", "--open=1s", "--open=", "--level=high"}))
+	check := func() {
+		require.Equal(t, []any{2 * time.Minute, time.Duration(0), 2}, []any{wait, open, level})
+		require.Equal(t, "120s", f.Lookup("wait").Value.String(), "as it was given")
+	}
+	check()
+	for arg, want := range map[string]string{
+		"--wait=":     `--wait is ""; expected a duration`,
+		"--wait=soon": `--wait is "soon"; expected a duration`,
+		"--open=x":    `--open is "x"; expected a duration`,
+		"--level=h":   `--level is "h"; expected low, medium or high`,
+	} {
+		require.EqualError(t, Explain(f.Parse([]string{arg})), want)
+		check()
+	}
+	require.Panics(t, func() { Typed(f, &wait, "bad", "soon", "a duration", time.ParseDuration, "a wait") })
 }

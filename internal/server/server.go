@@ -73,12 +73,12 @@ func Limits(e engine.Options, batch int) engine.Options {
 }
 
 // Run starts a node, of a group the leader, and serves its model until ctx ends.
-func Run(ctx context.Context, o Options, of node.Options) (err error) {
+func Run(ctx context.Context, o Options, nodeOptions node.Options) (err error) {
 	defer accept.Hold()()
 	if err := o.check(); err != nil {
 		return err
 	}
-	options := Limits(o.Engine, of.MaxTokens)
+	options := Limits(o.Engine, nodeOptions.MaxTokens)
 	ring, err := o.ring()
 	if err != nil {
 		return err
@@ -108,16 +108,16 @@ func Run(ctx context.Context, o Options, of node.Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	of.Heap, of.Tokenizes, of.Sequences = o.Heap(of.Memory), true, o.Engine.MaxActive+o.Engine.Sessions
-	if of.Group != nil {
-		of.Group.Examined = true
+	nodeOptions.Heap, nodeOptions.Tokenizes, nodeOptions.Sequences = o.Heap(nodeOptions.Memory), true, o.Engine.MaxActive+o.Engine.Sessions
+	if nodeOptions.Group != nil {
+		nodeOptions.Group.Examined = true
 		if sender != nil {
-			of.Group.Formed = sender.Formed
+			nodeOptions.Group.Formed = sender.Formed
 		}
 	}
-	n := node.New(of)
+	n := node.New(nodeOptions)
 	var handler handlerSwitch
-	status := &clusterStatus{node: n, grouped: of.Group != nil}
+	status := &clusterStatus{node: n, grouped: nodeOptions.Group != nil}
 	if o.open(listener.Addr()) {
 		slog.Warn("anybody who can connect may use the API: it is served to other hosts without a key; set --api-keys or --api-key", "listen", listener.Addr().String())
 	}
@@ -147,7 +147,7 @@ func Run(ctx context.Context, o Options, of node.Options) (err error) {
 			n.Close()
 		}
 	}()
-	e, c, err := o.engineOn(n, of, options, disk, listener.Addr(), server)
+	e, c, err := o.engineOn(n, nodeOptions, options, disk, listener.Addr(), server)
 	if err != nil {
 		return errors.Join(err, stopServer(0))
 	}
@@ -203,7 +203,7 @@ func Run(ctx context.Context, o Options, of node.Options) (err error) {
 }
 
 // engineOn creates the engine of a node and the configuration of its API.
-func (o *Options) engineOn(n *node.Node, of node.Options, options engine.Options, disk *cacheDir, addr net.Addr, server *api.Server) (*engine.Engine, api.Config, error) {
+func (o *Options) engineOn(n *node.Node, nodeOptions node.Options, options engine.Options, disk *cacheDir, addr net.Addr, server *api.Server) (*engine.Engine, api.Config, error) {
 	t := n.Tokens
 	format, err := chat.OfFile(o.Format, n.File, t)
 	if err != nil {
@@ -223,11 +223,11 @@ func (o *Options) engineOn(n *node.Node, of node.Options, options engine.Options
 	}
 	c := api.Config{
 		Engine: api.FromEngine(e), Tokenizer: t,
-		Model: api.Model{ID: o.ModelName(of.File, info.Name), Aliases: o.Names[min(1, len(o.Names)):], Created: time.Now(),
+		Model: api.Model{ID: o.ModelName(nodeOptions.File, info.Name), Aliases: o.Names[min(1, len(o.Names)):], Created: time.Now(),
 			ContextLength: info.ContextLength, Fingerprint: n.Fingerprint(), Format: format,
 			File: dialect.Describe(n.File, n.CPU == nil)},
 		CORSOrigins: o.CORS, Hosts: o.allowedHosts(addr), MaxBody: o.MaxBody, StrictModelNames: o.Strict, BodyBudget: o.bodies(),
-		Replays: disk.replays, MaxGrammars: grammars(of.Memory),
+		Replays: disk.replays, MaxGrammars: grammars(nodeOptions.Memory),
 		// As much of that work is admitted as of the engine's.
 		MaxTexts:   o.Engine.MaxActive + o.Engine.QueueLength,
 		Collectors: slices.Concat(server.Collectors(), timings.Collectors(), []prometheus.Collector{buildInfo(n.Kernels)}),
