@@ -59,7 +59,7 @@ func (n *Node) openBackend() error {
 func (n *Node) openCPU() error {
 	threads, level := n.o.Threads, n.o.Level
 	if quota := host.CPUQuota(); threads == 0 && quota > 0 {
-		// More threads than the quota pays for only wait for each other.
+		// More threads than the CPU quota allows would only wait for each other.
 		threads = min(quota, runtime.NumCPU())
 	}
 	b, err := cpu.NewLevel(threads, level)
@@ -100,8 +100,8 @@ func (n *Node) SystemMemory() (host.Memory, bool) {
 	return m.Within(n.gpu, known)
 }
 
-// withWiredLimit adds to an error of planning or allocation that the GPU's limit, not
-// the host's memory, is what binds, and how to raise it.
+// withWiredLimit adds to an error of planning or allocation that the GPU's limit, not the
+// host's memory, is what binds, and how to raise it.
 func (n *Node) withWiredLimit(err error) error {
 	m, known := host.ReadMemory()
 	if err == nil || n.gpu == 0 || known && m.Total <= n.gpu {

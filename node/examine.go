@@ -50,7 +50,7 @@ func (n *Node) examineTask(ctx context.Context, request []byte) (a verify.Reply)
 	return a
 }
 
-// describeGroup is the answer to a request without a task.
+// describeGroup answers a request without a task.
 func (n *Node) describeGroup() verify.Reply {
 	e, err := n.Leader.Epoch()
 	if err != nil {

@@ -87,8 +87,7 @@ func (f File) readRate() (int64, error) {
 // checkInterval is the time between two log lines of a check of the weights.
 const checkInterval = 10 * time.Second
 
-// checkWeights checks all weights of a file, and logs how far it is and how long it
-// took.
+// checkWeights checks all weights of a file, and logs its progress and time.
 func checkWeights(ctx context.Context, f *gguf.File) error {
 	start, last := time.Now(), time.Now()
 	var size int64

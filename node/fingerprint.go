@@ -45,7 +45,7 @@ func fingerprintOf(model, weights, build, kernels string, reduce parallel.Reduce
 	}{Model: model, Weights: weights, Build: build, Kernels: kernels, Reduce: reduce.String()}
 	if reduce != parallel.Exact && len(group.Placement) > 1 {
 		// With exact the bits are those of one host, whatever the group is.
-		parts.Placement = group.Placement.DivideRows(0) // which change no bit
+		parts.Placement = group.Placement.DivideRows(0) // these change no bit
 	}
 	text, err := json.Marshal(parts)
 	if err != nil {

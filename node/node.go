@@ -45,7 +45,7 @@ type Options struct {
 	MaxTokens  int // most tokens of a step
 	Sequences  int // held at once
 	Reduce     parallel.Reduce
-	Memory     int64 // bytes that the process may use beside the mapped weights, 0 for what is free
+	Memory     int64 // bytes that the process may use besides the mapped weights, 0 for the free memory
 	Overcommit bool  // start even if more memory is needed than is free
 	Heap       int64 // for Go's heap, stacks and runtime, but for what depends on the plan
 
@@ -202,8 +202,8 @@ func (n *Node) Close() {
 	n.free(stuck)
 }
 
-// free frees the resources of the model, unless a step still uses them: then they
-// are freed when the process exits.
+// free frees the resources of the model. If a step still uses them, the exit of the
+// process frees them.
 func (n *Node) free(stuck error) {
 	if stuck != nil {
 		slog.Warn("a step is still running at exit", "error", stuck)

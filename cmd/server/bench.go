@@ -68,7 +68,7 @@ which is slightly slower.`,
 	}
 	flags.Ints(cmd.Flags(), &b.Prefill, "prefill", []int{512}, flags.From(0), "prefill lengths in tokens, separated by commas; 0 measures no prefill")
 	flags.Int(cmd.Flags(), &b.Decode, "decode", 64, flags.From(0), "tokens to decode; 0 measures no decode")
-	flags.Int(cmd.Flags(), &b.Snapshot, "snapshot", 0, flags.From(0), "tokens of a sequence whose state is saved to memory and restored; 0 measures no snapshot")
+	flags.Int(cmd.Flags(), &b.Snapshot, "snapshot", 0, flags.From(0), "save the state of a sequence of so many tokens to memory and restore it; 0 measures no snapshot")
 	flags.Int(cmd.Flags(), &b.Depth, "depth", bench.DefaultDepth, flags.From(0), "tokens of a sequence before the decode; 0 is none")
 	flags.Out(cmd.Flags(), &b.State, "state", "", "`file` with the state of a sequence after --depth tokens, written if it does not exist, so that a long depth is evaluated once")
 	flags.Int(cmd.Flags(), &b.Sequences, "sequences", 1, flags.From(1), "sequences that decode together, one token of each per step")

@@ -41,7 +41,7 @@ func (o *clusterOptions) nodeGroup() *node.Group {
 }
 
 func (o *clusterOptions) registerEncrypt(f *pflag.FlagSet) {
-	flags.WordOf(f, &o.Encrypt, "cluster-encrypt", "off", encryptWords, node.ParseEncryption, "encrypt what the ranks exchange by TLS 1.3 (give it to every rank, with --cluster-key-file): on refuses RDMA and MPI, whose data cannot be encrypted; tcp-only leaves that data in clear; off")
+	flags.WordOf(f, &o.Encrypt, "cluster-encrypt", "off", encryptWords, node.ParseEncryption, "encrypt what the ranks exchange by TLS 1.3 (give it to every rank, with --cluster-key-file): on refuses RDMA and MPI because their data cannot be encrypted; tcp-only leaves that data in clear; off")
 	f.Lookup("cluster-encrypt").NoOptDefVal = "on"
 }
 

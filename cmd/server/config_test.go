@@ -131,8 +131,7 @@ func TestFileSetsFlags(t *testing.T) {
 	}
 }
 
-// TestFileBelowLaunchers: the variables of JACCL and MLX come before the file, which may
-// be the same on all hosts; its own --distributed counts.
+// alone returns the status of a model on this rank alone.
 func TestFileBelowLaunchers(t *testing.T) {
 	path := configFile(t, "distributed = true\nrank = 0\nworld-size = 3\ncoordinator = \"10.0.0.1:1\"\n", 0o600)
 	require.Equal(t, 0., effective(t, "--config", path)["rank"].Value)

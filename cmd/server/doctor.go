@@ -51,7 +51,7 @@ cannot work as it was given; 1: it failed.`,
 	return cmd
 }
 
-// examine prints what an examination of the hosts shows, of this one if there are none.
+// examine prints the report on the hosts, or on this one if none are named.
 func examine(ctx context.Context, w io.Writer, o *doctor.Options, hosts []string, asJSON, facts bool) error {
 	if err := o.Check(hosts); err != nil {
 		return usage.Wrap(err)

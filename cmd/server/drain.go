@@ -13,7 +13,7 @@ import (
 	"ringmaster/internal/usage"
 )
 
-// newDrain builds the command with which a person lets a rank leave a group that runs.
+// newDrain builds the command that lets a rank leave a running group.
 func newDrain() *cobra.Command {
 	o := &clusterOptions{}
 	var limit time.Duration

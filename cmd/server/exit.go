@@ -38,8 +38,8 @@ func printError(w io.Writer, err error) {
 	fmt.Fprintln(w, "ringmaster:", text)
 }
 
-// exitCode is 2 if the command cannot work as it was given, with another model's file say,
-// that of its verdict, or 1.
+// exitCode returns 2 if the command cannot work as called (for example because of the
+// model's file), otherwise that of its verdict, or 1.
 func exitCode(err error) int {
 	var v *verdict
 	if errors.As(err, &v) {
@@ -52,15 +52,15 @@ func exitCode(err error) int {
 	return 1
 }
 
-// flagsOnly is the preparation of a command that uses no group and no model: its
-// flags are read from the environment and the file, and nothing else is validated.
+// flagsOnly prepares a command without a group or model: it reads the flags from the
+// environment and the file, and validates nothing else.
 func flagsOnly(cmd *cobra.Command, _ []string) error {
 	_, err := tree().Prepare(cmd)
 	return err
 }
 
-// stopped replaces the cause of the end of ctx, which speaks of ranks, in the errors
-// of commands without any.
+// stopped replaces the cause of the end of ctx, which speaks of ranks, in the errors of
+// commands without any.
 func stopped(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errors.New("stopped by a signal")

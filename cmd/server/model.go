@@ -43,10 +43,10 @@ func (o *modelOptions) options() node.Options {
 	return n
 }
 
-// memoryLimit is what --memory says.
+// memoryLimit is the value of --memory.
 type memoryLimit struct {
-	bytes     int64 // 0: what is free
-	unlimited bool  // what is free is no limit either
+	bytes     int64 // 0: the free memory
+	unlimited bool  // the free memory is no limit either
 }
 
 // parseMemory reads a size, or unlimited.

@@ -46,7 +46,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	settings.MarkSecret(f, "api-key")
 	flags.File(f, &o.Keys.File, "api-keys", "`file` of API keys with names and limits, one a line; read again when it changes; see 'ringmaster key new'")
 	flags.Out(f, &o.Audit, "audit-log", "", "append a line of JSON for each request to this `file`: key, route, tokens, status, time; no texts")
-	flags.Texts(f, &o.CORS, "cors-origin", true, "`origin` whose pages may call the API, * for any; may be repeated")
+	flags.Texts(f, &o.CORS, "cors-origin", true, "`origin` that pages may call the API from, * for any; may be repeated")
 	flags.Texts(f, &o.Hosts, "allow-host", true, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
 	flags.File(f, &o.TLS.Cert, "tls-cert", "serve HTTPS with the certificate in this PEM `file`, with its chain; read again when it changes")
 	flags.File(f, &o.TLS.Key, "tls-key", "PEM `file` of the private key of --tls-cert")
@@ -96,8 +96,8 @@ func (o *serveOptions) settle(m *modelOptions) (err error) {
 	return nil
 }
 
-// parseCacheDir reads DIR or DIR=SIZE. A name with = whose last part is no size is refused:
-// a slip in the size must not name another directory.
+// parseCacheDir reads DIR or DIR=SIZE. It refuses a name with = if the last part is not a
+// size, because a slip in the size must not name another directory.
 func parseCacheDir(s string) (d server.Disk, err error) {
 	at := strings.LastIndex(s, "=")
 	if at < 0 || strings.ContainsRune(s[at:], filepath.Separator) {

@@ -73,7 +73,7 @@ sequences that get slower as they get longer.`,
 	flags.Float(f, &o.Shared, "shared", 0, flags.Within(0.0, 1.0), "share of these that it takes for one, as those of a program that names only itself; 0: none")
 	flags.Float(f, &o.Bound, "bound", 2, flags.FromFloat(0), "most load of a group for a new request, by the average; 0: not bounded")
 	flags.Int(f, &o.Points, "points", 16, flags.From(1), "points of a group on the ring; HAProxy has 16 for each unit of weight")
-	flags.Int(f, &o.Connections, "maxconn", 1000, flags.From(0), "most requests under way in the proxy, others wait; 0: not limited")
+	flags.Int(f, &o.Connections, "maxconn", 1000, flags.From(0), "most requests in the proxy at once, others wait; 0: not limited")
 	flags.Int(f, &o.Retries, "retries", 2, flags.From(0), "how often a client repeats a request that was refused; 0: never")
 	flags.Duration(f, &o.RetryAfter, "retry-after", time.Second, flags.FromDuration(0), "after how long it does; 0: at once")
 	flags.Duration(f, &o.Every, "lost-every", 0, flags.FromDuration(0), "mean time of a group until it is lost; 0: never")

@@ -9,17 +9,17 @@ import (
 	"ringmaster/kernels/profile"
 )
 
-// bandwidthMeter measures the memory bandwidth to compare a decode with. The zero
-// value measures nothing.
+// bandwidthMeter measures the memory bandwidth to compare a decode with. The zero value
+// measures nothing.
 type bandwidthMeter struct {
 	source *cpu.Stream
-	err    error     // why there is no source
+	err    error     // why nothing is measured
 	rates  []float64 // bytes per second of each pass
 }
 
-// openBandwidth allocates the buffer of a bandwidth measurement if it is enabled
-// and meaningful: other ranks of a group may share the host's memory, and a GPU
-// reads memory without the threads.
+// openBandwidth allocates the buffer of a bandwidth measurement if it is enabled and
+// meaningful. It is not meaningful in a group, because other ranks may share the host's
+// memory, and not on a GPU, because that reads memory without the threads.
 func (b *bench) openBandwidth() bandwidthMeter {
 	if !b.o.Stream || b.t.CPU == nil || b.t.Group != nil {
 		return bandwidthMeter{}
@@ -68,9 +68,8 @@ func weightBytes(ops []profile.Op) int64 {
 	return sum
 }
 
-// updatePeak reads the peak memory, unless it already includes the buffer of a
-// bandwidth measurement. The warm-up before that needs as much memory as the
-// repetitions after it.
+// updatePeak reads the peak memory, unless it already includes the buffer of a bandwidth
+// measurement. The warm-up before that needs as much memory as the repetitions after it.
 func (b *bench) updatePeak() {
 	if !b.buffered {
 		b.peakMiB = host.PeakMiB()

@@ -1,5 +1,6 @@
-// Package bench measures a loaded model: the prefill of empty sequences, the decode of one or
-// several, the state of a sequence saved and restored; on one host or on the ranks of a group.
+// Package bench measures a loaded model on one host or on the ranks of a group: the
+// prefill of empty sequences, the decode of one or several, and saving and restoring the
+// state of a sequence. Run measures a Target and prints the results.
 package bench
 
 import (
@@ -20,28 +21,27 @@ import (
 	"ringmaster/replica"
 )
 
-// DefaultDepth is how many tokens a sequence has before its decode is measured, unless
-// Options say otherwise.
+// DefaultDepth is the default of Options.Depth.
 const DefaultDepth = groupplan.DecodeDepth
 
-// Options are what is measured, and how it is printed.
+// Options say what is measured, and how it is printed.
 type Options struct {
-	Prefill         []int  // lengths in tokens; 0 is none
-	Decode          int    // tokens; 0 is none
+	Prefill         []int  // lengths in tokens; 0: none
+	Decode          int    // tokens; 0: none
 	Depth           int    // tokens of a sequence before the decode
-	Sequences       int    // that decode together
-	Snapshot        int    // tokens of a sequence that is saved and restored; 0 is none
+	Sequences       int    // sequences that decode together
+	Snapshot        int    // tokens of a sequence to save and restore; 0: none
 	Repeat          int    // repetitions of each measurement
 	State           string // file of a sequence's state after Depth tokens; empty: evaluated
 	JSON            bool   // print a line of JSON for each measurement
 	Layers          bool   // in a group, print the times of each layer
-	Profile, Stream bool   // the time of each op; the bandwidth of the memory beside the decode
+	Profile, Stream bool   // report the time of each op; measure the bandwidth of the memory beside the decode
 }
 
-// Held is how many sequences are held at once.
+// Held returns how many sequences are held at once.
 func (o Options) Held() int {
 	if o.Snapshot > 0 {
-		return max(o.Sequences, 2) // that of the snapshot and the restored one
+		return max(o.Sequences, 2) // the saved one and the restored one
 	}
 	return o.Sequences
 }
@@ -49,23 +49,24 @@ func (o Options) Held() int {
 // Target is the model that is measured.
 type Target struct {
 	Model   model.Model
-	Profile *profile.Switch // around what computes
-	Record  *record.Backend // the same in a group, else nil
-	CPU     *cpu.Backend    // what computes; nil on a GPU
+	Profile *profile.Switch // around the backend
+	Record  *record.Backend // the same in a group, otherwise nil
+	CPU     *cpu.Backend    // nil on a GPU
 	Threads int
-	Loaded  time.Duration // what loading took
-	// Memory is the host's.
+	Loaded  time.Duration // time of loading
+	// Memory returns the host's.
 	Memory func() (host.Memory, bool)
-	Group  Group // nil without one
+	Group  Group // nil outside a group
 }
 
-// Group is what the leader knows of the ranks.
+// Group is what the leader knows about the ranks.
 type Group interface {
-	// Reports are the statistics of all ranks.
+	// Reports returns the statistics of all ranks.
 	Reports(ctx context.Context) ([]replica.Report, error)
-	// Expect is what the work is expected to take, false if the group was not measured.
+	// Expect returns what the cost model expects of the work, false if the group was not
+	// measured.
 	Expect(ctx context.Context, w calibrate.Work) (cost.Estimate, bool, error)
-	// LeaderCosts are those of rank 0's ops, false if they were not measured.
+	// LeaderCosts returns those of rank 0's ops, false if they were not measured.
 	LeaderCosts() (cost.Model, bool)
 }
 
@@ -74,7 +75,7 @@ type bench struct {
 	o          Options
 	t          Target
 	w          io.Writer
-	firstToken time.Duration // from the start of loading
+	firstToken time.Duration // since the start of loading
 	peakMiB    float64       // before the buffer of a bandwidth measurement
 	buffered   bool          // a bandwidth measurement has had its buffer
 	next       model.SeqID
@@ -131,13 +132,12 @@ func (b *bench) first(ctx context.Context) error {
 	return r.drop(ctx)
 }
 
-// measure runs the repetitions of m. The first is a warm-up that maps the pages
-// of the file: its time is not counted, but its ops give the bytes per token of a
-// decode.
+// measure runs the repetitions of m. The first is a warm-up that maps the pages of the
+// file: its time does not count, but its ops give the bytes per token of a decode.
 func (b *bench) measure(ctx context.Context, m *Measurement) error {
 	info := b.t.Model.Info()
-	// A repetition rewinds the sequence if it can be rewound so far, instead of
-	// building up the depth again.
+	// A repetition rewinds the sequence if possible, instead of building up the depth
+	// again.
 	rewinds := m.Depth > 0 && m.N <= info.Rewind
 	perStep := info.MaxTokens
 	if m.What == "decode" {

@@ -8,26 +8,26 @@ import (
 	"ringmaster/parallel"
 )
 
-// ExchangeTime are the times and counts of the exchanges of one purpose and collective.
+// ExchangeTime has the times and counts of the exchanges of one purpose and collective.
 type ExchangeTime struct {
 	Purpose string  `json:"purpose"` // such as attention
 	Op      string  `json:"op"`      // such as all-reduce
 	Count   uint64  `json:"count"`
-	Compute float64 `json:"compute_s"` // since the exchange before
+	Compute float64 `json:"compute_s"` // since the previous exchange
 	Waiting float64 `json:"waiting_s"`
 	Wire    float64 `json:"wire_s"`
 	Sent    uint64  `json:"sent_bytes"`
 }
 
-// add adds other, of the same purpose and collective.
+// add adds other, which has the same purpose and collective.
 func (x *ExchangeTime) add(other ExchangeTime) {
 	x.Count += other.Count
 	x.Compute, x.Waiting, x.Wire = x.Compute+other.Compute, x.Waiting+other.Waiting, x.Wire+other.Wire
 	x.Sent += other.Sent
 }
 
-// AddExchanges adds the exchanges of list to those of sum and returns the sum: in the order
-// in which they first occur.
+// AddExchanges adds the exchanges of list to those of sum and returns the sum, in the
+// order in which they first occur.
 func AddExchanges(sum, list []ExchangeTime) []ExchangeTime {
 next:
 	for _, x := range list {
@@ -42,8 +42,8 @@ next:
 	return sum
 }
 
-// exchangesBetween are the exchanges of each layer [layers+1] from one report to a later
-// one; the output head's are the last.
+// exchangesBetween returns the exchanges of each layer [layers+1] between two reports;
+// the last are the output head's.
 func exchangesBetween(before, after [][]parallel.Exchange) [][]ExchangeTime {
 	out := make([][]ExchangeTime, len(after))
 	for i, list := range after {
@@ -61,8 +61,7 @@ func exchangesBetween(before, after [][]parallel.Exchange) [][]ExchangeTime {
 	return out
 }
 
-// printExchanges writes a line for each, with what stands before it in the columns of rank
-// and layer.
+// printExchanges writes a line for each; before fills the columns of rank and layer.
 func printExchanges(w io.Writer, before string, list []ExchangeTime) {
 	for _, x := range list {
 		per := 1e6 * (x.Waiting + x.Wire) / float64(cmp.Or(x.Count, 1))

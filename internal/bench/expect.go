@@ -38,8 +38,8 @@ func (b *bench) expect(ctx context.Context, m *Measurement) error {
 	return nil
 }
 
-// expectOps tells the profile what each op is expected to take from now on, or no longer,
-// in a group that has been measured.
+// expectOps sets or clears what the profile expects of each op, in a group that has been
+// measured.
 func (b *bench) expectOps(on bool) {
 	if b.t.Group == nil {
 		return
@@ -56,13 +56,13 @@ func (b *bench) expectOps(on bool) {
 	}, true)
 }
 
-// ExpectedTimes are what a rank is expected to spend in a repetition, in seconds.
+// ExpectedTimes is what a rank is expected to spend in a repetition, in seconds.
 type ExpectedTimes struct {
 	Compute float64 `json:"compute_s"`
-	Waiting float64 `json:"waiting_s"` // in exchanges, with the time that data moves
+	Waiting float64 `json:"waiting_s"` // in exchanges, including the time that data moves
 }
 
-// expectRanks adds an estimate to what is expected of each rank, so many times.
+// expectRanks adds an estimate, times times, to the expectation of each rank.
 func (m *Measurement) expectRanks(e cost.Estimate, times float64) {
 	if m.ExpectedRanks == nil {
 		m.ExpectedRanks = make([]ExpectedTimes, len(e.Compute))

@@ -11,8 +11,8 @@ import (
 	"ringmaster/replica"
 )
 
-// RankTimes are the times and counts of one rank, summed over the repetitions of
-// a measurement.
+// RankTimes has the times and counts of one rank, summed over the repetitions of a
+// measurement.
 type RankTimes struct {
 	Rank      int         `json:"rank"`
 	Seconds   float64     `json:"seconds"` // of whole steps
@@ -23,18 +23,18 @@ type RankTimes struct {
 	Exchanges uint64      `json:"exchanges"`
 	Overflows uint64      `json:"overflows"`
 	Layers    []LayerTime `json:"layers"`
-	// By is the exchanges of the whole model, by purpose and collective.
+	// By has the exchanges of the whole model, by purpose and collective.
 	By []ExchangeTime `json:"by_exchange"`
-	// Head is the exchanges of the output head, which belong to no layer.
+	// Head has the exchanges of the output head, which belong to no layer.
 	Head []ExchangeTime `json:"head"`
 }
 
-// LayerTime are the times of one layer, in seconds.
+// LayerTime has the times of one layer, in seconds.
 type LayerTime struct {
 	Compute float64 `json:"compute_s"`
 	Waiting float64 `json:"waiting_s"`
 	Wire    float64 `json:"wire_s"`
-	// By is the exchanges of the layer, by purpose and collective.
+	// By has the exchanges of the layer, by purpose and collective.
 	By []ExchangeTime `json:"by_exchange"`
 }
 
@@ -101,8 +101,8 @@ func addTimes(a, b []RankTimes) []RankTimes {
 }
 
 // printRanks writes the times of the ranks as a table, with a line for each kind of
-// exchange, and what was expected of so many repetitions, if anything was; with layers it
-// includes the same of each layer.
+// exchange and the expectation of so many repetitions, if there is one; with layers it
+// includes the same for each layer.
 func printRanks(w io.Writer, ranks []RankTimes, expected []ExpectedTimes, repetitions int, layers bool) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "rank\tlayer\tsteps\tcompute\twait\twire\texchanges\tper exchange\tsent\toverflows\t")

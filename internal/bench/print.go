@@ -31,33 +31,33 @@ type Measurement struct {
 	FileMiB float64 `json:"file_mib,omitempty"`
 	OwnMiB  float64 `json:"own_mib,omitempty"`
 
-	// BytesPerToken is how many bytes of the model's tensors a decode reads per
-	// token; what the sequences of a step share is counted once.
+	// BytesPerToken is how many bytes of the model's tensors a decode reads per token;
+	// bytes that the sequences of a step share count once.
 	BytesPerToken int64 `json:"bytes_per_token,omitempty"`
-	// StreamGBs is the memory bandwidth that the same threads reach when they
-	// only read, in 10^9 bytes per second: the best pass and the median.
-	// StreamError says why it is missing.
+	// StreamGBs is the memory bandwidth that the same threads reach when they only read,
+	// in 10^9 bytes per second: the best pass and the median. StreamError says why it is
+	// missing.
 	StreamGBs       float64 `json:"stream_gbs,omitempty"`
 	StreamMedianGBs float64 `json:"stream_median_gbs,omitempty"`
 	StreamError     string  `json:"stream_error,omitempty"`
 
-	// ExpectedS is what a repetition was expected to take on this group, in
-	// seconds, and ExpectedError the relative error that the cost model gives
-	// itself; both are 0 without a group.
+	// ExpectedS is the expected time of a repetition on this group, in seconds, and
+	// ExpectedError the cost model's estimate of its relative error; both are 0 without a
+	// group.
 	ExpectedS     float64 `json:"expected_s,omitempty"`
 	ExpectedError float64 `json:"expected_error,omitempty"`
 
-	// ExpectedRanks is the part of that which each rank computes and waits, nil without a
-	// group that has been measured.
+	// ExpectedRanks splits the expectation into each rank's computing and waiting, nil
+	// without a measured group.
 	ExpectedRanks []ExpectedTimes `json:"expected_ranks,omitempty"`
 
-	// Ranks are the times of each rank of a group.
+	// Ranks has the times of each rank of a group.
 	Ranks []RankTimes `json:"ranks,omitempty"`
 
 	ops []profile.Op // of all repetitions, with --profile
 }
 
-// median is the middle element of xs, the upper one of two.
+// median returns the middle element of xs, the upper one of two.
 func median(xs []float64) float64 { return slices.Sorted(slices.Values(xs))[len(xs)/2] }
 
 func (b *bench) print(m *Measurement) error {
@@ -99,7 +99,7 @@ func (b *bench) print(m *Measurement) error {
 	return printRanks(b.w, m.Ranks, m.ExpectedRanks, len(m.Seconds), b.o.Layers)
 }
 
-// rates is the line that compares the bytes read by a decode with the memory
+// rates returns the line that compares the bytes read by a decode with the memory
 // bandwidth; empty for a prefill.
 func (m *Measurement) rates() string {
 	if m.BytesPerToken == 0 {

@@ -11,8 +11,8 @@ import (
 	"ringmaster/internal/simulate"
 )
 
-// ReadRates reads the lines of bench --json: the best rate of a prefill, and that of
-// decoding by the number of sequences, the last line of each.
+// ReadRates reads the lines of bench --json. It returns the best rate of a prefill, and
+// the rate of decoding by the number of sequences, each from its last line.
 func ReadRates(name string) (prefill float64, decode []simulate.Rate, err error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -27,7 +27,7 @@ func ReadRates(name string) (prefill float64, decode []simulate.Rate, err error)
 		}
 		var m Measurement
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil || len(m.Seconds) == 0 || m.N < 1 || m.Sequences < 1 || median(m.Seconds) <= 0 {
-			return 0, nil, fmt.Errorf("--bench: line %d of %s is no measurement of bench --json", n, name)
+			return 0, nil, fmt.Errorf("--bench: line %d of %s is not a measurement of bench --json", n, name)
 		}
 		rate := float64(m.N*m.Sequences) / median(m.Seconds)
 		if m.What == "prefill" {

@@ -28,8 +28,8 @@ type SnapshotTimes struct {
 	Restore []float64 `json:"restore_s"` // of each repetition
 }
 
-// snapshot measures how long the state of a sequence of n tokens takes to be saved to
-// memory and restored from it.
+// snapshot measures saving the state of a sequence of n tokens to memory and restoring
+// it.
 func (b *bench) snapshot(ctx context.Context, n int) error {
 	m, ok := b.t.Model.(snapshots)
 	if !ok {

@@ -10,8 +10,9 @@ import (
 	"path/filepath"
 )
 
-// begin returns sequences that have the tokens before a measurement. With --state these
-// are taken from the file, or, if there is none yet, evaluated and written to it.
+// begin returns sequences that have the tokens before a measurement. With --state it
+// takes these from the file, or, if the file does not exist, evaluates them and writes
+// it.
 func (b *bench) begin(ctx context.Context, m *Measurement) (*runner, error) {
 	r := b.newRunner(m)
 	if b.o.State != "" && m.Depth > 0 {
@@ -29,8 +30,8 @@ func (b *bench) begin(ctx context.Context, m *Measurement) (*runner, error) {
 	return r, nil
 }
 
-// restore takes the sequence of r from the file of --state. It reports false if there is
-// no such file.
+// restore restores the sequence of r from the file of --state. It returns false if the
+// file does not exist.
 func (b *bench) restore(r *runner, depth int) (bool, error) {
 	m, ok := b.t.Model.(snapshots)
 	if !ok {
@@ -55,7 +56,7 @@ func (b *bench) restore(r *runner, depth int) (bool, error) {
 	return true, nil
 }
 
-// save writes the sequence of r to the file of --state: as a whole or not at all.
+// save writes the sequence of r to the file of --state, completely or not at all.
 func (b *bench) save(r *runner, depth int) error {
 	f, err := os.CreateTemp(filepath.Dir(b.o.State), filepath.Base(b.o.State)+".*")
 	if err != nil {

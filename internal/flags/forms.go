@@ -8,23 +8,24 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// How addresses are written.
+// The syntax of addresses.
 const (
 	addressForm = "HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080"
 	urlForm     = "an address such as http://127.0.0.1:8080"
 )
 
-// Address declares HOST:PORT. An empty one is allowed if the default is empty.
+// Address declares HOST:PORT. The empty text is allowed if the default is empty.
 func Address(f *pflag.FlagSet, p *string, name, def, usage string) {
 	Parsed(f, p, name, def, addressForm, checkAddress, usage)
 }
 
-// Addresses declares HOST:PORT, which may be repeated.
+// Addresses declares HOST:PORT; the flag may be repeated.
 func Addresses(f *pflag.FlagSet, p *[]string, name, usage string) {
 	ParsedList(f, p, name, false, addressForm, checkAddress, usage)
 }
 
-// URL declares the address of an HTTP server. An empty one is allowed if the default is empty.
+// URL declares the address of an HTTP server. The empty text is allowed if the default is
+// empty.
 func URL(f *pflag.FlagSet, p *string, name, def, usage string) {
 	Parsed(f, p, name, def, urlForm, checkURL, usage)
 }

@@ -4,17 +4,17 @@ import (
 	"ringmaster/model/decoder"
 )
 
-// Bounds are what no rank can be faster than, from bytes alone.
+// Bounds limit the speed of a group from bytes alone: no rank can be faster.
 type Bounds struct {
-	// Decode is tokens a second of one sequence; 0: a rate of memory is unknown.
+	// Decode is in tokens per second of one sequence; 0: a memory's rate is unknown.
 	Decode float64 `json:"decode_tokens_per_second,omitempty"`
-	Bytes  []int64 `json:"bytes_per_token"` // of the weights that each rank reads for a token
+	Bytes  []int64 `json:"bytes_per_token"` // weights that each rank reads for a token
 	Wire   int64   `json:"wire_per_token"`  // bytes that each rank must receive for a token
-	Slow   int     `json:"slowest_rank"`    // that bounds it
+	Slow   int     `json:"slowest_rank"`    // the rank that sets the bound
 }
 
-// decodeBounds are the bounds of a plan on hosts whose ranks read so many bytes of weights
-// for a token, [ranks], and exchange so many sums of a row.
+// decodeBounds returns the bounds of a plan. reads [ranks] is the bytes of weights that
+// each rank reads for a token; sums is how many sums of a row the ranks exchange.
 func decodeBounds(p decoder.Plan, reads []int64, hosts []Host, link Link, sums int) Bounds {
 	b := Bounds{Bytes: reads}
 	longest, known := 0.0, true
@@ -25,7 +25,7 @@ func decodeBounds(p decoder.Plan, reads []int64, hosts []Host, link Link, sums i
 			}
 		}
 	}
-	if len(reads) > 1 { // a row of sums must reach every rank, in float16 at least
+	if len(reads) > 1 { // every rank must receive a row of sums, at least in float16
 		b.Wire = int64(sums) * int64(p.Routed.Embd) * 2
 		longest += float64(b.Wire) / link.Rate
 	}

@@ -12,27 +12,27 @@ import (
 	"ringmaster/internal/usage"
 )
 
-// defaultThreads is the number of threads of a host if it is not given; the working
-// buffers of the kernels, which depend on it, are small.
+// defaultThreads is the number of threads of a host if it is not given. It matters
+// little, because the working buffers of the kernels that depend on it are small.
 const defaultThreads = 16
 
-// defaultOp is the seconds of an op beyond reading and computing if they are not given:
-// its call, and threads or a GPU that begin and end.
+// defaultOp is the default overhead of an op in seconds, beyond reading and computing:
+// its call, and the start and end of threads or a GPU.
 const defaultOp = 3e-6
 
-// macWait is the seconds from the end of a GPU's work on a Mac until the CPU sees it, if
-// they are not given. Others measured 100 us and more for a shared event
-// (docs/distributed-benchmark.md, predictions). It was not measured here.
+// macWait is the default time in seconds from the end of a GPU's work on a Mac until the
+// CPU sees it. Others measured 100 us and more for a shared event
+// (docs/distributed-benchmark.md, predictions); it was not measured here.
 const macWait = 100e-6
 
 // Host is a host of a plan.
 type Host struct {
 	Memory  int64   `json:"memory"`            // bytes
-	Offer   int64   `json:"offer"`             // bytes of it that the model may have
-	Limit   string  `json:"limit"`             // why no more
-	Rate    float64 `json:"rate,omitempty"`    // of the memory in bytes a second; 0: unknown
-	Compute float64 `json:"compute,omitempty"` // multiplications with their additions a second; 0: unknown
-	Op      float64 `json:"op,omitempty"`      // seconds of an op beyond reading and computing
+	Offer   int64   `json:"offer"`             // bytes of it for the model
+	Limit   string  `json:"limit"`             // why not more
+	Rate    float64 `json:"rate,omitempty"`    // of the memory in bytes per second; 0: unknown
+	Compute float64 `json:"compute,omitempty"` // multiply-adds per second; 0: unknown
+	Op      float64 `json:"op,omitempty"`      // overhead of an op in seconds, beyond reading and computing
 	Wait    float64 `json:"wait,omitempty"`    // seconds before each exchange until the CPU sees that its GPU is done
 	Threads int     `json:"threads,omitempty"`
 }
@@ -43,24 +43,24 @@ const mostHosts = 8
 // mostThreads bounds threads=N, far above any host.
 const mostThreads = 4096
 
-// How a host is written.
+// The syntax of a host.
 const (
 	HostForm    = "MEMORY[,RATE][,SPEED][,mac][,op=TIME][,wait=TIME][,offer=SIZE][,threads=N][,xN]"
 	HostExample = "512GiB,800GB/s,28TFLOP/s,mac"
 	HostSyntax  = HostForm + ", such as " + HostExample
 )
 
-// Hosts are so many equal hosts, as one value of --host.
+// Hosts is a number of equal hosts, as one value of --host.
 type Hosts struct {
 	Host
 	Count int
 	text  string
 }
 
-// String is how they are written.
+// String returns the text that ParseHosts read.
 func (h Hosts) String() string { return h.text }
 
-// ParseHosts reads a value of --host; one with xN stands for N hosts.
+// ParseHosts reads a value of --host; xN stands for N equal hosts.
 func ParseHosts(value string) (Hosts, error) {
 	h, n, err := parseHost(value)
 	return Hosts{h, n, value}, err
@@ -87,8 +87,8 @@ func parseHost(value string) (h Host, n int, err error) {
 	if h.Memory, err = units.ParseBytes(parts[0]); err != nil || h.Memory == 0 {
 		return h, 0, bad(parts[0])
 	}
-	// What Linux leaves free on a host that runs nothing else, and what the GPU of a Mac
-	// may use by default.
+	// What Linux leaves free on an otherwise idle host, and what the GPU of a Mac may use
+	// by default.
 	h.Offer, h.Limit = h.Memory-h.Memory/20, "95% of the memory"
 	h.Threads, h.Op, n = defaultThreads, defaultOp, 1
 	for _, p := range parts[1:] {
@@ -138,7 +138,7 @@ func parseHost(value string) (h Host, n int, err error) {
 	return h, n, nil
 }
 
-// members are the hosts as a group would see them.
+// members returns the hosts as a group would see them.
 func members(hosts []Host) []cluster.Hello {
 	out := make([]cluster.Hello, len(hosts))
 	for i, h := range hosts {

@@ -9,22 +9,22 @@ import (
 	"ringmaster/model/calibrate"
 )
 
-// Link is what connects the hosts of a plan.
+// Link connects the hosts of a plan.
 type Link struct {
-	Rate    float64 // bytes a second of each direction
+	Rate    float64 // bytes per second of each direction
 	Latency float64 // seconds of the shortest exchange between two hosts
-	Cables  bool    // a cable for each two hosts instead of a switch
+	Cables  bool    // a cable between every two hosts instead of a switch
 	text    string
 }
 
-// String is how the link is written.
+// String returns the text that ParseLink read.
 func (l Link) String() string { return l.text }
 
-// macPorts is how many Thunderbolt ports a Mac has at most. More ranks than one more
-// than that make a ring.
+// macPorts is the most Thunderbolt ports of a Mac. If each Mac cannot have a cable to
+// every other, they form a ring.
 const macPorts = 6
 
-// network is the link among these hosts.
+// network returns the link among these hosts.
 func (l Link) network(hosts []Host) calibrate.Network {
 	n := calibrate.Network{Latency: l.Latency, Rate: l.Rate, Hops: 1}
 	if l.Cables && len(hosts) > macPorts+1 {
@@ -48,7 +48,7 @@ const (
 	tcpLatency         = 27e-6
 )
 
-// links are the links that have names.
+// links maps names to links.
 var links = map[string]Link{
 	"rdma":     {6e9, thunderboltLatency, true, ""},
 	"roce-25g": {3.125e9, roceLatency, false, ""}, "roce-100g": {12.5e9, roceLatency, false, ""},
@@ -56,7 +56,7 @@ var links = map[string]Link{
 	"40g": {5e9, tcpLatency, false, ""}, "100g": {12.5e9, tcpLatency, false, ""}, "200g": {25e9, tcpLatency, false, ""}, "400g": {50e9, tcpLatency, false, ""},
 }
 
-// LinkForm is how a link is written.
+// LinkForm is the syntax of a link.
 const LinkForm = "rdma (a Thunderbolt 5 cable), roce-25g, roce-100g, TCP over 1g, 2.5g, 10g, 25g, 40g, 100g, 200g or 400g, or a rate such as 3GB/s, with the latency of an exchange 3GB/s,20us"
 
 // ParseLink reads a link by its name, a rate such as 3GB/s, or a rate and the latency of

@@ -14,13 +14,13 @@ import (
 	"ringmaster/model/synthetic"
 )
 
-// presets are the presets of true shapes by the names of the models.
+// presets maps the names of models to the presets of their true shapes.
 var presets = map[string]string{
 	"v4-flash": "flash", "v4-pro": "pro", "v2-lite": "v2-lite", "v2": "v2", "v3": "v3", "r1": "v3", "k2": "k2", "moonlight": "moonlight", "glm-flash": "glm-flash",
 	"v3.2": "v32", "glm-5": "glm5",
 }
 
-// PresetNames are the shapes that need no file, in order.
+// PresetNames returns the names of the shapes that need no file, in order.
 func PresetNames() []string {
 	var names []string
 	for n := range presets {
@@ -65,7 +65,7 @@ func (o *Options) open() (f *gguf.File, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	remove := func() { os.RemoveAll(dir) } // what is left of it lies with other temporary files
+	remove := func() { os.RemoveAll(dir) } // if that fails, what is left lies with other temporary files
 	path := filepath.Join(dir, o.Preset+".gguf")
 	if _, err = c.WriteFile(path); err == nil {
 		f, err = gguf.Open(path)

@@ -1,6 +1,6 @@
-// Package forecast says what a model needs and how fast it can be on hosts that need not
-// exist: it divides the model as the leader of a group would, and predicts steps by the cost
-// model from the rates of the hosts.
+// Package forecast predicts what a model needs and how fast it can be on hosts that need
+// not exist. Open reads the model or a preset's shape, and Plan divides it as the leader
+// of a group would and predicts steps by the cost model from the rates of the hosts.
 package forecast
 
 import (
@@ -18,9 +18,9 @@ import (
 	"ringmaster/parallel"
 )
 
-// Options are what is planned.
+// Options say what is planned.
 type Options struct {
-	Model, Preset string // a file, or the name of a shape; one of them
+	Model, Preset string // a file, or the name of a shape; exactly one of them
 	Experts       string // type of the preset's routed experts; empty: its own
 	Hosts         []Hosts
 	Link          Link
@@ -29,7 +29,7 @@ type Options struct {
 	Sequences     int // held at once
 	Share         groupplan.Share
 	Reduce        parallel.Reduce
-	Reach         float64 // part of the hosts' rates that ops are taken to reach
+	Reach         float64 // fraction of the hosts' rates that ops are assumed to reach
 	Heap          int64   // bytes of Go's heap on each host
 }
 
@@ -39,7 +39,7 @@ type Forecaster struct {
 	hosts  []Host
 	file   *gguf.File
 	done   func()            // frees the file
-	tracer *calibrate.Tracer // nil before it is needed
+	tracer *calibrate.Tracer // nil until it is needed
 }
 
 // Open opens the model, or makes its shape.
@@ -64,14 +64,15 @@ func (o *Forecaster) Close() error {
 	return o.tracer.Close()
 }
 
-// Outcome is a plan, with what one more host like the last brings, or as many as it takes.
+// Outcome is a plan, plus what one more host like the last would add, or how many hosts
+// the model needs.
 type Outcome struct {
 	*Plan
 	Further *Plan  `json:"further,omitempty"`
-	Note    string `json:"further_note,omitempty"` // of these hosts
+	Note    string `json:"further_note,omitempty"` // about one more host
 }
 
-// Plan plans the model on the hosts. That it does not fit is no error.
+// Plan plans the model on the hosts. A model that does not fit is not an error.
 func (o *Forecaster) Plan() (Outcome, error) {
 	p, err := o.plan(o.hosts)
 	if err != nil {
@@ -86,12 +87,12 @@ func (o *Forecaster) Plan() (Outcome, error) {
 	return Outcome{p, more, note}, err
 }
 
-// Plan is the outcome of a plan.
+// Plan is the result of planning.
 type Plan struct {
 	Model    string     `json:"model"`
 	Weights  int64      `json:"weights"` // bytes
 	Fits     bool       `json:"fits"`
-	Why      string     `json:"why,omitempty"` // it does not fit
+	Why      string     `json:"why,omitempty"` // why it does not fit
 	Context  int        `json:"context,omitempty"`
 	Limit    int        `json:"context_limit"`
 	Share    string     `json:"share"`
@@ -104,7 +105,7 @@ type Plan struct {
 	ranks     []decoder.RankPlan
 	plan      decoder.Plan
 	placement parallel.Placement
-	sums      int                 // of a row, in a step
+	sums      int                 // exchanged sums of a row in a step
 	open      decoder.OpenOptions // to predict steps
 }
 
@@ -113,11 +114,11 @@ type RankNeed struct {
 	Host
 	Experts  parallel.Range `json:"experts"`
 	Resident int64          `json:"resident"` // with one sequence of full length
-	Free     int64          `json:"free"`     // of the offer
+	Free     int64          `json:"free"`     // what is left of the offer
 }
 
-// plan is the plan of the leader of a group of hosts. A model that does not fit is no
-// error.
+// plan returns the plan that the leader of a group of hosts would make. A model that does
+// not fit is not an error.
 func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 	if err := o.Share.Check(len(hosts)); err != nil {
 		return nil, usage.Wrap(err)
@@ -158,10 +159,11 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 	return out, nil
 }
 
-// further says what one more host like the last would bring, or how many it takes.
+// further returns the plan with one more host like the last, or how many hosts the model
+// needs.
 func (o *Forecaster) further(p *Plan) (*Plan, string, error) {
 	if len(o.Share.Shares.Numbers) > 0 {
-		return nil, "", nil // they are by rank
+		return nil, "", nil // the shares are given by rank
 	}
 	for n := len(o.hosts) + 1; n <= mostHosts; n++ {
 		last := o.hosts[len(o.hosts)-1:]

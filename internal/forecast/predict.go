@@ -14,11 +14,11 @@ import (
 	"ringmaster/parallel/cost"
 )
 
-// Reached is the part of a memory's rate that decode reaches on one and two threads of a
-// CPU (docs/performance.md). What a GPU reaches has not been measured.
+// Reached is the fraction of a memory's rate that decode reaches on one and two threads
+// of a CPU (docs/performance.md). It has not been measured on a GPU.
 const Reached = 0.6
 
-// predictedPrompts are the lengths of the prompts of which plan predictable the prefill.
+// predictedPrompts are the lengths of the prompts that plan predicts the prefill of.
 var predictedPrompts = []int{512, 2048}
 
 // Prediction is what the cost model expects of hosts that were not measured.
@@ -31,14 +31,14 @@ type Prediction struct {
 	Compute  float64 `json:"compute_seconds"`
 	Waiting  float64 `json:"waiting_seconds"`
 	Received int64   `json:"received"`
-	// Wait is the seconds that each exchange waits for a GPU.
+	// Wait is how many seconds each exchange waits for a GPU.
 	Wait float64 `json:"gpu_wait_seconds,omitempty"`
-	// Least is the bytes that each rank would receive if nothing but the sums of the
-	// layers travelled, in float16, by all-reduces with the fewest bytes.
+	// Least is the bytes that each rank would receive if only the sums of the layers
+	// travelled, in float16, by all-reduces with the fewest bytes.
 	Least int64 `json:"received_at_least"`
 }
 
-// traces lists what the ranks of a plan do in a step.
+// traces returns what the ranks of a plan do in a step.
 func (o *Forecaster) traces(plan *Plan, p parallel.Placement, w calibrate.Work) ([]cost.Trace, error) {
 	if o.tracer == nil {
 		var err error
@@ -49,12 +49,12 @@ func (o *Forecaster) traces(plan *Plan, p parallel.Placement, w calibrate.Work) 
 	return o.tracer.Traces(context.Background(), p, w)
 }
 
-// decodeWork is the token of an answer that plan is about.
+// decodeWork returns the token of an answer that the plan assumes.
 func (p *Plan) decodeWork() calibrate.Work {
 	return calibrate.Work{Rows: 1, Pos: min(groupplan.DecodeDepth, p.open.Context-1)}
 }
 
-// reads is the bytes of weights that the ranks of a plan read for a token, [ranks].
+// reads returns the bytes of weights that the ranks of a plan read for a token, [ranks].
 func (o *Forecaster) reads(plan *Plan, ranks int) ([]int64, error) {
 	traces, err := o.traces(plan, plan.placement, plan.decodeWork())
 	if err != nil {
@@ -77,7 +77,8 @@ func predictable(hosts []Host) bool {
 	return true
 }
 
-// supposed are the costs of a group of hosts, whose ops reach a part of their rates.
+// supposed returns the costs of a group of hosts with ops that reach a fraction of their
+// rates.
 func (o *Forecaster) supposed(hosts []Host, n calibrate.Network) calibrate.Costs {
 	all := make([]calibrate.Host, len(hosts))
 	for i, h := range hosts {
@@ -86,7 +87,7 @@ func (o *Forecaster) supposed(hosts []Host, n calibrate.Network) calibrate.Costs
 	return calibrate.Suppose(all, n)
 }
 
-// predict predictable a plan that fits.
+// predict predicts the steps of a plan that fits.
 func (o *Forecaster) predict(plan *Plan, hosts []Host) ([]Prediction, error) {
 	if !(o.Reach > 0 && o.Reach <= 1) {
 		return nil, usage.Errorf("--reach is %v; expected a number above 0, at most 1", o.Reach)
@@ -140,7 +141,7 @@ func (o *Forecaster) step(plan *Plan, costs calibrate.Costs, n calibrate.Network
 			return err
 		}
 		if len(e.Unknown) > 0 {
-			return fmt.Errorf("plan: nothing is supposed of the cost of %v", e.Unknown)
+			return fmt.Errorf("plan: no cost is known for %v", e.Unknown)
 		}
 		if i == 0 || e.Seconds <= (1-groupplan.LeastGain)*best.Seconds {
 			best.Estimate, best.received = e, n.Received(traces[0], 0, ranks)

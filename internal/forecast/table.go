@@ -12,10 +12,10 @@ import (
 	"ringmaster/parallel"
 )
 
-// tableRanks are the sizes of the groups of a table.
+// tableRanks are the sizes of the groups in a table.
 var tableRanks = []int{1, 2, 4, 8}
 
-// Table prints predictions of groups of hosts of one kind as rows of Markdown.
+// Table prints predictions of groups of equal hosts as rows of Markdown.
 func (o *Forecaster) Table(w io.Writer) error {
 	if len(o.hosts) != 1 || !predictable(o.hosts) || o.Share.Shares.String() != "" {
 		return usage.Errorf("--table needs one --host, with the rate of its memory and its speed, such as 512GiB,800GB/s,28TFLOP/s, and no shares in --share")
@@ -52,8 +52,8 @@ func (o *Forecaster) Table(w io.Writer) error {
 	return nil
 }
 
-// tableRow is a row of a table; first has the rates of its first row, which are added if
-// this is it.
+// tableRow returns a row of a table. first has the rates of the table's first row; if
+// this is it, they are added.
 func tableRow(ranks int, share string, all []Prediction, first map[string]float64) string {
 	var b strings.Builder
 	if ranks == 1 {
@@ -76,5 +76,5 @@ func tableRow(ranks int, share string, all []Prediction, first map[string]float6
 	return b.String()
 }
 
-// tableNumber is a rate in a table.
+// tableNumber formats a rate in a table.
 func tableNumber(rate float64) string { return fmt.Sprintf("%.1f", rate) }

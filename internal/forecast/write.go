@@ -9,7 +9,7 @@ import (
 	"ringmaster/internal/units"
 )
 
-// Write prints an outcome for people. reach is that of the options.
+// Write prints an outcome for people. reach is Options.Reach.
 func (p Outcome) Write(w io.Writer, reach float64) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s of weights, at most %d tokens of context\n", p.Model, units.Bytes(p.Weights), p.Limit)

@@ -9,15 +9,15 @@ import (
 	"ringmaster/internal/host"
 )
 
-// goroutinesOf is how many goroutines a connection has at most: that of net/http,
-// its reader in the background, a writer's timer and a stream's reader.
+// goroutinesOf is the most goroutines of a connection: that of net/http, its reader in
+// the background, a writer's timer and a stream's reader.
 const goroutinesOf = 4
 
 // goroutinesAtRest bounds those that do not belong to a connection of a client: the
 // runtime's, the engine's, those of the control and data connections of 8 ranks.
 const goroutinesAtRest = 256
 
-// budgets are those of the process; see api.Budget. atMost is the plan's bound in
+// budgets returns those of the process; see api.Budget. atMost is the plan's bound in
 // bytes, 0 if it is not known.
 func budgets(s *api.Server, atMost int64) []api.Budget {
 	connections := s.Budget()
@@ -40,7 +40,7 @@ func budgets(s *api.Server, atMost int64) []api.Budget {
 	}
 }
 
-// openFiles is how many files the process has open, 0 where the system does not say.
+// openFiles returns how many files the process has open, 0 if the system does not say.
 func openFiles() float64 {
 	for _, dir := range []string{"/proc/self/fd", "/dev/fd"} {
 		if list, err := os.ReadDir(dir); err == nil {

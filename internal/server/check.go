@@ -13,8 +13,8 @@ import (
 	"ringmaster/internal/usage"
 )
 
-// filesBesides is how many files a server needs besides its clients' connections:
-// for the model, the ranks, strangers on their ports, the reserve.
+// filesBesides is how many files a server needs besides its clients' connections: for the
+// model, the ranks, strangers on their ports, and a reserve.
 const filesBesides = 32
 
 // check refuses options with which no server can work.
@@ -30,7 +30,7 @@ func (o *Options) check() error {
 		}
 	}
 	if files := accept.FileLimit(); o.Connections > 0 && o.Connections > files-filesBesides {
-		return usage.Errorf("--max-connections is %d, and this process may open %d files, of which it needs %d for other things; raise ulimit -n to %d",
+		return usage.Errorf("--max-connections is %d, and this process may open %d files and needs %d of them for other things; raise ulimit -n to %d",
 			o.Connections, files, filesBesides, o.Connections+filesBesides)
 	}
 	return nil

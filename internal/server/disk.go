@@ -24,8 +24,8 @@ type Disk struct {
 	Budget int64  // bytes; 0 is the default of 16 GiB
 }
 
-// flushGrace is how long a server that ends may take to save conversations that are not on
-// disk yet.
+// flushGrace is how long a server that ends may take to save conversations that are not
+// on disk yet.
 const flushGrace = 5 * time.Second
 
 // defaultBudget bounds the prefix cache on disk.
@@ -55,7 +55,7 @@ func (d Disk) open() (*cacheDir, error) {
 	return &cacheDir{dir: d.Dir, store: s}, nil
 }
 
-// use names the model that the snapshots are of.
+// use sets the model that the snapshots belong to.
 func (c *cacheDir) use(n *node.Node) {
 	if c.store == nil {
 		return
@@ -65,9 +65,9 @@ func (c *cacheDir) use(n *node.Node) {
 	slog.Info("prefix cache on disk", "dir", c.dir, "snapshots", st.Entries, "size", units.Bytes(st.Bytes), "budget", units.Bytes(st.Budget))
 }
 
-// keep makes the answers with calls outlive the process, too; they are nil without the flag.
-// The prompt in which a client sends one back is that of a snapshot only if it has the
-// tokens that were sampled.
+// keep makes the answers with calls survive restarts, too; they are nil without the flag.
+// When a client sends one back, its prompt matches a snapshot only if it has the tokens
+// that were sampled.
 func (c *cacheDir) keep(n *node.Node, format string) {
 	if c.store == nil {
 		return
@@ -89,7 +89,7 @@ func (c *cacheDir) flush(e *engine.Engine) {
 	}
 }
 
-// close gives the directory free. What is being written has flushGrace to end.
+// close releases the directory. Writes in progress have flushGrace to end.
 func (c *cacheDir) close() {
 	if c.store == nil {
 		return
@@ -105,7 +105,7 @@ func (c *cacheDir) close() {
 	}
 }
 
-// memory is what the cache takes of Go's heap.
+// memory returns what the cache takes of Go's heap.
 func (d Disk) memory() int64 {
 	if d.Dir == "" {
 		return 0

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFilesThatOthersMayRead: what tells about users is made for the server's user only;
-// where it was there with more rights, the log says how to mend that.
+// TestFilesThatOthersMayRead: files about users are readable for the server's user only;
+// if one existed with more rights, the log says how to fix that.
 func TestFilesThatOthersMayRead(t *testing.T) {
 	var text bytes.Buffer
 	before := slog.Default()

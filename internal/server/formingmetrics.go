@@ -7,8 +7,8 @@ import (
 	"ringmaster/node"
 )
 
-// formingMetrics exposes how long epochs took to take the place of others, by parts, and
-// what agreeing on each step costs.
+// formingMetrics exposes how long new epochs took to replace others, by parts, and what
+// agreeing on each step costs.
 type formingMetrics struct {
 	leader *node.Leader
 

@@ -8,12 +8,12 @@ import (
 // What Go's heap, stacks and the runtime take, in bytes; measured on the built-in
 // model and on one with the vocabulary of V4 (docs/notes/memory.md).
 const (
-	heapPerBody  = 8       // times the bytes of all bodies under way
+	heapPerBody  = 8       // times the bytes of all request bodies
 	heapPerPlace = 1 << 20 // of a request that runs or waits: its text, events, buffers
 )
 
-// grammars is the most bytes of the grammars of constraints that a server keeps: less where
-// little memory is given to it, as they only save the time to make them again.
+// grammars returns the most bytes of the grammars that a server keeps. With little memory
+// it is less, because kept grammars only save the time to make them again.
 func grammars(memory int64) int64 {
 	if memory > 0 {
 		return min(dialect.DefaultGrammars, memory/16)

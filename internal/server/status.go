@@ -15,8 +15,8 @@ import (
 	"ringmaster/replica"
 )
 
-// statusAge is how old the reports of the ranks may be that the page of the cluster
-// shows, so that the ranks do not notice how many people look at it.
+// statusAge is how old the reports of the ranks on the cluster page may be, so that the
+// number of viewers does not matter to the ranks.
 const statusAge = 500 * time.Millisecond
 
 // clusterStatus is the web.Source of this server, from its start on.
@@ -55,7 +55,7 @@ func (c *clusterStatus) Status(ctx context.Context) web.Status {
 	return out
 }
 
-// alone is the status of a model on this rank alone.
+// alone returns the status of a model on this rank alone.
 func (c *clusterStatus) alone() web.Status {
 	out := web.Status{Phase: "loading", Reason: "the model is loading", Ranks: []web.Rank{{State: string(cluster.Forming)}}, Events: []web.Event{}}
 	if !c.serving.Load() {
@@ -79,7 +79,7 @@ func (c *clusterStatus) alone() web.Status {
 	return out
 }
 
-// shares tells what each member has of the model.
+// shares adds what each member has of the model.
 func (c *clusterStatus) shares(out *web.Status, s cluster.Status) {
 	p := c.node.Leader.Planner.Last().Settings.Placement
 	if len(p) != len(s.Members) || len(p) == 0 {
@@ -116,7 +116,7 @@ func (c *clusterStatus) counts(ctx context.Context, out *web.Status) {
 	slices.SortStableFunc(out.Events, func(a, b web.Event) int { return a.Time.Compare(b.Time) })
 }
 
-// repeated is the event of what was computed again.
+// repeated returns the event for steps that ran again.
 func repeated(r replica.Repeat) web.Event {
 	e := web.Event{Time: r.First, Kind: "repeated", Rank: -1}
 	steps := "1 step"

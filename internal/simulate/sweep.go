@@ -8,20 +8,20 @@ import (
 	"ringmaster/model"
 )
 
-// Sweep is a simulation for each combination of numbers of groups, rates and policies.
+// Sweep is one simulation for each combination of numbers of groups, rates and policies.
 type Sweep struct {
 	Groups  []int
-	Rates   []float64 // new conversations a second for each group
+	Rates   []float64 // new conversations per second for each group
 	Balance []string  // policies of the proxy
 
 	Seed                   uint64
 	Duration, Warmup       time.Duration
-	Burst, Turns           float64       // means: conversations at the same moment, requests of one
+	Burst, Turns           float64       // means: conversations that begin together, requests of a conversation
 	Think                  time.Duration // mean time from an answer to the next request
 	Prompt, Answer         float64       // mean tokens
-	Spread                 float64       // standard deviation of these lengths, by the mean
-	Keyed, Shared          float64       // shares of conversations that the proxy can tell, and takes for one
-	Bound                  float64       // most load of a group for a new request, by the average
+	Spread                 float64       // standard deviation of these lengths, relative to the mean
+	Keyed, Shared          float64       // fractions of conversations that the proxy can distinguish, and that it takes for one
+	Bound                  float64       // highest load of a group for a new request, relative to the average
 	Points, Connections    int           // of the proxy
 	Retries                int
 	RetryAfter             time.Duration
@@ -31,7 +31,7 @@ type Sweep struct {
 	Cache                  int // most tokens of all sequences of a group; 0: not limited
 }
 
-// Configs are the simulations of a sweep whose steps take such times.
+// Configs returns the simulations of a sweep with steps that take such times.
 func (s *Sweep) Configs(step StepTime) (all []Config, err error) {
 	var memory model.Sized
 	if s.Cache > 0 {
@@ -39,7 +39,7 @@ func (s *Sweep) Configs(step StepTime) (all []Config, err error) {
 	}
 	for _, groups := range s.Groups {
 		for _, rate := range s.Rates {
-			// A conversation is there while its client thinks, and longer.
+			// A conversation exists while its client thinks, and longer.
 			turns := min(s.Turns, float64(s.Context)) - 1
 			if n := s.Burst + rate*float64(groups)*min(s.Duration.Seconds(), turns*s.Think.Seconds()); n > MostAtOnce {
 				return nil, fmt.Errorf("%d groups with %.4g conversations a second each, which think %v between %.4g requests, and bursts of %.4g have %.3g conversations at once, at most %d can be simulated; lower --groups, --rate, --think, --turns, --duration or --burst",
@@ -66,8 +66,8 @@ func (s *Sweep) Configs(step StepTime) (all []Config, err error) {
 // tokenBudget is a budget for sequences that is counted in tokens.
 type tokenBudget int64
 
-// SequenceBytes is the length.
+// SequenceBytes returns the length.
 func (b tokenBudget) SequenceBytes(length int) int64 { return int64(length) }
 
-// SequenceBudget is the budget.
+// SequenceBudget returns the budget.
 func (b tokenBudget) SequenceBudget() int64 { return int64(b) }
