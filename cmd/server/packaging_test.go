@@ -16,7 +16,7 @@ func TestPackagedFlags(t *testing.T) {
 	serve, _, err := newRoot().Find([]string{"serve"})
 	require.NoError(t, err)
 	flags := regexp.MustCompile(`(?:^|[\s("'>])--([a-z][a-z-]+)`)
-	// In files that call other programs too, the lines that call ours and those that go on.
+	// In files that call other programs too, the lines that call ours and their continuation lines.
 	known := map[string]int{}
 	for _, dir := range []string{"kubernetes", "slurm"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join("../../packaging", dir), func(path string, e fs.DirEntry, err error) error {
