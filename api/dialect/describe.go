@@ -7,8 +7,8 @@ import (
 	"ringmaster/gguf"
 )
 
-// Describe is what the API shows of a model's file, whose tensors are in the memory
-// of a GPU or not.
+// Describe returns what the API shows about a model's file; onGPU says whether its tensors
+// are in the memory of a GPU.
 func Describe(f *gguf.File, onGPU bool) File {
 	out := File{Architecture: f.Architecture(), Bytes: f.Size(), Digest: gguf.Digest(f), OnGPU: onGPU, Metadata: map[string]any{}}
 	sizes, most := map[gguf.Type]int{}, 0
