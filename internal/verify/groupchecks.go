@@ -46,7 +46,7 @@ func (o GroupChecks) Run(ctx context.Context, conn Asker, host *Host, r *Report,
 	kernels := ""
 	if host != nil {
 		if host.Fingerprint != g.Fingerprint {
-			return usage.Errorf("--model %s: not the group's model (fingerprint %s, the group has %s)", host.Path, g.Fingerprint, host.Fingerprint)
+			return usage.Errorf("--model %s: not the group's model (fingerprint %s, the group has %s)", host.Path, host.Fingerprint, g.Fingerprint)
 		}
 		arbiter, kernels = host, host.Kernels
 	}
