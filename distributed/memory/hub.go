@@ -173,7 +173,7 @@ func describe(op *distributed.Op) string {
 	return s
 }
 
-// messages transfers every message whose sender and receiver are both waiting.
+// messages transfers every message with a waiting sender and receiver.
 func (h *hub) messages() {
 	for r, c := range h.calls {
 		if c == nil || !c.op.Kind.Message() || c.op.To < 0 || c.sent {

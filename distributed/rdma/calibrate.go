@@ -92,7 +92,7 @@ func (d *driver) Calibrate(ctx context.Context, g *distributed.Group) error {
 	return nil
 }
 
-// measure times some barriers, of which the fastest counts, and a stream over one
+// measure times some barriers (the fastest counts) and a stream over one
 // rail between rank 0 and its first neighbour.
 func (d *driver) measure(ctx context.Context, g *distributed.Group) (plan.Model, error) {
 	m := plan.DefaultModel()

@@ -7,7 +7,7 @@ import "syscall"
 // its helpers in order.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// quiet makes sends on a socket whose other end is gone fail without a SIGPIPE.
+// quiet makes sends on a socket without a peer fail without a SIGPIPE.
 func quiet(fd int) {
 	// An error is harmless, because Go's runtime ignores the signal on this
 	// descriptor.

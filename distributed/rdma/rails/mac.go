@@ -13,7 +13,7 @@ import (
 	"ringmaster/internal/subprocess"
 )
 
-// macPrograms are the programs of a Mac whose output describes its devices.
+// macPrograms are the programs of a Mac that describe its devices.
 // rdma_ctl and ibv_devices exist since macOS 26.2.
 var macPrograms = [][]string{
 	{"rdma_ctl", "status"},
