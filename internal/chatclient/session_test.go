@@ -309,9 +309,9 @@ func TestInterrupt(t *testing.T) {
 
 // TestHistory: the file keeps the last lines, without repeats in a row.
 func TestHistory(t *testing.T) {
-	env := map[string]string{"HOME": "/home/me"}
+	env := map[string]string{"HOME": "/users/me"}
 	lookup := func(n string) (string, bool) { v, ok := env[n]; return v, ok }
-	require.Equal(t, "/home/me/.local/state/ringmaster/history", HistoryPath(lookup))
+	require.Equal(t, "/users/me/.local/state/ringmaster/history", HistoryPath(lookup))
 	env["XDG_STATE_HOME"] = t.TempDir()
 	path := HistoryPath(lookup)
 	require.Equal(t, filepath.Join(env["XDG_STATE_HOME"], "ringmaster", "history"), path)
