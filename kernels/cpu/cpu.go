@@ -267,6 +267,12 @@ func (b *Backend) live(op string) {
 	}
 }
 
+// check panics when an op is called on a closed backend, and returns the op's name.
+func (b *Backend) check(c contract.Call) string {
+	b.live(c.Op)
+	return c.Op
+}
+
 // done records the result code of op from the C side.
 func (b *Backend) done(op string, code C.int) {
 	if code != C.RM_OK && b.err == nil {

@@ -18,9 +18,7 @@ import (
 
 // ExpertGateUp: see kernels.Backend.
 func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp float32, a kernels.ExpertArgs) {
-	const op = "ExpertGateUp"
-	b.live(op)
-	contract.ExpertGateUp(mid, x, gate, up, &a)
+	op := b.check(contract.ExpertGateUp(mid, x, gate, up, &a))
 	b.computable(op, gate)
 	b.computable(op, up)
 	contract.Groups(op, &a)
@@ -33,9 +31,7 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 
 // ExpertDown: see kernels.Backend.
 func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.ExpertArgs) {
-	const op = "ExpertDown"
-	b.live(op)
-	contract.ExpertDown(out, mid, down, &a)
+	op := b.check(contract.ExpertDown(out, mid, down, &a))
 	b.computable(op, down)
 	contract.Groups(op, &a)
 	if a.Rows == 0 {

@@ -22,9 +22,7 @@ import (
 
 // Embed: see kernels.Backend. An id that is not a row of w is misuse.
 func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
-	const op = "Embed"
-	b.live(op)
-	contract.Embed(out, w, ids)
+	op := b.check(contract.Embed(out, w, ids))
 	b.computable(op, w)
 	contract.Rows(op, ids, w.Rows)
 	if len(ids) == 0 {
@@ -59,9 +57,7 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 
 // MatMulGrouped: see kernels.Backend.
 func (b *Backend) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
-	const op = "MatMulGrouped"
-	b.live(op)
-	contract.MatMulGrouped(out, x, rows, w)
+	op := b.check(contract.MatMulGrouped(out, x, rows, w))
 	b.computable(op, w)
 	if rows == 0 {
 		return

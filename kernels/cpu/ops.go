@@ -20,25 +20,20 @@ func flag(b bool) C.int {
 
 // RMSNorm: see kernels.Backend. Rows are shared out among the threads.
 func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32) {
-	const op = "RMSNorm"
-	b.live(op)
-	contract.RMSNorm(out, x, weight, rows, cols)
+	op := b.check(contract.RMSNorm(out, x, weight, rows, cols))
 	b.done(op, C.rm_op_rms_norm(b.pool, f32(out), f32(x), f32(weight), C.int64_t(rows), C.int64_t(cols), C.float(eps)))
 }
 
 // LayerNorm: see kernels.Backend. Rows are shared out among the threads.
 func (b *Backend) LayerNorm(out, x, weight, bias []float32, rows, cols int, eps float32) {
-	b.live("LayerNorm")
-	contract.LayerNorm(out, x, weight, bias, rows, cols)
+	b.check(contract.LayerNorm(out, x, weight, bias, rows, cols))
 	C.rm_op_layer_norm(b.pool, f32(out), f32(x), f32(weight), f32(bias), C.int64_t(rows), C.int64_t(cols), C.float(eps))
 }
 
 // RoPE: see kernels.RoPEArgs. The sines of a row are computed once for all of
 // its heads, in double.
 func (b *Backend) RoPE(a kernels.RoPEArgs) {
-	const op = "RoPE"
-	b.live(op)
-	contract.RoPE(&a)
+	op := b.check(contract.RoPE(&a))
 	b.done(op, C.rm_op_rope(b.pool, C.rm_rope{
 		x: f32(a.X), pos: i32(a.Pos), freqs: f32(a.Freqs),
 		rows: C.int64_t(a.Rows), heads: C.int64_t(a.Heads), head_dim: C.int64_t(a.HeadDim), rot_dim: C.int64_t(a.RotDim),
@@ -48,82 +43,69 @@ func (b *Backend) RoPE(a kernels.RoPEArgs) {
 
 // Hadamard: see kernels.Backend.
 func (b *Backend) Hadamard(x []float32, rows, dim int) {
-	b.live("Hadamard")
-	contract.Hadamard(x, rows, dim)
+	b.check(contract.Hadamard(x, rows, dim))
 	C.rm_op_hadamard(b.pool, f32(x), C.int64_t(rows), C.int64_t(dim))
 }
 
 // SumSlots: see kernels.Backend.
 func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, rounded bool) {
-	b.live("SumSlots")
-	contract.SumSlots(out, slots, rows, used, cols)
+	b.check(contract.SumSlots(out, slots, rows, used, cols))
 	C.rm_op_sum_slots(b.pool, f32(out), f32(slots), C.int64_t(rows), C.int64_t(used), C.int64_t(cols), flag(rounded))
 }
 
 // SwiGLU: see kernels.Backend.
 func (b *Backend) SwiGLU(out, gate, up []float32, n int, clamp float32) {
-	b.live("SwiGLU")
-	contract.SwiGLU(out, gate, up, n)
+	b.check(contract.SwiGLU(out, gate, up, n))
 	C.rm_op_swiglu(b.pool, f32(out), f32(gate), f32(up), C.int64_t(n), C.float(clamp))
 }
 
 // Add: see kernels.Backend.
 func (b *Backend) Add(out, x, y []float32, n int) {
-	b.live("Add")
-	contract.Add(out, x, y, n)
+	b.check(contract.Add(out, x, y, n))
 	C.rm_op_add(b.pool, f32(out), f32(x), f32(y), C.int64_t(n))
 }
 
 // ToFloat16: see kernels.Backend.
 func (b *Backend) ToFloat16(out []uint16, x []float32, n int) {
-	b.live("ToFloat16")
-	contract.ToFloat16(out, x, n)
+	b.check(contract.ToFloat16(out, x, n))
 	C.rm_op_to_float16(b.pool, u16(out), f32(x), C.int64_t(n))
 }
 
 // FromFloat16: see kernels.Backend.
 func (b *Backend) FromFloat16(out []float32, x []uint16, n int) {
-	b.live("FromFloat16")
-	contract.FromFloat16(out, x, n)
+	b.check(contract.FromFloat16(out, x, n))
 	C.rm_op_from_float16(b.pool, f32(out), u16(x), C.int64_t(n))
 }
 
 // Clear: see kernels.Backend.
 func (b *Backend) Clear(x []float32, n int) {
-	b.live("Clear")
-	contract.Clear(x, n)
+	b.check(contract.Clear(x, n))
 	C.rm_op_clear(b.pool, f32(x), C.int64_t(n))
 }
 
 // Gather: see kernels.Backend. An index that is not a row of x is misuse.
 func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
-	const op = "Gather"
-	b.live(op)
-	contract.Gather(out, x, rows, cols)
+	op := b.check(contract.Gather(out, x, rows, cols))
 	contract.Rows(op, rows, len(x)/cols)
 	C.rm_op_gather(b.pool, f32(out), f32(x), i32(rows), C.int64_t(len(rows)), C.int64_t(cols))
 }
 
 // CopyColumns: see kernels.Backend.
 func (b *Backend) CopyColumns(out, x []float32, rows, cols, outCols, xCols int) {
-	b.live("CopyColumns")
-	contract.CopyColumns(out, x, rows, cols, outCols, xCols)
+	b.check(contract.CopyColumns(out, x, rows, cols, outCols, xCols))
 	C.rm_op_copy_columns(b.pool, f32(out), f32(x), C.int64_t(rows), C.int64_t(cols), C.int64_t(outCols), C.int64_t(xCols))
 }
 
 // HCInit: see kernels.Backend.
 func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
-	b.live("HCInit")
-	contract.HCInit(h, x, rows, streams, cols)
+	b.check(contract.HCInit(h, x, rows, streams, cols))
 	C.rm_op_hc_init(b.pool, f32(h), f32(x), C.int64_t(rows), C.int64_t(streams), C.int64_t(cols))
 }
 
 // HCMix: see kernels.HCMixArgs. The products are summed in float32, everything
 // after them is computed in double.
 func (b *Backend) HCMix(a kernels.HCMixArgs) {
-	const op = "HCMix"
-	b.live(op)
-	contract.HCMix(&a)
+	op := b.check(contract.HCMix(&a))
 	b.computable(op, a.Fn)
 	b.done(op, C.rm_op_hc_mix(b.pool, C.rm_hc_mix{
 		h: f32(a.H), fn: cWeight(a.Fn), base: f32(a.Base), scale: f32(a.Scale),
@@ -142,23 +124,19 @@ func (b *Backend) computable(op string, w kernels.Weight) {
 
 // HCCollapse: see kernels.Backend.
 func (b *Backend) HCCollapse(out, h, pre []float32, rows, streams, cols int) {
-	b.live("HCCollapse")
-	contract.HCCollapse(out, h, pre, rows, streams, cols)
+	b.check(contract.HCCollapse(out, h, pre, rows, streams, cols))
 	C.rm_op_hc_collapse(b.pool, f32(out), f32(h), f32(pre), C.int64_t(rows), C.int64_t(streams), C.int64_t(cols))
 }
 
 // HCExpand: see kernels.Backend.
 func (b *Backend) HCExpand(h, y, post, comb []float32, rows, streams, cols int) {
-	b.live("HCExpand")
-	contract.HCExpand(h, y, post, comb, rows, streams, cols)
+	b.check(contract.HCExpand(h, y, post, comb, rows, streams, cols))
 	C.rm_op_hc_expand(b.pool, f32(h), f32(y), f32(post), f32(comb), C.int64_t(rows), C.int64_t(streams), C.int64_t(cols))
 }
 
 // HCHead: see kernels.HCHeadArgs.
 func (b *Backend) HCHead(a kernels.HCHeadArgs) {
-	const op = "HCHead"
-	b.live(op)
-	contract.HCHead(&a)
+	op := b.check(contract.HCHead(&a))
 	b.computable(op, a.Fn)
 	b.done(op, C.rm_op_hc_head(b.pool, C.rm_hc_head{
 		out: f32(a.Out), h: f32(a.H), fn: cWeight(a.Fn), base: f32(a.Base), scale: f32(a.Scale),

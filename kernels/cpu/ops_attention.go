@@ -12,16 +12,13 @@ import (
 
 // StoreKV: see kernels.Backend.
 func (b *Backend) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int) {
-	b.live("StoreKV")
-	contract.StoreKV(ring, x, rows, cols, pos, ringRows)
+	b.check(contract.StoreKV(ring, x, rows, cols, pos, ringRows))
 	C.rm_op_store_kv(b.pool, u16(ring), f32(x), C.int64_t(rows), C.int64_t(cols), C.int64_t(pos), C.int64_t(ringRows))
 }
 
 // Compress: see kernels.CompressArgs. Entries are divided among the threads.
 func (b *Backend) Compress(a kernels.CompressArgs) {
-	const op = "Compress"
-	b.live(op)
-	contract.Compress(&a)
+	op := b.check(contract.Compress(&a))
 	b.done(op, C.rm_op_compress(b.pool, C.rm_compress{
 		kv: f32(a.KV), score: f32(a.Score), ape: cWeight(a.APE), norm: f32(a.Norm), freqs: f32(a.Freqs),
 		ring_kv: f32(a.RingKV), ring_score: f32(a.RingScore), cache: u16(a.Cache),
@@ -35,9 +32,7 @@ func (b *Backend) Compress(a kernels.CompressArgs) {
 // costs nothing; otherwise the scores are divided among the threads by entries
 // and the selection by tokens.
 func (b *Backend) IndexTopK(a kernels.IndexArgs) {
-	const op = "IndexTopK"
-	b.live(op)
-	contract.IndexTopK(&a)
+	op := b.check(contract.IndexTopK(&a))
 	b.done(op, C.rm_op_index_top_k(b.pool, C.rm_index{
 		q: f32(a.Q), head_weight: f32(a.HeadWeight), cache: u16(a.Cache), selected: i32(a.Selected),
 		rows: C.int64_t(a.Rows), pos: C.int64_t(a.Pos), heads: C.int64_t(a.Heads), dim: C.int64_t(a.Dim),
@@ -49,9 +44,7 @@ func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 // Attend: see kernels.AttendArgs. An index in Selected that is not an entry of
 // Compressed is misuse.
 func (b *Backend) Attend(a kernels.AttendArgs) {
-	const op = "Attend"
-	b.live(op)
-	contract.Attend(&a)
+	op := b.check(contract.Attend(&a))
 	contract.Selected(&a)
 	if a.Ratio == 0 {
 		a.Selected = nil
@@ -67,9 +60,7 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 // Route: see kernels.RouteArgs. A token without a row in the table, or an
 // expert number in the table that does not exist, is misuse.
 func (b *Backend) Route(a kernels.RouteArgs) {
-	const op = "Route"
-	b.live(op)
-	contract.Route(&a)
+	op := b.check(contract.Route(&a))
 	contract.Table(&a)
 	b.done(op, C.rm_op_route(b.pool, C.rm_route{
 		logits: f32(a.Logits), bias: f32(a.Bias), table: i32(a.Table), tokens: i32(a.Tokens), ids: i32(a.IDs), weights: f32(a.Weights),
@@ -81,16 +72,13 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 
 // ExpertMask: see kernels.Backend.
 func (b *Backend) ExpertMask(weights []float32, ids []int32, n, start, end int) {
-	b.live("ExpertMask")
-	contract.ExpertMask(weights, ids, n)
+	b.check(contract.ExpertMask(weights, ids, n))
 	C.rm_op_expert_mask(f32(weights), i32(ids), C.int64_t(n), C.int64_t(start), C.int64_t(end))
 }
 
 // ExpertCompact: see kernels.Backend.
 func (b *Backend) ExpertCompact(out kernels.ExpertGroups, ids []int32, rows, used, experts, start, end int) {
-	const op = "ExpertCompact"
-	b.live(op)
-	contract.ExpertCompact(out, ids, rows, used, experts, start, end)
+	op := b.check(contract.ExpertCompact(out, ids, rows, used, experts, start, end))
 	b.done(op, C.rm_op_expert_compact(b.pool, i32(out.Offsets), i32(out.Slots), i32(ids), C.int64_t(rows*used),
 		C.int64_t(experts), C.int64_t(start), C.int64_t(end)))
 }

@@ -42,5 +42,5 @@ func Example_misuse() {
 	}
 	b.Hadamard(x, 1, 3)
 	// Output:
-	// kernels: Hadamard: dim is 3, must be a power of two
+	// Hadamard: dim is 3, must be a power of two
 }

@@ -33,6 +33,6 @@ func Example() {
 	}
 	fmt.Println(r.Tokens, string(restored))
 	// Output:
-	// snapshot: it belongs to model "fingerprint", this is model "another": the snapshot belongs to something else
+	// a snapshot belongs to model "fingerprint", this is model "another": the snapshot belongs to something else
 	// [7 11] the KV rows of a layer
 }
