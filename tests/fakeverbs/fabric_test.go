@@ -213,7 +213,7 @@ func TestTransitions(t *testing.T) {
 func closed(t testing.TB, err error) {
 	t.Helper()
 	require.ErrorIs(t, err, distributed.ErrClosed)
-	require.ErrorContains(t, err, "was destroyed before")
+	require.ErrorContains(t, err, "was already destroyed")
 }
 
 // TestTeardown: Close of a context destroys everything in order and leaves

@@ -488,7 +488,7 @@ func TestCalls(t *testing.T) {
 		{"on=reg_mr count=all do=errno:12", boot, []string{"reg_mr", "ulimit -l"}},
 		{"on=create_cq do=errno:22", boot, []string{"create_cq"}},
 		{"on=create_qp do=errno:16", boot, []string{"create_qp", "errno 16", "shared by all processes"}},
-		{"on=create_qp do=errno:102", boot, []string{"create_qp", "UC only"}},
+		{"on=create_qp do=errno:102", boot, []string{"create_qp", "supports only UC"}},
 	} {
 		t.Run(c.fault, func(t *testing.T) {
 			f := New(t, tbPair+"fault device=a "+c.fault+"\n")

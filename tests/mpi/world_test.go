@@ -86,7 +86,7 @@ func TestEpochs(t *testing.T) {
 			require.ErrorContains(t, errs[0], c.want)
 			require.ErrorContains(t, errs[0], "rank 2 at mpi:")
 			require.ErrorContains(t, errs[2], c.want)
-			require.ErrorContains(t, errs[2], "turned this rank away")
+			require.ErrorContains(t, errs[2], "rejected this rank")
 			require.Error(t, errs[1])
 			j.epoch++
 			works()
@@ -142,7 +142,7 @@ func TestCoordinator(t *testing.T) {
 	for r, err := range errs {
 		require.ErrorIs(t, err, distributed.ErrBootstrap, "rank %d", r)
 		require.ErrorContains(t, err, "rank 2 at", "rank %d", r)
-		require.ErrorContains(t, err, "was told h:2, others h:1", "rank %d", r)
+		require.ErrorContains(t, err, "has --coordinator h:2 and other ranks have h:1", "rank %d", r)
 	}
 }
 
