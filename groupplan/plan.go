@@ -156,7 +156,7 @@ func (o Options) refuse(members []cluster.Hello, ranks []decoder.RankPlan, budge
 		}
 	}
 	if held > 0 && budget > 0 && held > budget {
-		return fmt.Errorf("the KV caches of the requests under way have %s; these ranks have memory for %s", units.Bytes(held), units.Bytes(budget))
+		return fmt.Errorf("the KV caches of the running requests take %s; these ranks have memory for %s", units.Bytes(held), units.Bytes(budget))
 	}
 	return nil
 }

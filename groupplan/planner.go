@@ -63,7 +63,7 @@ func (p *Planner) Plan(members []cluster.Hello, past replica.Past) (replica.Sett
 			s.Placement, s.Alternatives, p.measured = c.Of(all), nil, true
 		case known:
 		case both && past.Held > 0:
-			text += "--share auto chose experts: the ranks hold requests under way and cannot be measured\n"
+			text += "--share auto chose experts: the ranks cannot be measured because they hold running requests\n"
 			s.Alternatives = nil
 		default:
 			s.Measure = true

@@ -41,7 +41,7 @@ func (f File) Open() (*gguf.File, error) {
 	return f.override(file)
 }
 
-// OpenVocabulary is Open for a file of which only the vocabulary is used: it may have
+// OpenVocabulary is Open for a caller that uses only the vocabulary. Such a file may have
 // no tensors, and is then of any architecture.
 func (f File) OpenVocabulary() (*gguf.File, error) {
 	if f.Path == "" {

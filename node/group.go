@@ -26,8 +26,8 @@ type Group struct {
 	// Of rank 0, which decides for all.
 	Share    groupplan.Share
 	OnLoss   cluster.OnLoss
-	MinRanks int // fewest ranks with which cluster.Continue continues
-	Examined bool
+	MinRanks int                     // fewest ranks with which cluster.Continue continues
+	Examined bool                    // others may examine the group, because a process serves it: see Node.Serves
 	Formed   func(cluster.Formation) // told of each epoch that takes the place of another; may be nil
 
 	ConnectTimeout time.Duration

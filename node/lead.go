@@ -27,8 +27,8 @@ const Grace = time.Second
 // Leader is the group that a node leads.
 type Leader struct {
 	*cluster.Leader
-	Steps   *replica.Leader // the model of all ranks
-	Planner *groupplan.Planner
+	Steps   *replica.Leader    // the model of all ranks
+	Planner *groupplan.Planner // of its epochs
 	program *replica.Program
 	reports reports
 }

@@ -104,7 +104,7 @@ func (n *Node) Progress() string {
 func (n *Node) Cluster() *cluster.Leader { return n.forming.Load() }
 
 // Start opens the model, prints the memory plan, checks it against the memory of the host
-// and loads the model: with a group on all ranks, of which this is rank 0.
+// and loads the model. With a group it is rank 0, and loads the model on all ranks.
 func (n *Node) Start(ctx context.Context) error {
 	start := time.Now()
 	if err := n.Open(ctx); err != nil {

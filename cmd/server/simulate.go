@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringmaster/engine"
 	"ringmaster/internal/bench"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/server"
@@ -79,10 +80,11 @@ sequences that get slower as they get longer.`,
 	flags.Duration(f, &o.Every, "lost-every", 0, flags.FromDuration(0), "mean time of a group until it is lost; 0: never")
 	flags.Duration(f, &o.Recover, "recover", 2*time.Minute, flags.AnyDuration(), "until a lost group serves again")
 	flags.Duration(f, &o.Detect, "detect", time.Second, flags.FromDuration(0), "until the proxy knows that a group is lost; 0: at once")
-	flags.Int(f, &o.Engine.MaxActive, "max-active", 8, flags.From(1), "as of serve")
-	flags.Int(f, &o.Engine.QueueLength, "queue", 64, flags.From(0), "as of serve; 0: none")
-	flags.Int(f, &o.Engine.Sessions, "sessions", 8, flags.From(0), "as of serve; 0: none")
-	flags.Duration(f, &o.Engine.SessionTimeout, "session-timeout", time.Hour, flags.FromDuration(0), "as of serve; 0: without end")
+	d := engine.Defaults()
+	flags.Int(f, &o.Engine.MaxActive, "max-active", d.MaxActive, flags.From(1), "as of serve")
+	flags.Int(f, &o.Engine.QueueLength, "queue", d.QueueLength, flags.From(0), "as of serve; 0: none")
+	flags.Int(f, &o.Engine.Sessions, "sessions", d.Sessions, flags.From(0), "as of serve; 0: none")
+	flags.Duration(f, &o.Engine.SessionTimeout, "session-timeout", d.SessionTimeout, flags.FromDuration(0), "as of serve; 0: without end")
 	flags.Int(f, &o.Context, "ctx,c", 16384, flags.From(2), "as of serve")
 	flags.Int(f, &o.MaxTokens, "max-batch", 512, flags.From(1), "as of serve")
 	flags.Int(f, &o.Cache, "kv-tokens", 0, flags.From(0), "most `tokens` of all sequences of a group; 0: not limited")

@@ -39,12 +39,12 @@ const shutdownGrace = 10 * time.Second
 
 // Options of a server.
 type Options struct {
-	Listen  string   // HOST:PORT
-	Names   []string // of the model; none: that of the file
-	Strict  bool     // requests for a model of any other name are refused
-	Format  string   // of conversations, auto for that of the file
-	Keys    keys.Options
-	Audit   string // file of the audit log; empty: none
+	Listen  string       // HOST:PORT
+	Names   []string     // of the model; none: that of the file
+	Strict  bool         // requests for a model of any other name are refused
+	Format  string       // of conversations; auto: the file decides
+	Keys    keys.Options // none: every request is served, because no key is required
+	Audit   string       // file of the audit log; empty: none
 	CORS    []string
 	Hosts   []string // that requests may name
 	MaxBody int64
@@ -72,7 +72,8 @@ func Limits(e engine.Options, batch int) engine.Options {
 	return e
 }
 
-// Run starts a node, of a group the leader, and serves its model until ctx ends.
+// Run starts a node, which leads the group if there is one, and serves its model until ctx
+// ends. It listens before it loads the model, because a wrong address should show at once.
 func Run(ctx context.Context, o Options, nodeOptions node.Options) (err error) {
 	defer accept.Hold()()
 	if err := o.check(); err != nil {
@@ -103,7 +104,6 @@ func Run(ctx context.Context, o Options, nodeOptions node.Options) (err error) {
 	}
 	defer disk.close()
 	options.Disk = disk.store
-	// Listen first: a wrong address should not show only after a long load.
 	listener, err := network.Listen(ctx, o.Listen, net.KeepAliveConfig{}, nil)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
