@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/internal/units"
 	"ringmaster/model"
 )
 
@@ -113,7 +114,7 @@ func (l *Leader) Epoch() (uint64, error) {
 	reads := l.cluster.Reads()
 	switch {
 	case err == nil && l.rerunning.Load():
-		err = fmt.Errorf("epoch %d runs with %d ranks; the interrupted step runs again", e.Number, len(e.Members))
+		err = fmt.Errorf("epoch %d runs with %s; the interrupted step runs again", e.Number, units.Count(len(e.Members), "rank"))
 		if reads.Bytes > 0 {
 			err = fmt.Errorf("%w; %v", err, reads)
 		}

@@ -44,21 +44,21 @@ func TestSettings(t *testing.T) {
 
 func TestSettingsThatAreRefused(t *testing.T) {
 	for want, change := range map[string][2]string{
-		"unknown field \"threads\"":              {`"max_tokens"`, `"threads"`},
-		"data follows their end":                 {`84}`, `84} {}`},
-		"context is 1":                           {`4096`, `1`},
-		"sequence_budget is -1":                  {`17179869184`, `-1`},
-		"max_tokens is 0":                        {`512`, `0`},
-		"max_tokens is -4":                       {`512`, `-4`},
-		"cannot unmarshal string":                {`512`, `"512"`},
-		"reduce is \"mean\"":                     {`exact`, `mean`},
-		"a range has 1 numbers":                  {`[86,171]`, `[86]`},
-		"a range has 3 numbers":                  {`[86,171]`, `[86,171,1]`},
-		"rank 1 gets experts 85 to 171":          {`[86,171]`, `[85,171]`},
-		"rank 2 gets experts 171 to 170":         {`[171,171]`, `[171,170]`},
-		"rank 0 gets experts -1 to 86":           {`[0,86]`, `[-1,86]`},
-		"unknown field \"more\"":                 {`"weight":1},{"experts":[86`, `"weight":1,"more":0},{"experts":[86`},
-		"replica: settings of the plan: unexpec": {`84}`, `84`},
+		"unknown field \"threads\"":      {`"max_tokens"`, `"threads"`},
+		"data follows their end":         {`84}`, `84} {}`},
+		"context is 1":                   {`4096`, `1`},
+		"sequence_budget is -1":          {`17179869184`, `-1`},
+		"max_tokens is 0":                {`512`, `0`},
+		"max_tokens is -4":               {`512`, `-4`},
+		"cannot unmarshal string":        {`512`, `"512"`},
+		"reduce is \"mean\"":             {`exact`, `mean`},
+		"a range has 1 numbers":          {`[86,171]`, `[86]`},
+		"a range has 3 numbers":          {`[86,171]`, `[86,171,1]`},
+		"rank 1 gets experts 85 to 171":  {`[86,171]`, `[85,171]`},
+		"rank 2 gets experts 171 to 170": {`[171,171]`, `[171,170]`},
+		"rank 0 gets experts -1 to 86":   {`[0,86]`, `[-1,86]`},
+		"unknown field \"more\"":         {`"weight":1},{"experts":[86`, `"weight":1,"more":0},{"experts":[86`},
+		"settings of the plan: unexpec":  {`84}`, `84`},
 	} {
 		text := strings.Replace(goodJSON, change[0], change[1], 1)
 		require.NotEqual(t, goodJSON, text)

@@ -109,8 +109,8 @@ func (m *Measurement) rates() string {
 	line := fmt.Sprintf("%9sreads %s per token, %.1f GB/s", "", units.Bytes(m.BytesPerToken), rate)
 	switch {
 	case m.StreamGBs > 0:
-		line += fmt.Sprintf(": %.2f of the memory bandwidth of %.1f GB/s with %d threads (median %.1f)",
-			rate/m.StreamGBs, m.StreamGBs, m.Threads, m.StreamMedianGBs)
+		line += fmt.Sprintf(": %.2f of the memory bandwidth of %.1f GB/s with %s (median %.1f)",
+			rate/m.StreamGBs, m.StreamGBs, units.Count(m.Threads, "thread"), m.StreamMedianGBs)
 	case m.StreamError != "":
 		line += "; memory bandwidth not measured: " + m.StreamError
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringmaster/internal/safetext"
+	"ringmaster/internal/units"
 )
 
 // LineReader returns what the user types. At the end of input it returns io.EOF, at the
@@ -214,7 +215,7 @@ func (t *timing) piece(now time.Time) {
 
 // line returns the line below an answer: tokens, their rate, the wait for the first.
 func (t *timing) line(u *Usage) string {
-	text := fmt.Sprintf("%d tokens", u.Completion)
+	text := units.Count(u.Completion, "token")
 	if d := t.last.Sub(t.first).Seconds(); u.Completion > 1 && d > 0 {
 		text += fmt.Sprintf(", %.1f tokens/s", float64(u.Completion-1)/d)
 	}

@@ -170,7 +170,7 @@ func checkModel(h *Facts) (out []Finding) {
 	if m.Error != "" {
 		return []Finding{finding(Error, "fetch it again with ringmaster pull, which checks the SHA-256, or give the first part of a split file", "%s: %s", m.Path, m.Error)}
 	}
-	text := fmt.Sprintf("%s: %s in %d parts, on %s", m.Path, units.Bytes(m.Bytes), m.Parts, m.FileSystem)
+	text := fmt.Sprintf("%s: %s in %s, on %s", m.Path, units.Bytes(m.Bytes), units.Count(m.Parts, "part"), m.FileSystem)
 	if m.Cached >= 0 {
 		text += fmt.Sprintf(", %.0f%% in the page cache", 100*m.Cached)
 	}

@@ -1,5 +1,5 @@
 // Package units formats quantities for people, one way in logs, errors, plans and pages:
-// sizes in binary units, durations, lists of ranks, counted nouns.
+// sizes in binary units, durations, counted nouns.
 package units
 
 import (
@@ -25,6 +25,14 @@ func Bytes[N ~int | ~int64 | ~uint64](n N) string {
 		digits = 2 // a tenth of a GiB is more than a token's state
 	}
 	return fmt.Sprintf("%.*f %ciB", digits, value, names[unit])
+}
+
+// Count is a number with its noun: 1 thread, 2 threads.
+func Count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // ParseBytes reads a size such as 24GiB, 512 MiB or 1000000; 0 for "".

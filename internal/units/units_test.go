@@ -15,6 +15,12 @@ func TestBytes(t *testing.T) {
 	require.Equal(t, "16.00 EiB", units.Bytes(^uint64(0)))
 }
 
+func TestCount(t *testing.T) {
+	for n, want := range map[int]string{0: "0 threads", 1: "1 thread", 2: "2 threads"} {
+		require.Equal(t, want, units.Count(n, "thread"))
+	}
+}
+
 func TestParseBytes(t *testing.T) {
 	for text, want := range map[string]int64{"": 0, "1": 1, "1000000": 1e6, "0.5KiB": 512, "24GiB": 24 << 30, "1.5 MiB": 3 << 19, "2TiB": 2 << 40} {
 		n, err := units.ParseBytes(text)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"ringmaster/internal/units"
 	"ringmaster/replica"
 )
 
@@ -171,7 +172,7 @@ func (c *Check) summary(links []Link, e *Expected, x *Examination) {
 	c.Figures["links"], c.Figures["bytes"], c.Figures["corrupt_bytes"], c.Figures["retransmits"] = float64(len(links)), float64(bytes), float64(corrupt), float64(again)
 	c.Figures["slowest_bytes_per_second"], c.Figures["median_bytes_per_second"], c.Figures["worst_median_latency_seconds"] = slow.Rate, median(rates), late.Latency.Seconds()
 	c.Figures["longest_pause_seconds"] = x.longest.Seconds()
-	sent := fmt.Sprintf("%d links over %s, %.1f MB, %d corrupt bytes", len(links), x.group.Transport, float64(bytes)/1e6, corrupt)
+	sent := fmt.Sprintf("%s over %s, %s, %s", units.Count(len(links), "link"), x.group.Transport, units.Bytes(bytes), units.Count(int(corrupt), "corrupt byte"))
 	if again >= 0 {
 		sent += fmt.Sprintf(", %d segments sent again", again)
 	}

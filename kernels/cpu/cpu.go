@@ -24,6 +24,7 @@ import (
 	"unsafe"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/units"
 	"ringmaster/kernels"
 	"ringmaster/kernels/contract"
 )
@@ -173,7 +174,7 @@ func (b *Backend) Name() string {
 	if b.activations == Bits8 {
 		activations = ", 8-bit activations"
 	}
-	return fmt.Sprintf("cpu (%s, %d threads%s)", b.level, b.Threads(), activations)
+	return fmt.Sprintf("cpu (%s, %s%s)", b.level, units.Count(b.Threads(), "thread"), activations)
 }
 
 // Threads is the number of threads that compute, including the caller's.
