@@ -114,7 +114,7 @@ func TestTooManyChoices(t *testing.T) {
 	require.Equal(t, 400, w.Code, w.Body)
 	e := errorOf(t, w)
 	require.Equal(t, "too_many_choices", value(e.Code))
-	require.Contains(t, e.Message, "there are 128, at most 72 can run and wait")
+	require.Contains(t, e.Message, "128 requests, but at most 72 can run and wait")
 	require.Empty(t, w.Header().Get("Retry-After"))
 	require.Equal(t, 200, call(h, "POST", "/v1/completions", `{"n":2,"max_tokens":1,"prompt":[`+prompts(36)+`]}`).Code)
 }

@@ -40,13 +40,13 @@ func TestFormsThatCannotBeMet(t *testing.T) {
 	for body, want := range map[string]string{
 		`"guided_regex":"[^\\x00-\\x{10FFFF}]"`:                                      nothing,
 		`"guided_regex":"ab[^\\s\\S]c"`:                                              nothing,
-		`"grammar":"root ::= \"a\" x\nx ::= x2\nx2 ::= [a-c] x"`:                     "never comes to an end",
+		`"grammar":"root ::= \"a\" x\nx ::= x2\nx2 ::= [a-c] x"`:                     "never ends",
 		schema(`{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}`): nothing,
 		schema(`{"type":"array","items":{"$ref":"#/$defs/e"},"minItems":1,"$defs":{"e":{"type":"array","items":{"$ref":"#/$defs/e"},"minItems":1}}}`): nothing,
 		schema(`{"$ref":"#/$defs/n","$defs":{"n":{"allOf":[{"type":"string"},{"type":"null"}]}}}`):                                                    nothing,
 		schema(`{"type":"integer","enum":["a","b"]}`): nothing,
 		schema(`{"type":"object","properties":{"a":{"anyOf":[{"$ref":"#/$defs/x"},{"$ref":"#/$defs/x"}]}},"required":["a"],"$defs":{"x":{"const":1,"type":"string"}}}`): nothing,
-		`"grammar":"root ::= r0\n` + deep.String() + `r300 ::= \"c\""`:     "at most 256 rules",
+		`"grammar":"root ::= r0\n` + deep.String() + `r300 ::= \"c\""`:     "only beyond 256 nested rules",
 		`"guided_regex":"((a|b|ab|..|.){30,60}|(.|..|...){30,60}){10,16}"`: "too ambiguous",
 		`"guided_json":{"properties":{` + names.String() + `"x":{}}}`:      "too much work",
 	} {
