@@ -101,7 +101,7 @@ func shown(t *testing.T, width, height int, pieces ...string) string {
 const document = `# A title
 
 Some *text* with **bold words**, ` + "`code`" + ` and [a link](https://example.org/x) that is
-longer than a row of the screen &amp; goes on \*here\*.
+longer than a row of the screen &amp; ends up \*here\*.
 - one
 - two
   with more
@@ -130,8 +130,8 @@ const documentShown = `A title
 
 Some text with bold words, code and a
 link (https://example.org/x) that is
-longer than a row of the screen & goes
-on *here*.
+longer than a row of the screen & ends
+up *here*.
 
 • one
 
