@@ -97,14 +97,17 @@ type Backend struct {
 // caller's, at the best level of the host. 0 means every processor that the
 // process may run on. It fails if the threads cannot be started.
 func New(threads int) (*Backend, error) {
-	return NewLevel(threads, Level(C.rm_cpu_level()))
+	return NewLevel(threads, Best())
 }
+
+// Best is the fastest level that this host can run.
+func Best() Level { return Level(C.rm_cpu_level()) }
 
 // ParseLevel parses the name of a level, "portable", "avx2", "avx512", "amx" or
 // "neon"; "auto" is the best level of the host.
 func ParseLevel(name string) (Level, error) {
 	if name == "auto" {
-		return Level(C.rm_cpu_level()), nil
+		return Best(), nil
 	}
 	for _, l := range all {
 		if l.String() == name {
@@ -155,7 +158,7 @@ func Open(o Options) (*Backend, error) {
 		return nil, fmt.Errorf("%d threads: give 1 to %d, or 0 for all processors", threads, maxThreads)
 	}
 	if C.rm_cpu_has(C.int(level)) == 0 {
-		return nil, fmt.Errorf("this host does not support %s; its best level is %s", level, Level(C.rm_cpu_level()))
+		return nil, fmt.Errorf("this host does not support %s; its best level is %s", level, Best())
 	}
 	upperOnly := C.int(0)
 	if o.Activations == Bits8 {
