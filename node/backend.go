@@ -62,7 +62,7 @@ func (n *Node) openCPU() error {
 		// More threads than the CPU quota allows would only wait for each other.
 		threads = min(quota, runtime.NumCPU())
 	}
-	b, err := cpu.NewLevel(threads, level)
+	b, err := cpu.Open(cpu.Options{Threads: threads, Level: level, Activations: n.o.Activations})
 	if err != nil && !slices.Contains(cpu.Levels(), level) {
 		return usage.Wrap(err)
 	}
@@ -70,10 +70,16 @@ func (n *Node) openCPU() error {
 		return err
 	}
 	n.Backend, n.CPU, n.Kernels, n.math, n.Threads = b, b, "cpu "+level.SameBits().String(), cpu.MathBits(), b.Threads()
+	if n.o.Activations != cpu.Bits15 {
+		n.Kernels += ", " + n.o.Activations.String() + "-bit activations"
+	}
 	return nil
 }
 
 func (n *Node) openMetal() error {
+	if n.o.Activations != cpu.Bits15 {
+		return usage.Errorf("--activations %s is for the CPU: a GPU multiplies activations that are not rounded; use --backend cpu", n.o.Activations)
+	}
 	b, err := metal.Open(metal.Options{KeepWired: n.o.KeepWired, Progress: func(done, of int) {
 		slog.Info("compiling Metal kernels", "libraries", fmt.Sprintf("%d of %d", done, of))
 	}})

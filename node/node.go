@@ -35,11 +35,12 @@ import (
 
 // Options say which model a node runs, on what, and in which group.
 type Options struct {
-	File      File
-	Backend   Backend
-	KeepWired time.Duration // of the GPU's memory, after the last step; 0: as long as the program runs
-	Level     cpu.Level     // instruction set of the CPU kernels
-	Threads   int           // of the CPU kernels; 0 is one per core, at most what a CPU quota allows
+	File        File
+	Backend     Backend
+	KeepWired   time.Duration // of the GPU's memory, after the last step; 0: as long as the program runs
+	Level       cpu.Level     // instruction set of the CPU kernels
+	Activations cpu.Activations
+	Threads     int // of the CPU kernels; 0 is one per core, at most what a CPU quota allows
 
 	Context    int // most positions of a sequence; 0 is the most that the model allows and memory holds
 	MaxTokens  int // most tokens of a step

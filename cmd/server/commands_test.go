@@ -49,6 +49,9 @@ func TestLogitsCommand(t *testing.T) {
 	require.Equal(t, whole, logits("--batch", "3", "--threads", "1"))
 	require.NotEqual(t, whole, logits("--reduce", "exact"))
 	require.Len(t, logits("--simd", "portable"), len(whole))
+	rounded := logits("--activations", "8")
+	require.NotEqual(t, whole, rounded)
+	require.Equal(t, rounded, logits("--activations", "8", "--batch", "3", "--threads", "1"))
 
 	require.NoError(t, os.WriteFile(ids, []byte("1 x"), 0o644))
 	_, err := command(t, "logits", "--tokens", ids, "--out", filepath.Join(dir, "o"))

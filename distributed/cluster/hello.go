@@ -75,7 +75,7 @@ func mismatch(leader, h Hello) string {
 		compareHash("weights", leader.Weights, h.Weights, "the files have the same metadata and different weights: give every rank the same file")
 		compareHash("model content", leader.Content, h.Content, "copy the file again, and use --verify-model on all ranks or on none")
 	}
-	compare("kernels", leader.Kernels, h.Kernels, "their results differ in the last bits: give all ranks the same --simd; Macs that compute on the GPU need the same chip and version of macOS, or --backend cpu")
+	compare("kernels", leader.Kernels, h.Kernels, "their results differ in the last bits: give all ranks the same --simd and --activations; Macs that compute on the GPU need the same chip and version of macOS, or --backend cpu")
 	compare("mathematical functions of the C library", leader.Math, h.Math, "their results differ in the last bits: install the same release of the system (of glibc) on all hosts, or run all ranks in the same container image")
 	return strings.Join(all, "; ")
 }

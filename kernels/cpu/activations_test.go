@@ -66,7 +66,14 @@ func TestActivationsOf8Bits(t *testing.T) {
 // TestActivationsAreKnown: only 15 and 8 bits can be had, and the name tells which.
 func TestActivationsAreKnown(t *testing.T) {
 	_, err := cpu.Open(cpu.Options{Threads: 1, Level: cpu.Portable, Activations: 7})
-	require.ErrorContains(t, err, "expected 8 or 15")
+	require.ErrorContains(t, err, "no such precision")
+	for _, a := range []cpu.Activations{cpu.Bits15, cpu.Bits8} {
+		parsed, err := cpu.ParseActivations(a.String())
+		require.NoError(t, err)
+		require.Equal(t, a, parsed)
+	}
+	_, err = cpu.ParseActivations("16")
+	require.ErrorContains(t, err, "15 or 8 bits")
 	require.Contains(t, open8(t, 1, cpu.Portable).Name(), "8-bit activations")
 	require.NotContains(t, openLevel(t, 1, cpu.Portable).Name(), "bit")
 }

@@ -119,6 +119,7 @@ func TestRejectedRanks(t *testing.T) {
 		{"a rank too many", "2", []string{"--world-size", "3"}, "rank 2: followers of a group of 2 have ranks 1 to 1", "rank 2 at"},
 		{"another zero", "0", nil, "address already in use", ""},
 		{"other instructions", "1", []string{"--simd", "portable"}, "--simd", "kernels"},
+		{"other activations", "1", []string{"--activations", "8"}, "--activations", "8-bit activations"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name != "wrong key" && c.name != "wrong model" {
