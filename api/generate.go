@@ -131,7 +131,7 @@ func (s *server) waits() string {
 	return fmt.Sprintf("recovering: the ranks re-form the group and read weights for up to %v; the answer continues afterwards", reading)
 }
 
-// failRun ends a request after its generation or transmission failed with err: with an
+// failRun ends a request that failed with err before, in or after its generation: with an
 // error response, or with an error event if a stream has begun. out is nil if there is no
 // answer yet.
 func (s *server) failRun(c *gin.Context, out *dialect.Writer, err error) {

@@ -29,7 +29,7 @@ func (e *Engine) checkEpochLocked() {
 	if n == e.epoch {
 		return
 	}
-	e.opts.Logger.Info("the model started a new epoch; the prefix cache is empty", "epoch", n, "lost_entries", len(e.sched.prefixCache))
+	e.opts.Logger.Info("the model lost its sequences; the prefix cache is empty", "losses", n, "lost_entries", len(e.sched.prefixCache))
 	e.epoch = n
 	for _, id := range e.sched.forget() {
 		if run := e.runs[id]; run != nil {

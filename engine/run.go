@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// run is the state of one request. After Submit only the loop uses it, except for stream.
+// run is the state of one request. After Submit only the loop uses it,
+// except for stream, and for unwatch, which others call with the engine's lock.
 type run struct {
 	id      requestID
 	req     Request

@@ -43,8 +43,8 @@ func (s *LayerStats) Add(other LayerStats) {
 }
 
 // Meter counts the time and the exchanges of each layer: whatever exchanges rows for a
-// model has its meter. The goroutine that runs the steps uses it; only Stats may be called
-// by others.
+// model has its meter. The goroutine that runs the steps uses it; others may call only
+// Stats and Exchanges.
 type Meter struct {
 	now   func() time.Time
 	mark  time.Time // end of the previous layer

@@ -60,8 +60,8 @@ func (p *Program) Form(ctx context.Context, settings []byte) error {
 	return p.resident.form(ctx, settings)
 }
 
-// Start implements cluster.Program: the model joins the group and drops all
-// sequences. It waits for a step of the previous epoch until this epoch ends.
+// Start implements cluster.Program: the model joins the group and keeps the sequences
+// that the steps of the new epoch continue. It waits for a step of the previous epoch until this epoch ends.
 func (p *Program) Start(e cluster.Epoch) error {
 	placement, err := p.resident.start(e)
 	if err == nil {

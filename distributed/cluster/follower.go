@@ -24,9 +24,9 @@ const (
 // that the first attempt without one is logged.
 const quietLimit = 3 * time.Second
 
-// drainTimeout is how long Follow waits at its end for work in progress, which
+// exitTimeout is how long Follow waits at its end for work in progress, which
 // ends at the next layer.
-const drainTimeout = 500 * time.Millisecond
+const exitTimeout = 500 * time.Millisecond
 
 // follower is a rank that follows. It outlives its connections to the leader.
 type follower struct {
@@ -69,7 +69,7 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 		close(f.tasks)
 		select {
 		case <-idle:
-		case <-time.After(drainTimeout):
+		case <-time.After(exitTimeout):
 			cfg.Log.Warn("exiting while work is still in progress")
 		}
 		cfg.Transport.Close()

@@ -84,7 +84,7 @@ func (f *follower) serve(ctx context.Context) (joined bool, err error) {
 // has handled what had already arrived, because that may be a verdict.
 func (c *leaderConn) send(m message) {
 	if c.conn.Send(control.Frame{Type: uint16(m.Kind), Payload: m.encode()}) != nil {
-		c.conn.Finish(drainTimeout)
+		c.conn.Finish(exitTimeout)
 	}
 }
 
@@ -108,7 +108,7 @@ func (c *leaderConn) keepAlive(connected, rank context.Context) {
 			all := errors.Is(cause, ErrStopAll)
 			c.send(message{Kind: kindLeave, Reason: cause.Error(), All: all})
 			if all || !c.inEpoch() {
-				c.conn.Finish(drainTimeout) // serve awaits that the leader hangs up
+				c.conn.Finish(exitTimeout) // serve awaits that the leader hangs up
 				return
 			}
 			leaveBy = clock.now() + c.cfg.DrainTimeout
@@ -118,7 +118,7 @@ func (c *leaderConn) keepAlive(connected, rank context.Context) {
 		now := clock.now()
 		if leaveBy > 0 && now > leaveBy {
 			c.cfg.Log.Warn("left in the middle of an epoch: the leader did not form one without this rank in time", "limit", c.cfg.DrainTimeout)
-			c.conn.Finish(drainTimeout)
+			c.conn.Finish(exitTimeout)
 			return
 		}
 		if c.heard.Swap(false) {

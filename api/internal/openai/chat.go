@@ -12,7 +12,8 @@ import (
 	"ringmaster/model/chat"
 )
 
-// Chat parses a request to /v1/chat/completions.
+// Chat parses a request to /v1/chat/completions: it renders and tokenizes the
+// conversation, makes the grammar of the answer, and prepares the reply.
 func Chat(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error) {
 	g := parseGeneration(s, f)
 	c := &chat.Conversation{}

@@ -141,7 +141,7 @@ func (a Architecture) RestoreContinues(t *testing.T) {
 		other := append([]int32(nil), more...)
 		other[2] = (other[2] + 1) % int32(c.Vocab)
 		_, err = to.RestoreFrom(bytes.NewReader(piece.Bytes()), id, other)
-		require.ErrorContains(t, err, "the 3 tokens that it continues differ from those here")
+		require.ErrorContains(t, err, "the 3 tokens that a snapshot continues differ from those here")
 		require.Zero(t, to.Len(id))
 		_, err = to.RestoreFrom(bytes.NewReader(piece.Bytes()), id, more)
 		require.ErrorContains(t, err, "but the sequence has 0 here")
@@ -222,7 +222,7 @@ func (a Architecture) RestoreRefuses(t *testing.T) {
 	require.ErrorIs(t, err, snapshot.ErrForeign)
 	narrow := a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 48, Context: 99})
 	_, err = narrow.Restore(bytes.NewReader(data), 1)
-	require.ErrorContains(t, err, "it has 100 tokens; at most 99 fit here")
+	require.ErrorContains(t, err, "a snapshot has 100 tokens; at most 99 fit here")
 
 	_, err = m.Restore(bytes.NewReader(data), 2)
 	require.NoError(t, err)

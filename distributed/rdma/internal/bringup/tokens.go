@@ -80,7 +80,8 @@ func (b *bringup) expect(e *end, rung int) error {
 			return fmt.Errorf("%w: posting the first receive: errno %d", distributed.ErrBootstrap, errno)
 		}
 	}
-	// Settle ensures that no rank sends before all have posted their receives.
+	// Settle waits until the device has what was posted here. The vote that follows
+	// ensures that no rank sends before all have posted their receives.
 	return e.QP.Settle()
 }
 
