@@ -15,7 +15,7 @@ import (
 var Removed = map[string]string{
 	"body-budget":                 "all bodies together may have twice the bytes of --max-body",
 	"cache-disk":                  "give the size with --cache-dir, such as --cache-dir /var/cache/ringmaster=16GiB",
-	"check-weights":               "--verify-model checks the weights too",
+	"check-weights":               "--verify-model checks the weights too; give it to all ranks or to none",
 	"drain-timeout":               "a follower that gets SIGTERM waits for 30 seconds",
 	"key-weights":                 "the file of --api-keys has the weight of each key, weight=3; see 'ringmaster key new'",
 	"log-format":                  "use --log json, or with a level --log debug,json",

@@ -254,7 +254,7 @@ func TestTwoLosses(t *testing.T) {
 	b.requireAnswer(brief)
 }
 
-// TestTooFewRanks: with fewer ranks than --min-ranks, requests end with the rank's name.
+// TestTooFewRanks: with fewer ranks than --on-loss continue:N allows, requests end with the rank's name.
 func TestTooFewRanks(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a cluster that continues, with too few ranks")
 	t.Parallel()
