@@ -77,9 +77,6 @@ func (n *Node) openCPU() error {
 }
 
 func (n *Node) openMetal() error {
-	if n.o.Activations != cpu.Bits15 {
-		return usage.Errorf("--activations %s is for the CPU: a GPU multiplies activations that are not rounded; use --backend cpu", n.o.Activations)
-	}
 	b, err := metal.Open(metal.Options{KeepWired: n.o.KeepWired, Progress: func(done, of int) {
 		slog.Info("compiling Metal kernels", "libraries", fmt.Sprintf("%d of %d", done, of))
 	}})
@@ -92,6 +89,9 @@ func (n *Node) openMetal() error {
 			return usage.Wrap(err) // of --backend metal; with auto another is taken
 		}
 		return err
+	}
+	if n.o.Activations != cpu.Bits15 {
+		return errors.Join(usage.Errorf("--activations %s is for the CPU: a GPU multiplies activations that are not rounded; use --backend cpu", n.o.Activations), b.Close())
 	}
 	slog.Info("using Metal", "device", b.Name(), "recommended_memory", units.Bytes(b.WorkingSet()))
 	n.gpu = b.WorkingSet()

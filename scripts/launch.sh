@@ -294,12 +294,13 @@ arguments() {
 	[ -z "$key" ] || args=("${args[@]}" --cluster-key-file "$key")
 	[ -z "$listen" ] || [ "$rank" -ne 0 ] || args=("${args[@]}" --listen "$listen")
 	[ -z "$transport" ] || args=("${args[@]}" --transport "$transport")
-	# Rank 0 comes back, so the others keep the model and wait; a flag of the user wins.
-	[ $restart -eq 0 ] || [ "$rank" -eq 0 ] || args=("${args[@]}" --connect-timeout 24h)
 	if [ -n "${matrix_at[rank]-}" ]; then
 		args=(env "JACCL_IBV_DEVICES=${matrix_at[rank]}" "MLX_IBV_DEVICES=${matrix_at[rank]}" ${ring:+"$ring"} "${args[@]}")
 	fi
 	args=("${args[@]}" ${1+"$@"})
+	# Rank 0 comes back, so the others keep the model and wait. A --connect-timeout of the
+	# user is for rank 0, which waits for its ranks by it.
+	[ $restart -eq 0 ] || [ "$rank" -eq 0 ] || args=("${args[@]}" --connect-timeout 24h)
 }
 
 if [ $check -eq 1 ]; then

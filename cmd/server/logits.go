@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -78,7 +77,7 @@ func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch i
 		}
 	}()
 	if err := logits.Write(ctx, n.Model, ids, batch, w); err != nil {
-		return fmt.Errorf("%s: %w", out, err)
+		return err
 	}
 	logExchanges(ctx, n.Leader)
 	return nil

@@ -185,7 +185,7 @@ func (o *groupChecks) register(f *pflag.FlagSet) {
 // check validates the flags; given are those of the command line.
 func (o *groupChecks) check(given func(name string) bool) error {
 	if o.cluster.Coordinator == "" {
-		for _, name := range []string{"cluster-key-file", "recompute", "soak", "link", "pause", "rest", "model", "seed"} {
+		for _, name := range []string{"cluster-key-file", "recompute", "soak", "link", "pause", "rest", "model", "threads", "simd", "activations", "seed"} {
 			if given(name) {
 				return usage.Errorf("--%s examines a group: give --coordinator HOST:PORT, where rank 0 listens for the other ranks", name)
 			}

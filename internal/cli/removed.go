@@ -13,14 +13,14 @@ import (
 // Removed maps flags that serve no longer has to their replacements, because silently
 // ignoring a given flag would be worse than an error.
 var Removed = map[string]string{
-	"body-budget":                 "all bodies together may have twice the bytes of --max-body",
+	"body-budget":                 "all bodies together may have twice the bytes of --max-body, and at least 16 MiB",
 	"cache-disk":                  "give the size with --cache-dir, such as --cache-dir /var/cache/ringmaster=16GiB",
 	"check-weights":               "--verify-model checks the weights too; give it to all ranks or to none",
 	"drain-timeout":               "a follower that gets SIGTERM waits for 30 seconds",
 	"key-weights":                 "the file of --api-keys has the weight of each key, weight=3; see 'ringmaster key new'",
-	"log-format":                  "use --log json, or with a level --log debug,json",
-	"log-level":                   "use --log, such as --log debug",
-	"max-connections-per-address": "give it after a comma of --max-connections, such as --max-connections 1000,800",
+	"log-format":                  `use --log json, or with a level --log debug,json; in a file log = ["debug", "json"]`,
+	"log-level":                   `use --log, such as --log debug; in a file log = "debug"`,
+	"max-connections-per-address": "give it after a comma of --max-connections, such as --max-connections 1000,800; in a file max-connections = [1000, 800]",
 	"micro-batches":               "every step is run in one; two halves in turns gained nothing on any link that was measured",
 	"min-ranks":                   "give it with --on-loss, such as --on-loss continue:2",
 	"mpi-library":                 "name the library in the environment variable MLX_MPI_LIBNAME",

@@ -27,7 +27,7 @@ func Write(ctx context.Context, m model.Model, ids []int32, batch int, w io.Writ
 		}
 		for _, row := range rows {
 			if err := writeFloats(w, row); err != nil {
-				return err
+				return fmt.Errorf("writing the logits: %w", err)
 			}
 		}
 		m.Commit(step)

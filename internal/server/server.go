@@ -290,8 +290,12 @@ func (o *Options) allowedHosts(addr net.Addr) []string {
 	return names
 }
 
-// bodies is the most bytes of all bodies of requests that are being received and parsed.
-func (o *Options) bodies() int64 { return 2 * o.MaxBody }
+// leastBodies is the least that the bodies of all requests may have together, in bytes.
+const leastBodies = 16 << 20
+
+// bodies is the most bytes of all bodies of requests that are being received and parsed. A
+// small limit for each body leaves room for several.
+func (o *Options) bodies() int64 { return max(2*o.MaxBody, leastBodies) }
 
 // open reports whether other hosts may use the API without a key.
 func (o *Options) open(addr net.Addr) bool {

@@ -36,6 +36,12 @@ func ParseLevel(name string) (Level, error) {
 // MathBits is empty: no op calls a C library.
 func MathBits() string { return "" }
 
+// Best is 0: there are no levels.
+func Best() Level { return 0 }
+
+// Open fails: the kernels are C.
+func Open(Options) (*Backend, error) { return nil, errNoCgo }
+
 // NewLevel fails: the kernels are C.
 func NewLevel(int, Level) (*Backend, error) { return nil, errNoCgo }
 

@@ -147,7 +147,7 @@ func TestLaunchChecks(t *testing.T) {
 	}{
 		{"good", map[string]string{"a/m.gguf": "12345", "b/m.gguf": "54321", "a/key": "k", "b/key": "k"}, nil,
 			[]string{"--model", "m.gguf", "--key-file", "key", "--coordinator", "192.0.2.7", "a", "b", "--", "--ctx", "512"}, 0,
-			"rank 1 on b: '" + fake + "' 'serve' '--distributed' '--rank' '1' '--world-size' '2' '--coordinator' '192.0.2.7:32323' '--model' 'm.gguf' '--cluster-key-file' 'key' '--connect-timeout' '24h' '--ctx' '512'"},
+			"rank 1 on b: '" + fake + "' 'serve' '--distributed' '--rank' '1' '--world-size' '2' '--coordinator' '192.0.2.7:32323' '--model' 'm.gguf' '--cluster-key-file' 'key' '--ctx' '512' '--connect-timeout' '24h'"},
 		{"no host", nil, nil, nil, 2, "usage:"},
 		{"unreachable", nil, []string{"BROKEN=b"}, []string{"a", "b"}, 1, "rank 1 on b: ssh failed: ssh: connect to host b port 22: No route to host. Try:"},
 		{"no program", nil, nil, []string{"--binary", "no-such-program", "a", "b"}, 1, "rank 0 on a: no-such-program not found; install it there"},
