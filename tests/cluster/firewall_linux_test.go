@@ -122,7 +122,7 @@ func TestCoordinatorUnreachable(t *testing.T) {
 		{"dropped", "tcp dport 7070 drop", `i/o timeout .*a firewall on rank 0's host .*allow TCP to port 7070`},
 		{"rejected", "tcp dport 7070 reject", `(refused|no route to host) .*`},
 		{"reset", "tcp dport 7070 reject with tcp reset", `connection refused .*a firewall may reject it: allow TCP to port 7070 on its host`},
-		{"begun and dropped", "tcp dport 7070 tcp flags & syn != syn drop", `handshake not completed .*a firewall drops what follows the beginning of a connection`},
+		{"begun and dropped", "tcp dport 7070 tcp flags & syn != syn drop", `handshake not completed .*a firewall drops packets after the connection is made`},
 		{"prohibited", "tcp dport 7070 reject with icmpx admin-prohibited", `no route to host .*firewall .*allow TCP to port 7070`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
