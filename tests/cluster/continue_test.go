@@ -208,7 +208,7 @@ func TestRollingRestart(t *testing.T) {
 			require.NoError(t, err)
 		} else {
 			b.drain(3, 1, "refused: rank 3 does not exist")
-			b.drain(r, 0, "rank 2 has left")
+			b.drain(r, 0, "rank 2 left the group")
 			code, err := b.Rank(r).Wait(within(t, hangLimit))
 			require.NoError(t, err)
 			require.Zero(t, code, "a rank that was drained ends in order")
