@@ -221,7 +221,7 @@ func (s *Server) Budget() Budget {
 		}
 	}
 	return Budget{
-		Name: "connections of clients", Set: "`--max-connections`", Refusal: "one without a request is closed, or the new one gets 503",
+		Name: "connections of clients", Set: "`--max-connections`", Refusal: "one without a request is closed, or the new one gets 503 (with HTTPS only the end of the connection)",
 		Limit: func() float64 { return float64(t.total) }, Used: read(func() float64 { return float64(len(t.open)) }),
 		Refused: read(func() float64 { return float64(t.refused) }),
 	}
