@@ -280,13 +280,13 @@ func TestChildWithoutResources(t *testing.T) {
 	for _, c := range []struct{ link, words, text string }{
 		{"", "max_qp=1", "the device's queue pairs are used up"},                       // refused; the device reports 2
 		{"", "max_qp=1 told_qp=0", "the device's queue pairs are used up"},             // refused; the device reports nothing
-		{"", "max_qp=1 told_qp=1", "1 of 1 queue pairs are in use, 1 more are needed"}, // reported
-		{"", "max_mr=1", "1 of 1 memory regions are in use, 1 more are needed"},        // reported
-		{"", "max_cq=1", "1 of 1 completion queues are in use, 1 more are needed"},     // reported
+		{"", "max_qp=1 told_qp=1", "1 of 1 queue pairs are in use, and 1 more are needed"}, // reported
+		{"", "max_mr=1", "1 of 1 memory regions are in use, and 1 more are needed"},        // reported
+		{"", "max_cq=1", "1 of 1 completion queues are in use, and 1 more are needed"},     // reported
 		{"", "max_mr_size=1000000", "a memory region has at most 1000000 bytes"},       // reported
 		{"", "max_mem=3000000", "reg_mr on"},                                           // refused
 		{"link=eth", "max_mem=4000000", "raise the limit of locked memory"},            // refused
-		{"link=eth", "max_qp=1", "1 of 1 queue pairs are in use, 1 more are needed"},   // reported
+		{"link=eth", "max_qp=1", "1 of 1 queue pairs are in use, and 1 more are needed"},   // reported
 	} {
 		for rails := 1; rails <= 2; rails++ {
 			t.Run(fmt.Sprintf("%s %s, %d rails", c.link, c.words, rails), func(t *testing.T) {
@@ -332,7 +332,7 @@ func TestChildWithoutResources(t *testing.T) {
 		text  string
 	}{
 		{10, "max_qp=10 told_qp=11", "the device's queue pairs are used up (10 on macOS 26, 3 on 27"},
-		{3, "max_qp=3 told_qp=3", "3 of 3 queue pairs are in use, 1 more are needed"},
+		{3, "max_qp=3 told_qp=3", "3 of 3 queue pairs are in use, and 1 more are needed"},
 	} {
 		t.Run(fmt.Sprintf("%d queue pairs", c.most), func(t *testing.T) {
 			x := group(t, meshOf(2, 1, c.words), 2, nil)
