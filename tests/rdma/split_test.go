@@ -278,14 +278,14 @@ func TestChildOverUnusedCables(t *testing.T) {
 func TestChildWithoutResources(t *testing.T) {
 	testenv.Need(t, testenv.Full, "children of devices without resources")
 	for _, c := range []struct{ link, words, text string }{
-		{"", "max_qp=1", "the device's queue pairs are used up"},                       // refused; the device reports 2
-		{"", "max_qp=1 told_qp=0", "the device's queue pairs are used up"},             // refused; the device reports nothing
+		{"", "max_qp=1", "the device's queue pairs are used up"},                           // refused; the device reports 2
+		{"", "max_qp=1 told_qp=0", "the device's queue pairs are used up"},                 // refused; the device reports nothing
 		{"", "max_qp=1 told_qp=1", "1 of 1 queue pairs are in use, and 1 more are needed"}, // reported
 		{"", "max_mr=1", "1 of 1 memory regions are in use, and 1 more are needed"},        // reported
 		{"", "max_cq=1", "1 of 1 completion queues are in use, and 1 more are needed"},     // reported
-		{"", "max_mr_size=1000000", "a memory region has at most 1000000 bytes"},       // reported
-		{"", "max_mem=3000000", "reg_mr on"},                                           // refused
-		{"link=eth", "max_mem=4000000", "raise the limit of locked memory"},            // refused
+		{"", "max_mr_size=1000000", "a memory region has at most 1000000 bytes"},           // reported
+		{"", "max_mem=3000000", "reg_mr on"},                                               // refused
+		{"link=eth", "max_mem=4000000", "raise the limit of locked memory"},                // refused
 		{"link=eth", "max_qp=1", "1 of 1 queue pairs are in use, and 1 more are needed"},   // reported
 	} {
 		for rails := 1; rails <= 2; rails++ {
