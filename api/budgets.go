@@ -31,7 +31,7 @@ func (s *server) budgets() []Budget {
 	}
 	return append([]Budget{
 		{
-			Name: "bodies (bytes)", Set: "twice `--max-body`, at least 16 MiB", Refusal: "429 `server_busy`",
+			Name: "bodies (bytes)", Set: "twice `--max-body`", Refusal: "429 `server_busy`",
 			Limit: constant(s.BodyBudget), Used: func() float64 { used, _ := s.bodies.usage(); return float64(used) },
 			Refused: counted(func() uint64 { _, n := s.bodies.usage(); return n }),
 		},

@@ -50,7 +50,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	flags.Texts(f, &o.Hosts, "allow-host", true, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
 	flags.File(f, &o.TLS.Cert, "tls-cert", "serve HTTPS with the certificate in this PEM `file`, with its chain; read again when it changes")
 	flags.File(f, &o.TLS.Key, "tls-key", "PEM `file` of the private key of --tls-cert")
-	flags.Int64(f, &o.MaxBody, "max-body", 32<<20, flags.Within[int64](1, mostBody), "largest request body in bytes; all bodies that are being received and parsed have at most twice as many, or 16 MiB if that is more; further ones get status 429")
+	flags.Int64(f, &o.MaxBody, "max-body", 32<<20, flags.Within[int64](1, mostBody), "largest request body in bytes; all bodies that are being received and parsed have at most twice as many; further ones get status 429")
 	flags.Ints(f, &o.conns, "max-connections", nil, flags.From(0), "most connections of all clients, and after a comma of one address (IPv6: of a /64 network), such as 1000,800. The default, 0, is 512, or half of ulimit -n if that is less, and for an address half of all; raise it behind a proxy, because that is one address")
 }
 

@@ -13,7 +13,7 @@ import (
 // Removed maps flags that serve no longer has to their replacements, because silently
 // ignoring a given flag would be worse than an error.
 var Removed = map[string]string{
-	"body-budget":                 "all bodies together may have twice the bytes of --max-body, and at least 16 MiB",
+	"body-budget":                 "all bodies together may have twice the bytes of --max-body",
 	"cache-disk":                  "give the size with --cache-dir, such as --cache-dir /var/cache/ringmaster=16GiB",
 	"check-weights":               "--verify-model checks the weights too; give it to all ranks or to none",
 	"drain-timeout":               "a follower that gets SIGTERM waits for 30 seconds",

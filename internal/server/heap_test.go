@@ -16,7 +16,7 @@ import (
 func TestTheHeapHasTheGrammars(t *testing.T) {
 	var o Options
 	none := o.Heap(16) - 1
-	require.EqualValues(t, groupplan.LeastHeap+heapPerBody*leastBodies, none)
+	require.EqualValues(t, groupplan.LeastHeap, none)
 	require.Equal(t, none+dialect.DefaultGrammars, o.Heap(0))
 	require.Equal(t, none+dialect.DefaultGrammars, o.Heap(64<<30))
 	require.Equal(t, none+(120<<20)/16, o.Heap(120<<20))

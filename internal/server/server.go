@@ -290,12 +290,9 @@ func (o *Options) allowedHosts(addr net.Addr) []string {
 	return names
 }
 
-// leastBodies is the least that the bodies of all requests may have together, in bytes.
-const leastBodies = 16 << 20
-
 // bodies is the most bytes of all bodies of requests that are being received and parsed. A
-// small limit for each body leaves room for several.
-func (o *Options) bodies() int64 { return max(2*o.MaxBody, leastBodies) }
+// host with little memory lowers both by --max-body.
+func (o *Options) bodies() int64 { return 2 * o.MaxBody }
 
 // open reports whether other hosts may use the API without a key.
 func (o *Options) open(addr net.Addr) bool {
