@@ -75,6 +75,7 @@ func TestADiskThatHangs(t *testing.T) {
 	next := r
 	next.Prompt = nextPrompt(r.Prompt, first, 5)
 	want := ask(t, plain, next)
+	dir := t.TempDir() // of the outer test: it is removed after the last goroutine of the bubble
 
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -86,7 +87,7 @@ func TestADiskThatHangs(t *testing.T) {
 			return a
 		}
 		disk := &stuckDisk{}
-		store, err := diskcache.Open(filepath.Join(t.TempDir(), "cache"), diskcache.Options{Budget: 1 << 30, Logger: slog.New(slog.DiscardHandler), Files: disk})
+		store, err := diskcache.Open(filepath.Join(dir, "cache"), diskcache.Options{Budget: 1 << 30, Logger: slog.New(slog.DiscardHandler), Files: disk})
 		require.NoError(t, err)
 		store.Use("m", 2)
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 64, Rewind: 2})
