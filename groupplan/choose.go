@@ -30,9 +30,10 @@ type chooser struct {
 	costs *groupCosts
 }
 
-// decide is the choice among placements, by what the members of the group are expected to
-// need for a request: among those with --share experts and all, if there are two, and from
-// how many rows on a step is divided. The text says what was chosen and why. What is not known is the first placement as it is.
+// decide chooses the placement with which the members are expected to answer a request
+// fastest, and from how many rows on its steps are divided. placements has that of --share
+// experts and, with Share.Auto, that of all. The text says what was chosen and why. Without
+// costs decide keeps the first placement as it is.
 func (c *chooser) decide(ctx context.Context, placements []parallel.Placement) (choice replica.Choice, text string) {
 	unknown := replica.Choice{Rows: placements[0][0].Rows}
 	if unknown.Rows == 0 && len(placements) < 2 {

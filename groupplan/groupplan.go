@@ -29,7 +29,7 @@ type Options struct {
 	Reduce     parallel.Reduce
 	Share      Share
 	Overcommit bool  // a plan may need more memory than is free
-	Heap       int64 // of Go on rank 0, but for what depends on the plan
+	Heap       int64 // bytes of Go on rank 0, without what depends on the plan
 	Measure    bool  // a group is measured even if nothing is to be chosen
 }
 
@@ -134,6 +134,9 @@ func (s Shares) weights(ranks []int, memory []int64) ([]float64, error) {
 	}
 	return out, nil
 }
+
+// MaxRanks is the most ranks of a group.
+const MaxRanks = 8
 
 // LeastContext is the context in tokens below which a plan is not made shorter to fit.
 const LeastContext = 4096

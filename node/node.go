@@ -48,7 +48,7 @@ type Options struct {
 	Reduce     parallel.Reduce
 	Memory     int64 // bytes that the process may use besides the mapped weights, 0 for the free memory
 	Overcommit bool  // start even if more memory is needed than is free
-	Heap       int64 // for Go's heap, stacks and runtime, but for what depends on the plan
+	Heap       int64 // bytes for Go's heap, stacks and runtime, without what depends on the plan
 
 	Verify    bool // read the whole file first: every weight is a finite number, and all ranks have the same
 	Tokenizes bool // the vocabulary is used, too

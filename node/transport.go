@@ -97,8 +97,8 @@ func loopbackHost(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// logNetwork logs what doctor finds on the network of this host, before a connection that
-// does not come about makes somebody ask.
+// logNetwork logs what doctor finds on the network of this host, so that the cause of a
+// connection that fails later is in the log already.
 func logNetwork(rank int) {
 	s := &doctor.Source{System: runtime.GOOS, Limit: 5 * time.Second, Hostname: os.Hostname, Resolve: doctor.Resolve,
 		Interfaces: doctor.SystemInterfaces, Run: subprocess.Run}

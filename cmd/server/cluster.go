@@ -58,8 +58,8 @@ func (o *clusterOptions) checkEncrypt() error {
 
 func (o *clusterOptions) register(f *pflag.FlagSet) {
 	flags.Bool(f, &o.on, "distributed", false, "run one model on several hosts; start the program on each of them")
-	flags.Int(f, &o.Rank, "rank", 0, flags.Within(0, mostRanks-1), "rank of this host, less than --world-size; rank 0 leads the group and serves HTTP")
-	flags.Int(f, &o.Size, "world-size", 0, flags.Within(1, mostRanks), "number of ranks")
+	flags.Int(f, &o.Rank, "rank", 0, flags.Within(0, groupplan.MaxRanks-1), "rank of this host, less than --world-size; rank 0 leads the group and serves HTTP")
+	flags.Int(f, &o.Size, "world-size", 0, flags.Within(1, groupplan.MaxRanks), "number of ranks")
 	flags.Address(f, &o.Coordinator, "coordinator", "", "`HOST:PORT` where rank 0 listens for the other ranks")
 	flags.Typed(f, &o.Ports, "data-port", "", portsForm, network.ParsePorts, "`port` on which this rank listens for the data connections of the others, as a firewall must allow it beside the coordinator's; a range such as 7701-7708 takes the first that is free, for several groups on a host, and with RDMA two are needed; empty leaves the choice to the system")
 	flags.File(f, &o.keyFile, "cluster-key-file", "`file` with the secret that all ranks share; without it a rank listens only on loopback or on an explicit address")
@@ -84,7 +84,7 @@ func (o *clusterOptions) check() error {
 	}
 	switch {
 	case o.Size == 0:
-		return fmt.Errorf("--world-size is missing; expected the number of ranks, 1 to %d", mostRanks)
+		return fmt.Errorf("--world-size is missing; expected the number of ranks, 1 to %d", groupplan.MaxRanks)
 	case o.Rank >= o.Size:
 		return fmt.Errorf("--rank is %d; expected 0 to %d with --world-size %d", o.Rank, o.Size-1, o.Size)
 	case o.Coordinator == "":
@@ -130,7 +130,7 @@ func parseOnLoss(s string) (lossPolicy, error) {
 		return lossPolicy{given: true, policy: p}, err
 	}
 	n, err := strconv.Atoi(number)
-	if err != nil || p != cluster.Continue || n < 1 || n > mostRanks {
+	if err != nil || p != cluster.Continue || n < 1 || n > groupplan.MaxRanks {
 		return lossPolicy{}, errForm
 	}
 	return lossPolicy{true, p, n}, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/groupplan"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 )
@@ -56,7 +57,7 @@ leader cannot be reached; 2: the command cannot work as it was given.`,
 		},
 	}
 	f := cmd.Flags()
-	flags.Int(f, &o.Rank, "rank", 0, flags.Within(1, mostRanks-1), "the rank that is to leave; rank 0 leads the group and cannot leave it")
+	flags.Int(f, &o.Rank, "rank", 0, flags.Within(1, groupplan.MaxRanks-1), "the rank that is to leave; rank 0 leads the group and cannot leave it")
 	flags.Address(f, &o.Coordinator, "coordinator", "", "`HOST:PORT` where rank 0 listens for the other ranks")
 	flags.File(f, &o.keyFile, "cluster-key-file", "`file` with the secret that all ranks share")
 	o.registerEncrypt(f)

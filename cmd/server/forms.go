@@ -14,12 +14,6 @@ var (
 	encryptWords = []string{"on", "off", "tcp-only"}
 )
 
-// mostRanks is the most ranks of a group.
-const mostRanks = 8
-
-// mostThreads is the most of --threads, far above any host.
-const mostThreads = 4096
-
 // mostBody bounds flags about bodies of requests.
 const mostBody = 1 << 40
 

@@ -11,6 +11,7 @@ import (
 
 	"ringmaster/distributed/mpi"
 	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/groupplan"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 	"ringmaster/node"
@@ -48,8 +49,8 @@ func (o *clusterOptions) adopt(ctx context.Context, flags *pflag.FlagSet, w mpiW
 	if w.Size() == 1 && o.Size != 1 {
 		return fmt.Errorf("the MPI job has one process; start it with mpirun -n N or srun, or use --world-size 1 for a single rank")
 	}
-	if w.Size() > mostRanks {
-		return usage.Errorf("the MPI job has %d processes; a group has at most %d ranks", w.Size(), mostRanks)
+	if w.Size() > groupplan.MaxRanks {
+		return usage.Errorf("the MPI job has %d processes; a group has at most %d ranks", w.Size(), groupplan.MaxRanks)
 	}
 	for _, f := range []struct {
 		flag        string

@@ -176,7 +176,7 @@ func (o *groupChecks) register(f *pflag.FlagSet) {
 	flags.Duration(f, &o.Pause, "pause", 100*time.Millisecond, flags.Within(time.Millisecond, 5*time.Second), "how long requests to the group should wait at once for what it examines")
 	flags.Float(f, &o.Rest, "rest", 1, flags.Within(0.0, 1000.0), "by which factor of such a pause the group is left alone after it; 0: not at all")
 	flags.File(f, &o.model.File.Path, "model,m", "the model's GGUF `file` on this host, which then decides which rank is wrong")
-	flags.Int(f, &o.model.Threads, "threads,t", 0, flags.Within(0, mostThreads), "threads of this host's kernels with --model; 0 is one per core")
+	flags.Int(f, &o.model.Threads, "threads,t", 0, flags.Within(0, cpu.MaxThreads), "threads of this host's kernels with --model; 0 is one per core")
 	flags.WordOf(f, &o.model.Level, "simd", "auto", simdWords, cpu.ParseLevel, "their instruction set: auto, portable, avx2, avx512, amx or neon, that of the ranks, for results to be compared")
 	registerActivations(f, &o.model.Activations, "bits of their activations: 15 or 8, those of the ranks")
 	flags.Seed(f, &o.Seed, "seed", 0, "of the data; 0 is another each time")

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/groupplan"
 	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
+	"ringmaster/kernels/cpu"
 )
 
 // defaultThreads is the number of threads of a host if it is not given. It matters
@@ -36,12 +38,6 @@ type Host struct {
 	Wait    float64 `json:"wait,omitempty"`    // seconds before each exchange until the CPU sees that its GPU is done
 	Threads int     `json:"threads,omitempty"`
 }
-
-// mostHosts is the most ranks of a group.
-const mostHosts = 8
-
-// mostThreads bounds threads=N, far above any host.
-const mostThreads = 4096
 
 // The syntax of a host.
 const (
@@ -72,7 +68,7 @@ func expand(values []Hosts) ([]Host, error) {
 	for _, v := range values {
 		hosts = append(hosts, slices.Repeat([]Host{v.Host}, v.Count)...)
 	}
-	if len(hosts) == 0 || len(hosts) > mostHosts {
+	if len(hosts) == 0 || len(hosts) > groupplan.MaxRanks {
 		return nil, usage.Errorf("%d hosts; give one to eight with --host %s", len(hosts), HostSyntax)
 	}
 	return hosts, nil
@@ -124,11 +120,11 @@ func parseHost(value string) (h Host, n int, err error) {
 			}
 			h.Limit = "as given"
 		case name == "threads":
-			if h.Threads, err = strconv.Atoi(text); err != nil || h.Threads < 1 || h.Threads > mostThreads {
+			if h.Threads, err = strconv.Atoi(text); err != nil || h.Threads < 1 || h.Threads > cpu.MaxThreads {
 				return h, 0, bad(p)
 			}
 		case strings.HasPrefix(p, "x"):
-			if n, err = strconv.Atoi(p[1:]); err != nil || n < 1 || n > mostHosts {
+			if n, err = strconv.Atoi(p[1:]); err != nil || n < 1 || n > groupplan.MaxRanks {
 				return h, 0, bad(p)
 			}
 		default:

@@ -165,7 +165,7 @@ func (o *Forecaster) further(p *Plan) (*Plan, string, error) {
 	if len(o.Share.Shares.Numbers) > 0 {
 		return nil, "", nil // the shares are given by rank
 	}
-	for n := len(o.hosts) + 1; n <= mostHosts; n++ {
+	for n := len(o.hosts) + 1; n <= groupplan.MaxRanks; n++ {
 		last := o.hosts[len(o.hosts)-1:]
 		more, err := o.plan(append(slices.Clone(o.hosts), slices.Repeat(last, n-len(o.hosts))...))
 		if err != nil || !more.Fits && p.Fits {

@@ -35,6 +35,7 @@ type Report struct {
 	begun, printed     time.Time
 }
 
+// New returns a report that is shown on w.
 func New(w io.Writer) *Report {
 	return &Report{w: w, terminal: isTerminal(display(w)), now: time.Now}
 }
@@ -54,6 +55,7 @@ const printEvery = 30 * time.Second
 // phaseNames maps the phases of pull and fanout to what the bar shows.
 var phaseNames = map[string]string{"fetch": "fetching", "send": "sending", "check": "checking SHA-256"}
 
+// Begin starts a phase of total bytes, done of them present already.
 func (r *Report) Begin(phase string, total, done int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,6 +74,7 @@ func (r *Report) Begin(phase string, total, done int64) {
 	}
 }
 
+// Add counts n more bytes of the phase; n is negative if bytes are fetched again.
 func (r *Report) Add(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,6 +103,7 @@ func (r *Report) line(now time.Time) string {
 	return text
 }
 
+// End ends the phase.
 func (r *Report) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,6 +115,7 @@ func (r *Report) End() {
 	}
 }
 
+// Say shows a line about the work, cut to 2000 bytes and safe for a terminal.
 func (r *Report) Say(line string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

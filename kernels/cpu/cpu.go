@@ -80,10 +80,6 @@ func Levels() []Level {
 	return levels
 }
 
-// maxThreads bounds New, because a typing error must not ask the system for millions of
-// threads. It is far above any host.
-const maxThreads = 4096
-
 // Backend is the CPU backend. Create it with New. It is used by one goroutine at a time.
 type Backend struct {
 	pool        *C.rm_pool
@@ -134,8 +130,8 @@ func Open(o Options) (*Backend, error) {
 	if threads == 0 {
 		threads = int(C.rm_cpu_count())
 	}
-	if threads < 0 || threads > maxThreads {
-		return nil, fmt.Errorf("%d threads: give 1 to %d, or 0 for all processors", threads, maxThreads)
+	if threads < 0 || threads > MaxThreads {
+		return nil, fmt.Errorf("%d threads: give 1 to %d, or 0 for all processors", threads, MaxThreads)
 	}
 	if C.rm_cpu_has(C.int(level)) == 0 {
 		return nil, fmt.Errorf("this host does not support %s; its best level is %s", level, Best())

@@ -36,6 +36,10 @@ func (a Activations) String() string {
 	return fmt.Sprintf("activations %d", int(a))
 }
 
+// MaxThreads bounds Options.Threads, because a typing error must not ask the system for
+// millions of threads. It is far above any host.
+const MaxThreads = 4096
+
 // Options say how a backend computes.
 type Options struct {
 	Threads     int // including the caller's; 0 is every processor that the process may run on
