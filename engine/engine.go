@@ -54,8 +54,9 @@ type Options struct {
 	// together. It bounds how long a decoding sequence waits for a prefill, and how long
 	// a cancelled prefill still runs. Default 256.
 	PrefillChunk int
-	// Sessions is the size of the prefix cache: how many sequences of
-	// finished requests keep their KV cache for reuse. Default 8; -1 for none.
+	// Sessions is the most entries of the prefix cache: sequences of finished requests
+	// that keep their KV cache for reuse. The default of 128 only bounds the search for a
+	// prefix; what is kept is decided by the model's budget for KV caches. -1 for none.
 	Sessions int
 	// SessionTimeout is how long an unused sequence stays in the prefix cache. Default
 	// one hour; negative: forever.
@@ -76,8 +77,16 @@ type Options struct {
 
 // Defaults are the options that zero values stand for.
 func Defaults() Options {
-	return Options{MaxActive: 8, QueueLength: 64, PrefillChunk: 256, Sessions: 8, SessionTimeout: time.Hour, StuckAfter: time.Minute}
+	return Options{MaxActive: 8, QueueLength: 64, PrefillChunk: 256, Sessions: 128, SessionTimeout: time.Hour, StuckAfter: time.Minute}
 }
+
+// cachedContexts is how many sequences of the full context the prefix cache gets memory
+// for; most conversations are far shorter.
+const cachedContexts = 8
+
+// PlannedSequences returns the number of sequences of the full context that memory is
+// planned for: those of a step and what the prefix cache may hold. Zero is none here.
+func (o Options) PlannedSequences() int { return o.MaxActive + min(o.Sessions, cachedContexts) }
 
 // withDefaults returns o with the defaults for a model. Its error wraps ErrInvalid.
 func (o Options) withDefaults(info model.Info) (Options, error) {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -41,11 +40,14 @@ func (s *scheduler) keep(t *task) {
 	s.trimCache()
 }
 
-// The entry of least value is evicted. The value is the prompt tokens that it would save,
-// times how likely they are asked for again, divided by its share of the places or of the
-// memory, whichever is scarcer. So the request that makes a title does not evict a long
-// conversation, while a conversation that no request continues is evicted in time,
-// however long it is.
+// What is evicted first is an entry of a scope that holds at least the average of all
+// scopes, so that one key's conversations never push out those of a key that holds less;
+// of these the one of least value, but the entry that was kept last only when there is no
+// other, because its client is the likeliest to come back. The value is the prompt tokens
+// that the entry would save, times how likely they are asked for again, divided by its
+// share of the places or of the memory, whichever is scarcer. So the request that makes a
+// title does not evict a long conversation, while a conversation that no request continues
+// is evicted in time, however long it is.
 const (
 	// The likelihood falls as 1/(1 + age/fading): it halves in this time, and then falls
 	// more and more slowly.
@@ -69,11 +71,16 @@ func (s *scheduler) value(k *session) float64 {
 	}
 	age := max(s.now.Sub(k.since), 0)
 	v /= 1 + age.Seconds()/fading.Seconds()
+	return v / s.share(k)
+}
+
+// share returns an entry's part of the places or of the memory, whichever is scarcer.
+func (s *scheduler) share(k *session) float64 {
 	share := 1 / float64(max(s.cacheSize, 1))
 	if s.mem.limited() {
 		share = max(share, float64(s.mem.of(k.seq))/float64(s.mem.budget))
 	}
-	return v / share
+	return share
 }
 
 // await records that the answer of a request, which has ended or is about to, called
@@ -104,7 +111,7 @@ func (s *scheduler) refresh(scope, group string) {
 // the number of sequences with a KV cache.
 func (s *scheduler) trimCache() {
 	for len(s.prefixCache) > s.cacheSize-s.extra() {
-		k := s.leastValuable(nil)
+		k := s.leastValuable(s.prefixCache)
 		if s.disk != nil && !k.saved {
 			s.prefixCache = slices.DeleteFunc(s.prefixCache, func(other *session) bool { return other == k })
 			k.leaving = true
@@ -116,12 +123,19 @@ func (s *scheduler) trimCache() {
 	s.trimLeaving()
 }
 
-// leastValuable returns the entry to evict next, other than except; among equals the
-// least recently used. nil if there is none.
-func (s *scheduler) leastValuable(except *session) (least *session) {
-	worth := 0.0
-	for _, k := range s.prefixCache {
-		if k == except {
+// leastValuable returns the entry to evict next among these, the most recently used last;
+// among equals the least recently used. nil if there is none.
+func (s *scheduler) leastValuable(entries []*session) (least *session) {
+	held, all := map[string]float64{}, 0.0 // shares, by scope
+	for _, k := range entries {
+		held[k.scope] += s.share(k)
+	}
+	for _, h := range held {
+		all += h
+	}
+	worth, average := 0.0, all/float64(len(held))*(1-1e-9) // rounded sums must leave a scope
+	for i, k := range entries {
+		if held[k.scope] < average || i == len(entries)-1 && least != nil {
 			continue
 		}
 		if v := s.value(k); least == nil || v < worth {
@@ -131,17 +145,18 @@ func (s *scheduler) leastValuable(except *session) (least *session) {
 	return least
 }
 
-// victims returns entries other than except that together hold so many bytes: those of
-// least value, without those that are not needed because of others among them.
-func (s *scheduler) victims(bytes int64, except *session) []*session {
-	byValue := slices.DeleteFunc(slices.Clone(s.prefixCache), func(k *session) bool { return k == except })
-	slices.SortStableFunc(byValue, func(a, b *session) int { return cmp.Compare(s.value(a), s.value(b)) })
-	n, sum := 0, int64(0)
-	for ; n < len(byValue) && sum < bytes; n++ {
-		sum += s.mem.of(byValue[n].seq)
+// victims returns entries other than except that together hold so many bytes, or all of
+// them: those to evict first, without those that are not needed because of others among
+// them.
+func (s *scheduler) victims(bytes int64, except *session) (out []*session) {
+	left := slices.DeleteFunc(slices.Clone(s.prefixCache), func(k *session) bool { return k == except })
+	sum := int64(0)
+	for sum < bytes && len(left) > 0 {
+		k := s.leastValuable(left)
+		left = slices.DeleteFunc(left, func(other *session) bool { return other == k })
+		out, sum = append(out, k), sum+s.mem.of(k.seq)
 	}
-	out := byValue[:n]
-	for i := n - 1; i >= 0; i-- {
+	for i := len(out) - 1; i >= 0; i-- {
 		if left := sum - s.mem.of(out[i].seq); left >= bytes {
 			out, sum = slices.Delete(out, i, i+1), left
 		}

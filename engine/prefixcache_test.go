@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/model"
 )
 
 // A request renews the waiting entries of its group, but only within its scope, so that
@@ -30,4 +32,95 @@ func TestRefreshStaysInItsScope(t *testing.T) {
 	before := s.prefixCache[0].since
 	s.add("", []int32{9}, false, "a", hints{}, 1, 0) // without a group, as most are
 	require.Equal(t, before, s.prefixCache[0].since)
+}
+
+// serve runs a request of a scope to its end, with an answer of one token, and returns how
+// many of its prompt tokens were cached.
+func serve(t *testing.T, s *scheduler, scope string, prompt []int32) int {
+	t.Helper()
+	id := s.add(scope, prompt, false, scope, hints{}, 1, 0)
+	for range 1000 {
+		if _, ok := s.plan(); !ok {
+			break
+		}
+		parts, _ := s.commit()
+		for _, p := range parts {
+			if p.last {
+				require.Equal(t, id, p.task.id)
+				s.finish(id)
+				return p.task.cached
+			}
+		}
+	}
+	t.Fatal("the request did not run")
+	return 0
+}
+
+// cacheScheduler returns a scheduler in which a token takes a byte of the budget.
+func cacheScheduler(t *testing.T, budget int64) *scheduler {
+	info := model.Info{MaxTokens: 4096}
+	opts, err := Options{MaxActive: 1, PrefillChunk: 4096}.withDefaults(info)
+	require.NoError(t, err)
+	s := newScheduler(info, opts)
+	s.mem.size, s.mem.budget, s.now = func(n int) int64 { return int64(n) }, budget, time.Unix(0, 0)
+	return s
+}
+
+// chat returns the first tokens of conversation n.
+func chat(n, tokens int) []int32 {
+	out := make([]int32, tokens)
+	for i := range out {
+		out[i] = int32(n<<16 + i)
+	}
+	return out
+}
+
+// TestFollowUps: twenty chats beside eight heavy conversations that were continued before
+// find their own entries: all at once if memory suffices, two at once if it is full.
+func TestFollowUps(t *testing.T) {
+	for name, tc := range map[string]struct {
+		budget int64
+		chats  int // that are under way at the same time
+	}{"enough": {30_000, 20}, "full": {16_250, 2}} {
+		t.Run(name, func(t *testing.T) {
+			s := cacheScheduler(t, tc.budget)
+			for n := range 8 {
+				serve(t, s, "", chat(n, 1900))
+				require.Equal(t, 1900, serve(t, s, "", chat(n, 2000)))
+			}
+			for first := 8; first < 28; first += tc.chats {
+				for n := first; n < first+tc.chats; n++ {
+					serve(t, s, "", chat(n, 200))
+					s.now = s.now.Add(time.Second)
+				}
+				for n := first; n < first+tc.chats; n++ {
+					require.Equal(t, 200, serve(t, s, "", chat(n, 230)), "chat %d", n)
+					s.now = s.now.Add(time.Second)
+				}
+			}
+		})
+	}
+}
+
+// TestAScopeKeepsItsShare: a key that floods the cache evicts its own entries, not those
+// of a key that holds less than it does.
+func TestAScopeKeepsItsShare(t *testing.T) {
+	for _, budget := range []int64{4_000, 0} { // memory is scarce, or places are
+		s := cacheScheduler(t, budget)
+		if budget == 0 {
+			s.mem.size, s.cacheSize = nil, 8
+		}
+		for n := range 3 {
+			serve(t, s, "small", chat(n, 100))
+		}
+		for n := range 50 {
+			for range 2 { // continued ones are worth more
+				serve(t, s, "flood", chat(100+n, 500))
+			}
+			s.now = s.now.Add(time.Minute)
+		}
+		for n := range 3 {
+			require.Equal(t, 100, serve(t, s, "small", chat(n, 120)), "budget %d, chat %d", budget, n)
+		}
+	}
 }

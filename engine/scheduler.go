@@ -352,7 +352,7 @@ func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 	case len(s.leaving) > 0:
 		s.leave(0)
 	case len(s.prefixCache) > 0:
-		s.evict(s.leastValuable(nil))
+		s.evict(s.leastValuable(s.prefixCache))
 	case worst != nil && s.find(worst.task.id) != nil:
 		victim = worst.task.id
 		s.mem.counts.failed++

@@ -162,7 +162,7 @@ func (g *group) before(h *group) bool {
 // nextWaiting returns the waiting request that gets the next place, nil if there is no
 // place for any. It takes a tenant's oldest request.
 func (s *scheduler) nextWaiting() *task {
-	if len(s.queue) == 0 || len(s.active) >= s.limits.active+s.cacheSize {
+	if len(s.queue) == 0 || len(s.active) >= s.limits.active+s.beyond() {
 		return nil
 	}
 	running := map[string]int{}
@@ -203,6 +203,9 @@ func (s *scheduler) leavesTooLittle(t *task) bool {
 	return own+s.mem.size(t.reserve)+t.beside > s.mem.budget-all
 }
 
+// beyond returns how many requests may run beyond limits.active.
+func (l *limits) beyond() int { return min(l.cacheSize, cachedContexts) }
+
 // extra returns how many requests run beyond limits.active.
 func (s *scheduler) extra() int { return max(0, len(s.active)-s.limits.active) }
 
@@ -224,7 +227,7 @@ func (s *scheduler) roomFor(tenant string, n int) room {
 	left := s.limits.queue + places - len(s.queue) - s.held
 	ofTenant := func(t *task) bool { return t.tenant == tenant }
 	newcomer := s.holder[tenant] == 0 && !slices.ContainsFunc(s.active, ofTenant) && !slices.ContainsFunc(s.queue, ofTenant)
-	if newcomer && n == 1 && left+s.cacheSize-s.extra() > 0 {
+	if newcomer && n == 1 && left+s.beyond()-s.extra() > 0 {
 		return hasRoom
 	}
 	if n > left {

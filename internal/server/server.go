@@ -108,7 +108,7 @@ func Run(ctx context.Context, o Options, nodeOptions node.Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	nodeOptions.Heap, nodeOptions.Tokenizes, nodeOptions.Sequences = o.Heap(nodeOptions.Memory), true, o.Engine.MaxActive+o.Engine.Sessions
+	nodeOptions.Heap, nodeOptions.Tokenizes, nodeOptions.Sequences = o.Heap(nodeOptions.Memory), true, o.Engine.PlannedSequences()
 	if nodeOptions.Group != nil {
 		nodeOptions.Group.Examined = true
 		if sender != nil {

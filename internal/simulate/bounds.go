@@ -1,9 +1,12 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
+
+	"ringmaster/engine"
 )
 
 // Bounds of a simulation, so that it takes at most some gigabytes of memory.
@@ -82,10 +85,8 @@ func (s *simulation) interrupted(ctx context.Context) error {
 // its newest entries, at their full lengths.
 func (s *simulation) keep(g *group, length int) {
 	most := 0
-	for _, n := range []int{s.Engine.Sessions, s.Engine.MaxActive} {
-		if n == 0 {
-			n = 8 // the engine's default of both
-		}
+	d := engine.Defaults()
+	for _, n := range []int{cmp.Or(s.Engine.Sessions, d.Sessions), cmp.Or(s.Engine.MaxActive, d.MaxActive)} {
 		most += max(n, 0)
 	}
 	g.kept = append(g.kept, length)
