@@ -32,6 +32,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -242,6 +243,57 @@ func (b *bed) ready() {
 	b.formed = true
 }
 
+// form starts all ranks and waits until the cluster serves.
+func (b *bed) form() {
+	b.t.Helper()
+	for r := range b.Size {
+		require.NoError(b.t, b.Start(r))
+	}
+	b.ready()
+}
+
+// signal sends a signal to a rank and returns the time just before.
+func (b *bed) signal(rank int, s syscall.Signal) time.Time {
+	b.t.Helper()
+	at, err := b.Signal(rank, s)
+	require.NoError(b.t, err)
+	return at
+}
+
+// restart waits until the process of a rank has exited and starts it again.
+func (b *bed) restart(rank int) {
+	b.t.Helper()
+	exitCode(b.t, b.Rank(rank))
+	require.NoError(b.t, b.Start(rank))
+}
+
+// waitLog waits until a rank has logged a line that matches a pattern, starting at line from,
+// and returns it.
+func (b *bed) waitLog(rank, from int, pattern string) string {
+	b.t.Helper()
+	return waitLine(b.t, b.Rank(rank), from, pattern)
+}
+
+// waitLine is waitLog for a process that need not be a rank.
+func waitLine(t *testing.T, p *harness.Process, from int, pattern string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), hangLimit)
+	defer cancel()
+	line, err := p.Log.Wait(ctx, from, regexp.MustCompile(pattern))
+	require.NoError(t, err, "%s\n%s", p.Args, p.Log)
+	return line
+}
+
+// exitCode waits until a process has exited.
+func exitCode(t *testing.T, p *harness.Process) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), hangLimit)
+	defer cancel()
+	code, err := p.Wait(ctx)
+	require.NoError(t, err, "%s\n%s", p.Args, p.Log)
+	return code
+}
+
 // on returns the bed for use in a subtest.
 func (b *bed) on(t *testing.T) *bed {
 	moved := *b
@@ -318,13 +370,25 @@ func (r *reference) ask(t *testing.T, program, model string, all []question) err
 	return nil
 }
 
-// requireAnswer asks a question and requires the answer of one rank, bit for bit.
-func (b *bed) requireAnswer(q question) {
+// complete asks a question.
+func (b *bed) complete(q question) *harness.Answer {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, hangLimit)
 	defer cancel()
 	a, err := b.Client.Complete(ctx, q.request(b.t, b.Model))
 	require.NoError(b.t, err)
+	return a
+}
+
+// requireAnswer asks a question and requires the answer of one rank, bit for bit.
+func (b *bed) requireAnswer(q question) {
+	b.t.Helper()
+	b.requireComplete(b.complete(q), q)
+}
+
+// requireComplete requires that an answer has all tokens of one rank.
+func (b *bed) requireComplete(a *harness.Answer, q question) {
+	b.t.Helper()
 	require.Nil(b.t, a.Err, "%+v", a.Err)
 	require.Len(b.t, a.Tokens, q.tokens)
 	b.requirePrefix(a, q)

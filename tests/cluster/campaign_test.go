@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/signal"
-	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -180,8 +179,7 @@ func (j *job) suffer(b *bed, s stroke, p phase, streams []*stream) struck {
 	victims, named := s.strike(b, r)
 	j.spent("striking")
 	if s.finding != slow {
-		line, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(`epoch \d+ has ended: .*`))
-		require.NoError(b.t, err)
+		line := b.waitLog(0, from, `epoch \d+ has ended: .*`)
 		if named >= 0 {
 			requireRank(b.t, line, named)
 			j.named++
@@ -192,7 +190,7 @@ func (j *job) suffer(b *bed, s stroke, p phase, streams []*stream) struck {
 	j.spent("without the victims")
 	if s.repair != nil {
 		for _, v := range victims {
-			require.NoError(b.t, s.repair(b, v))
+			s.repair(b, v)
 		}
 		j.spent("repairing")
 		b.untilRanks(b.Size)
@@ -349,13 +347,11 @@ func TestFlippedBit(t *testing.T) {
 				o.RankFlags[r] = []string{"--model", copyOf(t, o.Model)}
 			}
 			b := newBed(t, o)
-			require.NoError(t, b.Start(0, 1, 2))
-			b.ready()
+			b.form()
 			u := b.begin(phases[2])
 			from := b.Rank(0).Log.Len()
 			_, victim := flip(b, rand.New(rand.NewPCG(1, 1)))
-			line, err := b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`epoch \d+ has ended: .*`))
-			require.NoError(t, err)
+			line := b.waitLog(0, from, `epoch \d+ has ended: .*`)
 			requireRank(t, line, victim)
 			require.Contains(t, line, "differs from rank 0 in work")
 			b.requireWhole(u, longAnswer)
@@ -369,25 +365,22 @@ func TestFlippedBit(t *testing.T) {
 // startWhileKilling starts a cluster and kills a follower while it loads.
 func (b *bed) startWhileKilling(j *job) {
 	b.t.Logf("fault %d: killed while loading", j.tally.faults)
-	require.NoError(b.t, b.Start(slices.Collect(ranks(b.Size))...))
-	_, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), 0, regexp.MustCompile(`all ranks have joined`))
-	require.NoError(b.t, err)
+	for r := range b.Size {
+		require.NoError(b.t, b.Start(r))
+	}
+	b.waitLog(0, 0, `all ranks have joined`)
 	victim := 1 + j.random.IntN(b.Size-1)
-	_, err = b.Signal(victim, syscall.SIGKILL)
-	require.NoError(b.t, err)
-	require.NoError(b.t, restart(b, victim))
+	b.signal(victim, syscall.SIGKILL)
+	b.restart(victim)
 	j.count("killed while loading")
 }
 
 // endsWhole ends a cluster as a user does, and requires that no process is left.
 func (b *bed) endsWhole() {
 	b.t.Helper()
-	_, err := b.Signal(0, syscall.SIGINT)
-	require.NoError(b.t, err)
+	b.signal(0, syscall.SIGINT)
 	for r := range b.Size {
-		code, err := b.Rank(r).Wait(within(b.t, hangLimit))
-		require.NoError(b.t, err)
-		require.Zero(b.t, code, "rank %d", r)
+		require.Zero(b.t, exitCode(b.t, b.Rank(r)), "rank %d", r)
 		require.True(b.t, b.Rank(r).GroupGone(), "rank %d has left a process", r)
 	}
 }

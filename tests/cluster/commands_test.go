@@ -3,11 +3,9 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,9 +31,7 @@ func TestLogits(t *testing.T) {
 	run := func(b *bed) []byte {
 		out := filepath.Join(t.TempDir(), "logits")
 		require.NoError(t, b.StartArgs(0, b.Args(0, "logits", "--tokens", tokens, "--out", out)))
-		code, err := b.Rank(0).Wait(within(t, hangLimit))
-		require.NoError(t, err)
-		require.Zero(t, code, "%s", b.Rank(0).Log)
+		require.Zero(t, exitCode(t, b.Rank(0)), "%s", b.Rank(0).Log)
 		bytes, err := os.ReadFile(out)
 		require.NoError(t, err)
 		require.NotEmpty(t, bytes)
@@ -82,16 +78,11 @@ func TestBenchLosesRank(t *testing.T) {
 			b.Flags = []string{"--ctx", "8192"}
 			require.NoError(t, b.Start(1))
 			require.NoError(t, b.StartArgs(0, b.Args(0, "bench", "--prefill", "0", "--decode", "4000", "--repeat", "100")))
-			b.waitLog(1, 0, regexp.MustCompile("the group is running"))
-			at, err := b.Signal(1, s.signal)
-			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(b.ctx, hangLimit)
-			defer cancel()
-			code, err := b.Rank(0).Wait(ctx)
-			require.NoError(t, err)
+			b.waitLog(1, 0, "the group is running")
+			at := b.signal(1, s.signal)
+			require.Equal(t, 1, exitCode(t, b.Rank(0)))
 			t.Log(lastLine(b.Rank(0)))
 			requireDetected(t, lastLine(b.Rank(0)), s.detect, time.Since(at))
-			require.Equal(t, 1, code)
 			requireRank(t, lastLine(b.Rank(0)), 1)
 		})
 	}

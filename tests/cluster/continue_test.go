@@ -5,7 +5,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"syscall"
 	"testing"
@@ -38,9 +37,7 @@ func (b *bed) requireWhole(u *pendingRequest, q question) {
 	b.t.Helper()
 	<-u.done
 	require.NoError(b.t, u.err)
-	require.Nil(b.t, u.answer.Err, "%+v", u.answer.Err)
-	require.Len(b.t, u.answer.Tokens, q.tokens)
-	b.requirePrefix(u.answer, q)
+	b.requireComplete(u.answer, q)
 }
 
 // outlive injects a fault in a phase and requires that running and new answers are those
@@ -50,21 +47,19 @@ func (b *bed) outlive(f fault, p phase, victim int) {
 	t := b.t
 	u := b.begin(p)
 	from, at := b.Rank(0).Log.Len(), time.Now()
-	require.NoError(t, f.inject(b, victim))
-	line, err := b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`epoch \d+ has ended: .*`))
-	require.NoError(t, err)
+	f.inject(b, victim)
+	line := b.waitLog(0, from, `epoch \d+ has ended: .*`)
 	requireRank(t, line, victim)
 	if u != nil {
 		b.requireWhole(u, p.question)
 	}
 	t.Logf("%v after the fault: %s", time.Since(at).Round(time.Millisecond), line)
-	_, err = b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`new to them: rank \d has to read up to [\d.]+ [KMG]iB of weights that are new to it, within \S+ at the [\d.]+ [KMG]iB/s`))
-	require.NoError(t, err)
+	b.waitLog(0, from, `new to them: rank \d has to read up to [\d.]+ [KMG]iB of weights that are new to it, within \S+ at the [\d.]+ [KMG]iB/s`)
 	b.untilRanks(b.Size - 1)
 	b.requireAnswer(brief)
 	b.othersRun(victim)
 	u = b.begin(phase{"decode", longAnswer})
-	require.NoError(t, f.repair(b, victim))
+	f.repair(b, victim)
 	b.requireWhole(u, longAnswer)
 	b.untilRanks(b.Size)
 	b.requireAnswer(brief)
@@ -126,8 +121,7 @@ func TestAnswersOutliveACut(t *testing.T) {
 	testenv.Need(t, testenv.Full, "cut links of a cluster that continues")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Net: network(t, 3), Flags: continueFlags})
-	require.NoError(t, b.Start(0, 1, 2))
-	b.ready()
+	b.form()
 	for i, f := range faults {
 		if f.net {
 			t.Run(f.name, func(t *testing.T) { b.on(t).outlive(f, phases[1+i%2], 1+i%2) })
@@ -149,8 +143,7 @@ func TestAnswersOutliveAPartition(t *testing.T) {
 		share := []string{"experts", "all"}[size%2]
 		t.Run(fmt.Sprintf("%d ranks, share %s", size, share), func(t *testing.T) {
 			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Net: network(t, size), Flags: append([]string{"--share", share}, continueFlags...)})
-			require.NoError(t, b.StartAll(within(t, hangLimit)))
-			b.ready()
+			b.form()
 			for _, p := range phases {
 				t.Run(p.name, func(t *testing.T) {
 					b := b.on(t)
@@ -160,13 +153,11 @@ func TestAnswersOutliveAPartition(t *testing.T) {
 						p.question = brief
 						u = b.begin(phase{"decode", brief})
 					}
-					line, err := b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`epoch \d+ has ended: rank [12] .*`))
-					require.NoError(t, err)
+					line := b.waitLog(0, from, `epoch \d+ has ended: rank [12] .*`)
 					t.Logf("%v after the cut: %s", time.Since(at).Round(time.Millisecond), line)
 					b.requireWhole(u, p.question)
 					b.untilRanks(size - 1)
-					_, err = b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`rank [12] stays out for .*rank [12] does not reach rank [12] at `))
-					require.NoError(t, err)
+					b.waitLog(0, from, `rank [12] stays out for .*rank [12] does not reach rank [12] at `)
 					b.requireAnswer(brief)
 					u = b.begin(phase{"decode", longAnswer})
 					require.NoError(t, b.Net.Heal(1, 2))
@@ -185,9 +176,7 @@ func (b *bed) drain(rank, code int, says string) {
 	p, err := harness.StartProcess(nil, b.Program, "drain", "--rank", fmt.Sprint(rank), "--coordinator", b.Coordinator)
 	require.NoError(b.t, err)
 	defer p.End()
-	got, err := p.Wait(within(b.t, hangLimit))
-	require.NoError(b.t, err)
-	require.Equal(b.t, code, got, "%s", p.Log)
+	require.Equal(b.t, code, exitCode(b.t, p), "%s", p.Log)
 	require.Contains(b.t, p.Log.String(), says)
 }
 
@@ -198,26 +187,21 @@ func TestRollingRestart(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a rolling restart")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--share", "all"}, continueFlags...)})
-	require.NoError(t, b.Start(0, 1, 2))
-	b.ready()
+	b.form()
 	for r := 1; r < b.Size; r++ {
 		u := b.begin(phase{"decode", longAnswer})
 		from := b.Rank(0).Log.Len()
 		if r == 1 {
-			_, err := b.Signal(r, syscall.SIGTERM)
-			require.NoError(t, err)
+			b.signal(r, syscall.SIGTERM)
 		} else {
 			b.drain(3, 1, "refused: rank 3 does not exist")
 			b.drain(r, 0, "rank 2 left the group")
-			code, err := b.Rank(r).Wait(within(t, hangLimit))
-			require.NoError(t, err)
-			require.Zero(t, code, "a rank that was drained ends in order")
+			require.Zero(t, exitCode(t, b.Rank(r)), "a rank that was drained ends in order")
 			b.drain(r, 1, "refused: rank 2 is not connected")
 		}
-		line, err := b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`epoch \d+ has ended: .*`))
-		require.NoError(t, err)
+		line := b.waitLog(0, from, `epoch \d+ has ended: .*`)
 		require.Contains(t, line, fmt.Sprintf("rank %d leaves: ", r), "a planned end, between two steps")
-		require.NoError(t, restart(b, r))
+		b.restart(r)
 		b.requireWhole(u, longAnswer)
 		b.untilRanks(b.Size)
 		b.requireAnswer(brief)
@@ -230,8 +214,7 @@ func TestTwoLosses(t *testing.T) {
 	testenv.Need(t, testenv.Full, "two losses")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 4, Model: model(t, slowModel), Flags: continueFlags})
-	require.NoError(t, b.Start(0, 1, 2, 3))
-	b.ready()
+	b.form()
 	count := 3
 	if testenv.Rest(t, testenv.Full, "two losses in the midst of eight answers") {
 		count = 8
@@ -241,15 +224,14 @@ func TestTwoLosses(t *testing.T) {
 		answers[i] = b.begin(phase{"decode", longAnswer})
 	}
 	for _, r := range []int{1, 3} {
-		_, err := b.Signal(r, syscall.SIGKILL)
-		require.NoError(t, err)
+		b.signal(r, syscall.SIGKILL)
 	}
 	for _, u := range answers {
 		b.requireWhole(u, longAnswer)
 	}
 	b.untilRanks(2)
-	require.NoError(t, restart(b, 1))
-	require.NoError(t, restart(b, 3))
+	b.restart(1)
+	b.restart(3)
 	b.untilRanks(4)
 	b.requireAnswer(brief)
 }
@@ -259,8 +241,7 @@ func TestTooFewRanks(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a cluster that continues, with too few ranks")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append(slices.Clone(continueFlags), "--on-loss", "continue:3")})
-	require.NoError(t, b.Start(0, 1, 2))
-	b.ready()
+	b.form()
 	b.drain(2, 1, "refused: only ranks 0 and 1 would be left, and --on-loss continue:3 allows no fewer")
 	b.survive(faults[0], phases[2], 2)
 }

@@ -97,10 +97,8 @@ func conversationOverRestarts(t *testing.T, model string, size int) {
 				return b.metric("ringmaster_disk_cache_saved_total") == 1, ""
 			}))
 		}
-		_, err = b.Signal(0, life.end)
-		require.NoError(t, err)
-		_, err = b.Rank(0).Wait(b.ctx)
-		require.NoError(t, err)
+		b.signal(0, life.end)
+		exitCode(t, b.Rank(0))
 		require.NotContains(t, b.Logs(), "cannot be continued after a restart")
 		require.Contains(t, b.Logs(), "prefix cache on disk")
 		b.Close()
@@ -147,10 +145,8 @@ func TestReplaysOutliveAServer(t *testing.T) {
 		require.NoError(t, b.StartAll(b.ctx))
 	}
 	end := func(s syscall.Signal) {
-		_, err := b.Signal(0, s)
-		require.NoError(t, err)
-		_, err = b.Rank(0).Wait(b.ctx)
-		require.NoError(t, err)
+		b.signal(0, s)
+		exitCode(t, b.Rank(0))
 		b.Close()
 	}
 	post := func(messages string) (r reply) {

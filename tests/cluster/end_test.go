@@ -60,12 +60,10 @@ func TestCtrlC(t *testing.T) {
 		t.Run(fmt.Sprintf("rank %d, %s", e.rank, e.p.name), func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel)})
-			require.NoError(t, b.Start(0, 1, 2))
-			b.ready()
+			b.form()
 			data := []string{b.dataAddr(0), b.dataAddr(1), b.dataAddr(2)}
 			u := b.begin(e.p)
-			at, err := b.Signal(e.rank, syscall.SIGINT)
-			require.NoError(t, err)
+			at := b.signal(e.rank, syscall.SIGINT)
 			b.allGone(at, data...)
 			if u != nil {
 				<-u.done
@@ -86,8 +84,7 @@ func TestCtrlCWhileForming(t *testing.T) {
 			require.NoError(t, b.Start(0, 1))
 			b.waitLog(1, 0, joined)
 			b.Size = 2 // the third is never started
-			at, err := b.Signal(rank, syscall.SIGINT)
-			require.NoError(t, err)
+			at := b.signal(rank, syscall.SIGINT)
 			b.allGone(at)
 		})
 	}
@@ -96,10 +93,8 @@ func TestCtrlCWhileForming(t *testing.T) {
 		b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
 		require.NoError(t, b.Start(1))
 		b.waitLog(1, 0, looking)
-		at, err := b.Signal(1, syscall.SIGINT)
-		require.NoError(t, err)
-		_, err = b.Rank(1).Wait(within(t, hangLimit))
-		require.NoError(t, err)
+		at := b.signal(1, syscall.SIGINT)
+		exitCode(t, b.Rank(1))
 		t.Logf("gone after %v", time.Since(at).Round(time.Millisecond))
 	})
 }
@@ -110,19 +105,16 @@ func TestTerminateLeader(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a leader that is terminated")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
-	require.NoError(t, b.Start(0, 1))
-	b.ready()
+	b.form()
 	u := b.begin(phases[2])
-	_, err := b.Signal(0, syscall.SIGTERM)
-	require.NoError(t, err)
+	b.signal(0, syscall.SIGTERM)
 	<-u.done
 	require.NoError(t, u.err)
 	b.requirePrefix(u.answer, phases[2].question)
 	require.NotNil(t, u.answer.Err)
 	t.Logf("%d tokens received: %s", len(u.answer.Tokens), u.answer.Err.Message)
 	for r := range 2 {
-		_, err := b.Rank(r).Wait(within(t, hangLimit))
-		require.NoError(t, err)
+		exitCode(t, b.Rank(r))
 	}
 	require.Regexp(t, regexp.MustCompile("the group has ended"), b.Rank(1).Log.String())
 }

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -24,35 +22,25 @@ type fault struct {
 	name   string
 	net    bool          // needs network namespaces
 	detect time.Duration // until every other rank knows
-	inject func(b *bed, rank int) error
-	repair func(b *bed, rank int) error
+	inject func(b *bed, rank int)
+	repair func(b *bed, rank int)
 }
 
-func signals(s syscall.Signal) func(*bed, int) error {
-	return func(b *bed, rank int) error {
-		_, err := b.Signal(rank, s)
-		return err
-	}
+func signals(s syscall.Signal) func(*bed, int) {
+	return func(b *bed, rank int) { b.signal(rank, s) }
 }
 
-// restart waits until the process of a rank has exited and starts it again.
-func restart(b *bed, rank int) error {
-	ctx, cancel := context.WithTimeout(b.ctx, hangLimit)
-	defer cancel()
-	if _, err := b.Rank(rank).Wait(ctx); err != nil {
-		return err
-	}
-	return b.Start(rank)
+// cabling does something to the cable of a rank.
+func cabling(do func(n *harness.Net, rank int) error) func(*bed, int) {
+	return func(b *bed, rank int) { require.NoError(b.t, do(b.Net, rank)) }
 }
 
 var faults = []fault{
-	{"killed", false, detectClosed, signals(syscall.SIGKILL), restart},
-	{"terminated", false, detectClosed, signals(syscall.SIGTERM), restart},
+	{"killed", false, detectClosed, signals(syscall.SIGKILL), (*bed).restart},
+	{"terminated", false, detectClosed, signals(syscall.SIGTERM), (*bed).restart},
 	{"stopped, continued after the timeout", false, detectSilent, signals(syscall.SIGSTOP), signals(syscall.SIGCONT)},
-	{"cable pulled and replugged", true, detectSilent,
-		func(b *bed, rank int) error { return b.Net.Cut(rank) }, func(b *bed, rank int) error { return b.Net.Restore(rank) }},
-	{"interface down and up", true, detectSilent,
-		func(b *bed, rank int) error { return b.Net.Down(rank) }, func(b *bed, rank int) error { return b.Net.Up(rank) }},
+	{"cable pulled and replugged", true, detectSilent, cabling((*harness.Net).Cut), cabling((*harness.Net).Restore)},
+	{"interface down and up", true, detectSilent, cabling((*harness.Net).Down), cabling((*harness.Net).Up)},
 }
 
 // phase is what the cluster is doing when a fault is injected.
@@ -129,7 +117,7 @@ func (b *bed) survive(f fault, p phase, victim int) {
 	t := b.t
 	u := b.begin(p)
 	at := time.Now()
-	require.NoError(t, f.inject(b, victim))
+	f.inject(b, victim)
 	if u != nil {
 		<-u.done
 		require.NoError(t, u.err)
@@ -157,7 +145,7 @@ func (b *bed) survive(f fault, p phase, victim int) {
 
 	b.othersRun(victim)
 	repaired := time.Now()
-	require.NoError(t, f.repair(b, victim))
+	f.repair(b, victim)
 	b.ready()
 	t.Logf("serving again %v after the repair", time.Since(repaired).Round(time.Millisecond))
 	b.requireAnswer(brief)
@@ -167,10 +155,7 @@ func (b *bed) survive(f fault, p phase, victim int) {
 // requireUnavailable requires that a new request fails, and names the rank.
 func (b *bed) requireUnavailable(victim int) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, hangLimit)
-	defer cancel()
-	a, err := b.Client.Complete(ctx, brief.request(b.t, b.Model))
-	require.NoError(b.t, err)
+	a := b.complete(brief)
 	require.NotNil(b.t, a.Err)
 	require.Equal(b.t, http.StatusServiceUnavailable, a.Status)
 	requireRank(b.t, a.Err.Message, victim)
@@ -252,21 +237,10 @@ func TestCutLinks(t *testing.T) {
 		t.Run(fmt.Sprintf("%d ranks", size), func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Net: network(t, size), Flags: waits})
-			require.NoError(t, b.Start(slices.Collect(ranks(size))...))
-			b.ready()
+			b.form()
 			b.requireAnswer(brief)
 			b.runFaults(true)
 		})
-	}
-}
-
-func ranks(size int) func(func(int) bool) {
-	return func(yield func(int) bool) {
-		for r := range size {
-			if !yield(r) {
-				return
-			}
-		}
 	}
 }
 
@@ -276,24 +250,17 @@ func TestShortStop(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a short stop")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Flags: waits})
-	require.NoError(t, b.Start(0, 1))
-	b.ready()
+	b.form()
 	u := b.begin(phase{"decode", longAnswer})
-	_, err := b.Signal(1, syscall.SIGSTOP)
-	require.NoError(t, err)
+	b.signal(1, syscall.SIGSTOP)
 	pause := time.NewTimer(1500 * time.Millisecond)
 	select {
 	case <-pause.C:
 	case <-u.done:
 		t.Fatal("the answer ended while a rank was stopped")
 	}
-	_, err = b.Signal(1, syscall.SIGCONT)
-	require.NoError(t, err)
-	<-u.done
-	require.NoError(t, u.err)
-	require.Nil(t, u.answer.Err, "%+v", u.answer.Err)
-	require.Len(t, u.answer.Tokens, longAnswer.tokens)
-	b.requirePrefix(u.answer, longAnswer)
+	b.signal(1, syscall.SIGCONT)
+	b.requireWhole(u, longAnswer)
 }
 
 // TestLeaderLost checks that the others wait for rank 0 when it dies or stops, and
@@ -301,23 +268,19 @@ func TestShortStop(t *testing.T) {
 func TestLeaderLost(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: waits})
-	require.NoError(t, b.Start(0, 1, 2))
-	b.ready()
+	b.form()
 
 	t.Run("killed", func(t *testing.T) {
 		b := b.on(t)
 		u := b.begin(phase{"decode", longAnswer})
-		_, err := b.Signal(0, syscall.SIGKILL)
-		require.NoError(t, err)
+		b.signal(0, syscall.SIGKILL)
 		<-u.done
 		require.Error(t, u.err)
 		b.requirePrefix(u.answer, longAnswer)
-		looking := regexp.MustCompile("looking for the leader")
 		for r := 1; r < b.Size; r++ {
-			_, err := b.Rank(r).Log.Wait(within(t, hangLimit), 0, looking)
-			require.NoError(t, err, "rank %d", r)
+			b.waitLog(r, 0, looking)
 		}
-		require.NoError(t, restart(b, 0))
+		b.restart(0)
 		b.ready()
 		b.requireAnswer(brief)
 		b.othersRun(0)
@@ -325,10 +288,9 @@ func TestLeaderLost(t *testing.T) {
 	t.Run("restarted with another context", func(t *testing.T) {
 		testenv.Need(t, testenv.Full, "a leader restarted with another context")
 		b := b.on(t)
-		_, err := b.Signal(0, syscall.SIGKILL)
-		require.NoError(t, err)
+		b.signal(0, syscall.SIGKILL)
 		b.RankFlags = map[int][]string{0: {"--ctx", "2048"}}
-		require.NoError(t, restart(b, 0))
+		b.restart(0)
 		b.ready()
 		b.requireAnswer(brief)
 		b.othersRun(0)
@@ -338,15 +300,12 @@ func TestLeaderLost(t *testing.T) {
 		b := b.on(t)
 		u := b.begin(phase{"decode", longAnswer})
 		from := []int{0, b.Rank(1).Log.Len(), b.Rank(2).Log.Len()}
-		_, err := b.Signal(0, syscall.SIGSTOP)
-		require.NoError(t, err)
+		b.signal(0, syscall.SIGSTOP)
 		for r := 1; r < b.Size; r++ {
-			line, err := b.Rank(r).Log.Wait(within(t, hangLimit), from[r], regexp.MustCompile("looking for the leader"))
-			require.NoError(t, err, "rank %d", r)
+			line := b.waitLog(r, from[r], "looking for the leader")
 			require.Contains(t, line, "no heartbeat")
 		}
-		_, err = b.Signal(0, syscall.SIGCONT)
-		require.NoError(t, err)
+		b.signal(0, syscall.SIGCONT)
 		<-u.done
 		require.NoError(t, u.err)
 		b.requirePrefix(u.answer, longAnswer)
@@ -362,21 +321,15 @@ func TestLeaderSlept(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a leader that sleeps three times")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 2, Flags: []string{"--on-loss", "continue", "--peer-timeout", "2s"}})
-	require.NoError(t, b.Start(0, 1))
-	b.ready()
+	b.form()
 	for range 3 {
 		from := b.Rank(1).Log.Len()
-		_, err := b.Signal(0, syscall.SIGSTOP)
-		require.NoError(t, err)
-		_, err = b.Rank(1).Log.Wait(within(t, hangLimit), from, regexp.MustCompile("looking for the leader.*no heartbeat"))
-		require.NoError(t, err)
+		b.signal(0, syscall.SIGSTOP)
+		b.waitLog(1, from, "looking for the leader.*no heartbeat")
 		from = b.Rank(0).Log.Len()
-		_, err = b.Signal(0, syscall.SIGCONT)
-		require.NoError(t, err)
-		_, err = b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`rank 0 did not run for \d`))
-		require.NoError(t, err)
-		_, err = b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`the group is running.* ranks=2|stays out`))
-		require.NoError(t, err)
+		b.signal(0, syscall.SIGCONT)
+		b.waitLog(0, from, `rank 0 did not run for \d`)
+		b.waitLog(0, from, `the group is running.* ranks=2|stays out`)
 		require.NotContains(t, b.Rank(0).Log.String(), "stays out")
 	}
 }

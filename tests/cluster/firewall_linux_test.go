@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"regexp"
 	"syscall"
 	"testing"
 	"time"
@@ -35,8 +34,7 @@ var onlyCoordinator = map[string][]string{"input": {"iif lo accept", "ct state e
 // requireSaid requires a text in a rank's log from line from onwards.
 func (b *bed) requireSaid(rank, from int, since time.Time, pattern string) string {
 	b.t.Helper()
-	line, err := b.Rank(rank).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(pattern))
-	require.NoError(b.t, err, "rank %d:\n%s", rank, b.Rank(rank).Log.String())
+	line := b.waitLog(rank, from, pattern)
 	logTime(b.t, fmt.Sprintf("rank %d said it", rank), sayWithin, time.Since(since))
 	return line
 }
@@ -184,8 +182,7 @@ func TestPathBeginsToDropLargePackets(t *testing.T) {
 	t.Parallel()
 	n := walled(t, 2)
 	b := newBed(t, harness.Options{Size: 2, Net: n, Flags: append([]string{"--data-port", "7701"}, quick...)})
-	require.NoError(t, b.Start(0, 1))
-	b.ready()
+	b.form()
 	require.NoError(t, n.Firewall(0, map[string][]string{"input": {"tcp dport 7701 meta length > 1000 drop"}, "output": {"tcp sport 7701 meta length > 1000 drop"}}))
 	since := time.Now()
 	ended := make(chan struct{})
@@ -216,7 +213,7 @@ func TestLoopbackName(t *testing.T) {
 	// The name means this host on the follower.
 	require.NoError(t, n.Hosts(1, "127.0.0.1 localhost\n127.0.1.1 ringhost\n"))
 	require.NoError(t, b.Rank(1).Signal(syscall.SIGKILL))
-	require.NoError(t, restart(b, 1))
+	b.restart(1)
 	b.requireSaid(1, 0, time.Now(), `WARN.*looking for the leader.*on this host the name ringhost means 127\.0\.1\.1, this host itself: correct /etc/hosts here`)
 }
 
@@ -231,8 +228,7 @@ func TestCoordinatorOfSeveralAddresses(t *testing.T) {
 	}
 	b := newBed(t, harness.Options{Size: 2, Net: n, Flags: quick})
 	b.Coordinator = "ringhost:7070"
-	require.NoError(t, b.Start(0, 1))
-	b.ready()
+	b.form()
 }
 
 // TestLinkLocal: a group with a coordinator at a link-local IPv6 address, on hosts that call
@@ -254,9 +250,7 @@ func TestLinkLocal(t *testing.T) {
 	}})
 	b.Coordinator = "[fe80::77:1%eth0]:7070"
 	require.NoError(t, b.Start(0, 1, 2))
-	code, err := b.Rank(2).Wait(within(t, hangLimit))
-	require.NoError(t, err)
-	require.Equal(t, 2, code, b.Rank(2).Log.String())
+	require.Equal(t, 2, exitCode(t, b.Rank(2)), b.Rank(2).Log.String())
 	require.Contains(t, b.Rank(2).Log.String(), "fe80::77:1 is a link-local address, which needs the interface of this host that leads to it: give [fe80::77:1%en7]")
 	b.Via[2] = "[fe80::77:1%en7]:7070"
 	require.NoError(t, b.Start(2))

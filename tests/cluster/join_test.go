@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"flag"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -42,10 +41,8 @@ func TestAJoinUnderWay(t *testing.T) {
 	if *joinProgram != "" {
 		b.Program = *joinProgram
 	}
-	require.NoError(t, b.Start(0, 1))
-	b.ready()
-	_, err := b.Signal(1, syscall.SIGKILL)
-	require.NoError(t, err)
+	b.form()
+	b.signal(1, syscall.SIGKILL)
 	b.untilRanks(1)
 	q := question{*joinTokens, 300}
 	var streams []*stream
@@ -56,13 +53,11 @@ func TestAJoinUnderWay(t *testing.T) {
 		return !slices.ContainsFunc(streams, func(s *stream) bool { return s.came.Load() < 5 }), ""
 	}))
 	from, restarted := b.Rank(0).Log.Len(), time.Now()
-	require.NoError(t, restart(b, 1))
+	b.restart(1)
 	if *joinProgram == "" {
-		_, err := b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile("a rank has the sequences and joins"))
-		require.NoError(t, err)
+		b.waitLog(0, from, "a rank has the sequences and joins")
 	}
-	_, err = b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile("has ended: rank 1 joins"))
-	require.NoError(t, err)
+	b.waitLog(0, from, "has ended: rank 1 joins")
 	joins := time.Now()
 	b.untilRanks(2)
 	if ended(streams) {

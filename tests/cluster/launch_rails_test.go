@@ -119,9 +119,7 @@ func TestLaunchRailsChecks(t *testing.T) {
 				c.change(t, env)
 			}
 			p := launch(t, env, append([]string{"--check", "--binary", fake, "--coordinator", "192.0.2.7"}, c.args...)...)
-			code, err := p.Wait(within(t, hangLimit))
-			require.NoError(t, err)
-			require.Equal(t, c.code, code, "%s", p.Log)
+			require.Equal(t, c.code, exitCode(t, p), "%s", p.Log)
 			for _, s := range c.text {
 				require.Contains(t, p.Log.String(), s)
 			}
@@ -144,13 +142,8 @@ func TestLaunchRails(t *testing.T) {
 	env := railHosts(t)
 	p := launch(t, env, "--binary", absolute(t, "testdata/fake/rails.sh"), "--coordinator", "192.0.2.7", "--transport", "rdma", "a", "b", "c")
 	matrix := regexp.MustCompile(`^\[2\] ring no matrix (\S*/\.cache/ringmaster/matrix-\d+-\d+\.json) ` + regexp.QuoteMeta(crossed) + `$`)
-	started := regexp.MustCompile(`^\[2\] pid (\d+) args: .* --rank 2 --world-size 3 .* --transport rdma`)
-	var pid int
-	line, err := p.Log.Wait(within(t, hangLimit), 0, started)
-	require.NoError(t, err, "%s", p.Log)
-	_, err = fmt.Sscan(started.FindStringSubmatch(line)[1], &pid)
-	require.NoError(t, err)
-	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	line := waitLine(t, p, 0, `^\[2\] pid \d+ args: .* --rank 2 --world-size 3 .* --transport rdma`)
+	require.NoError(t, syscall.Kill(fakePid(t, line), syscall.SIGKILL))
 	require.NoError(t, harness.Until(within(t, hangLimit), "the matrix of the second start", func() (bool, string) {
 		n := 0
 		for line := range strings.Lines(p.Log.String()) {
@@ -161,10 +154,8 @@ func TestLaunchRails(t *testing.T) {
 		return n == 2, p.Log.String()
 	}))
 	for r := range 2 {
-		_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(fmt.Sprintf(`^\[%d\] pid \d+ args: `, r)))
-		require.NoError(t, err, "%s", p.Log)
-		_, err = p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(fmt.Sprintf(`^\[%d\] ring no matrix \S+ %s$`, r, regexp.QuoteMeta(crossed))))
-		require.NoError(t, err, "%s", p.Log)
+		waitLine(t, p, 0, fmt.Sprintf(`^\[%d\] pid \d+ args: `, r))
+		waitLine(t, p, 0, fmt.Sprintf(`^\[%d\] ring no matrix \S+ %s$`, r, regexp.QuoteMeta(crossed)))
 	}
 	require.NotContains(t, p.Log.String(), "two files")
 	require.NoError(t, harness.Until(within(t, hangLimit), "the second start", func() (bool, string) {
@@ -172,7 +163,5 @@ func TestLaunchRails(t *testing.T) {
 		return n == 2, p.Log.String()
 	}))
 	require.NoError(t, p.Signal(syscall.SIGINT))
-	code, err := p.Wait(within(t, hangLimit))
-	require.NoError(t, err, "%s", p.Log)
-	require.Zero(t, code, "%s", p.Log)
+	require.Zero(t, exitCode(t, p), "%s", p.Log)
 }

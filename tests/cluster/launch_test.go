@@ -33,6 +33,14 @@ func absolute(t *testing.T, path string) string {
 	return path
 }
 
+// fakePid returns the process id in the line "[RANK] pid PID args: ..." of a fake rank.
+func fakePid(t *testing.T, line string) int {
+	t.Helper()
+	pid, err := strconv.Atoi(strings.Fields(line)[2])
+	require.NoError(t, err)
+	return pid
+}
+
 // launch starts launch.sh and stops it at the end of the test.
 func launch(t *testing.T, env []string, args ...string) *harness.Process {
 	t.Helper()
@@ -180,10 +188,7 @@ func TestLaunchChecks(t *testing.T) {
 			t.Parallel()
 			env := append(fakeHosts(t, c.files), c.env...)
 			p := launch(t, env, append([]string{"--check", "--binary", fake}, c.args...)...)
-			code, err := p.Wait(within(t, hangLimit))
-			require.NoError(t, err)
-			require.Equal(t, c.code, code, "%s", p.Log)
-			require.Contains(t, p.Log.String(), c.text)
+			requireExitCode(t, p, c.code, c.text)
 			requireShown(t, p.Log.String())
 		})
 	}
@@ -202,10 +207,7 @@ func TestLaunchNumbers(t *testing.T) {
 	check := func(code int, text string, args ...string) {
 		t.Helper()
 		p := launch(t, fakeHosts(t, nil), append([]string{"--check", "--binary", fake}, args...)...)
-		got, err := p.Wait(within(t, hangLimit))
-		require.NoError(t, err)
-		require.Equal(t, code, got, "%s", p.Log)
-		require.Contains(t, p.Log.String(), text)
+		requireExitCode(t, p, code, text)
 	}
 	check(0, "'--rank' '7' '--world-size' '8' '--coordinator' '127.0.0.1:89'", "--local", "08", "--port", "089")
 	for _, local := range []string{"0", "00", "9", "8x", "1000000000000000000000", "-1"} {
@@ -218,8 +220,7 @@ func TestLaunchNumbers(t *testing.T) {
 // TestLaunchLogs: the output of a rank reaches the terminal without control sequences.
 func TestLaunchLogs(t *testing.T) {
 	p := launch(t, append(fakeHosts(t, nil), "SAYS=a\x1b[2J\u202eb\u009bc \u00e9\x9b\xc2\xe0\x80\x9b\xff\U0001f469\u200d\U0001f4bb\x07\ufffa\u180e\U000e0041\x84"), "--binary", absolute(t, "testdata/fake/ringmaster.sh"), "--local", "1")
-	_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`^\[0\] says a\[2Jbc \x{e9}\x{1f469}\x{200d}\x{1f4bb}$`))
-	require.NoError(t, err, "%s", p.Log)
+	waitLine(t, p, 0, `^\[0\] says a\[2Jbc \x{e9}\x{1f469}\x{200d}\x{1f4bb}$`)
 	requireShown(t, p.Log.String())
 }
 
@@ -239,21 +240,16 @@ func TestLaunchEnds(t *testing.T) {
 			p := launch(t, append(fakeHosts(t, nil), env...), args...)
 			var pids []int
 			for r := range 3 {
-				line, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`^\[`+strconv.Itoa(r)+`\] pid \d+ args: `))
-				require.NoError(t, err, "%s", p.Log)
+				line := waitLine(t, p, 0, `^\[`+strconv.Itoa(r)+`\] pid \d+ args: `)
 				require.Contains(t, line, "--rank "+strconv.Itoa(r)+" --world-size 3")
 				require.Contains(t, line, "--words it's one $HOME word", "words stay whole")
-				pid, err := strconv.Atoi(strings.Fields(line)[2])
-				require.NoError(t, err)
-				pids = append(pids, pid)
+				pids = append(pids, fakePid(t, line))
 			}
 			return p, pids
 		}
 		gone := func(t *testing.T, p *harness.Process, pids []int, code int) {
 			t.Helper()
-			got, err := p.Wait(within(t, hangLimit))
-			require.NoError(t, err, "%s", p.Log)
-			require.Equal(t, code, got, "%s", p.Log)
+			require.Equal(t, code, exitCode(t, p), "%s", p.Log)
 			for r, pid := range pids {
 				require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "rank %d is left", r)
 			}
@@ -279,9 +275,7 @@ func TestLaunchEnds(t *testing.T) {
 		t.Run(where[0]+" a rank is killed", func(t *testing.T) {
 			p, pids := start(t)
 			require.NoError(t, syscall.Kill(pids[2], syscall.SIGKILL))
-			line, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`rank 2 exited with code \d+; restarting it`))
-			require.NoError(t, err, "%s", p.Log)
-			t.Log(line)
+			t.Log(waitLine(t, p, 0, `rank 2 exited with code \d+; restarting it`))
 			again := regexp.MustCompile(`^\[2\] pid \d+ args`)
 			require.NoError(t, harness.Until(within(t, hangLimit), "the second start", func() (bool, string) {
 				n := 0
@@ -302,21 +296,16 @@ func TestLaunchEnds(t *testing.T) {
 				t.Helper()
 				from := p.Log.Len()
 				require.NoError(t, syscall.Kill(pids[rank], syscall.SIGKILL))
-				_, err := p.Log.Wait(within(t, hangLimit), from, regexp.MustCompile(fmt.Sprintf(`rank %d exited with code \d+; restarting it in %d s`, rank, pause)))
-				require.NoError(t, err, "%s", p.Log)
+				waitLine(t, p, from, fmt.Sprintf(`rank %d exited with code \d+; restarting it in %d s`, rank, pause))
 				if !wait {
 					return
 				}
-				line, err := p.Log.Wait(within(t, hangLimit), from, regexp.MustCompile(fmt.Sprintf(`^\[%d\] pid \d+ args`, rank)))
-				require.NoError(t, err, "%s", p.Log)
-				pids[rank], err = strconv.Atoi(strings.Fields(line)[2])
-				require.NoError(t, err)
+				pids[rank] = fakePid(t, waitLine(t, p, from, fmt.Sprintf(`^\[%d\] pid \d+ args`, rank)))
 			}
 			kill(2, 1, true)
 			kill(0, 1, true)
 			require.NoError(t, syscall.Kill(pids[1], syscall.SIGTERM))
-			_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`launch: rank 1 left the group; the other ranks continue`))
-			require.NoError(t, err, "%s", p.Log)
+			waitLine(t, p, 0, `launch: rank 1 left the group; the other ranks continue`)
 			kill(2, 2, false) // Ctrl-C in the pause
 			require.NoError(t, p.Signal(syscall.SIGINT))
 			gone(t, p, pids, 0)
@@ -327,20 +316,15 @@ func TestLaunchEnds(t *testing.T) {
 				p := launch(t, fakeHosts(t, nil), args...)
 				from := 0
 				for range 3 {
-					line, err := p.Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`^\[2\] pid \d+ args`))
-					require.NoError(t, err, "%s", p.Log)
-					pid, err := strconv.Atoi(strings.Fields(line)[2])
-					require.NoError(t, err)
+					pid := fakePid(t, waitLine(t, p, from, `^\[2\] pid \d+ args`))
 					ran := time.Now()
 					require.NoError(t, harness.Until(within(t, hangLimit), "a stable rank", func() (bool, string) { return time.Since(ran) > 2*time.Second, "" }))
 					from = p.Log.Len()
 					require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-					_, err = p.Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`rank 2 exited with code \d+; restarting it in 1 s \(time 1 in a row\)`))
-					require.NoError(t, err, "%s", p.Log)
+					waitLine(t, p, from, `rank 2 exited with code \d+; restarting it in 1 s \(time 1 in a row\)`)
 				}
 				require.NoError(t, p.Signal(syscall.SIGINT))
-				_, err := p.Wait(within(t, hangLimit))
-				require.NoError(t, err, "%s", p.Log)
+				exitCode(t, p)
 			})
 		}
 	}
@@ -375,8 +359,7 @@ func (b *bed) checkLaunched(p *harness.Process, own string, kill func()) {
 	b.requireAnswer(brief)
 	if kill != nil {
 		kill()
-		_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`rank 1 exited with code 137; restarting it`))
-		require.NoError(t, err, "%s", p.Log)
+		waitLine(t, p, 0, `rank 1 exited with code 137; restarting it`)
 		b.waitLaunched(p)
 		b.requireAnswer(brief)
 		// The leader dies: the others keep the model and follow its successor.
@@ -384,22 +367,19 @@ func (b *bed) checkLaunched(p *harness.Process, own string, kill func()) {
 		for _, pid := range processes(t, b.Program, "--rank 0 --world-size 2 --coordinator "+b.Coordinator) {
 			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 		}
-		_, err = p.Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`rank 0 exited with code 137; restarting it in 1 s`))
-		require.NoError(t, err, "%s", p.Log)
+		waitLine(t, p, from, `rank 0 exited with code 137; restarting it in 1 s`)
 		at := time.Now()
 		b.waitLaunched(p)
 		t.Logf("serving again %v after the leader's death, including 1 s that launch.sh waited", time.Since(at).Round(time.Millisecond))
 		b.requireAnswer(brief)
 	}
 	for _, line := range []string{`^\[0\] .*ready`, `^\[1\] .*joined the group`} {
-		_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(line))
-		require.NoError(t, err, "%s", p.Log)
+		waitLine(t, p, 0, line)
 	}
 	require.Len(t, processes(t, b.Program, own), 2)
 	at := time.Now()
 	require.NoError(t, p.Signal(syscall.SIGINT))
-	code, err := p.Wait(within(t, hangLimit))
-	require.NoError(t, err, "%s", p.Log)
+	code := exitCode(t, p)
 	t.Logf("launch.sh and all ranks gone after %v", time.Since(at).Round(time.Millisecond))
 	require.Zero(t, code, "%s", p.Log)
 	require.Empty(t, processes(t, b.Program, own))

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -65,8 +64,7 @@ func TestSoak(t *testing.T) {
 	}
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--share", "all", "--sessions", fmt.Sprint(soakSessions)}, continueFlags...)})
 	b.ctx = within(t, *soakFor+30*hangLimit)
-	require.NoError(t, b.StartAll(within(t, hangLimit)))
-	b.ready()
+	b.form()
 	b.requireAnswer(longAnswer) // warms what is reused
 
 	// The load: answers without a pause, each compared with that of one rank.
@@ -107,11 +105,10 @@ func TestSoak(t *testing.T) {
 		from := b.Rank(0).Log.Len()
 		victims, _ := s.strike(b, random)
 		if s.finding != slow {
-			_, err := b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`epoch \d+ has ended: .*`))
-			require.NoError(t, err)
+			b.waitLog(0, from, `epoch \d+ has ended: .*`)
 		}
 		for _, v := range victims {
-			require.NoError(t, s.repair(b, v))
+			s.repair(b, v)
 		}
 		b.untilRanks(b.Size)
 		b.othersRun(-1)

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
 	"syscall"
 	"testing"
 	"time"
@@ -42,7 +41,7 @@ type stroke struct {
 	net     bool // they must be in network namespaces
 	finding finding
 	strike  func(b *bed, r *rand.Rand) (victims []int, named int)
-	repair  func(b *bed, rank int) error // nil: the victim stays out until the leader is restarted
+	repair  func(b *bed, rank int) // nil: the victim stays out until the leader is restarted
 }
 
 // fits reports whether a cluster can suffer the fault.
@@ -61,8 +60,7 @@ func (b *bed) drawn(r *rand.Rand) stroke {
 func one(s syscall.Signal) func(*bed, *rand.Rand) ([]int, int) {
 	return func(b *bed, r *rand.Rand) ([]int, int) {
 		victim := 1 + r.IntN(b.Size-1)
-		_, err := b.Signal(victim, s)
-		require.NoError(b.t, err)
+		b.signal(victim, s)
 		return []int{victim}, victim
 	}
 }
@@ -75,11 +73,9 @@ func two(line string, second syscall.Signal) func(*bed, *rand.Rand) ([]int, int)
 		from, s := b.Rank(0).Log.Len(), syscall.SIGKILL
 		for i := range victims {
 			victims[i]++
-			_, err := b.Signal(victims[i], s)
-			require.NoError(b.t, err)
+			b.signal(victims[i], s)
 			if i == 0 && line != "" {
-				_, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(line))
-				require.NoError(b.t, err)
+				b.waitLog(0, from, line)
 			}
 			s = second
 		}
@@ -88,16 +84,12 @@ func two(line string, second syscall.Signal) func(*bed, *rand.Rand) ([]int, int)
 }
 
 // again restarts a rank and strikes it while it joins.
-func again(strike func(b *bed, rank, from int) error) func(*bed, int) error {
-	return func(b *bed, rank int) error {
+func again(strike func(b *bed, rank, from int)) func(*bed, int) {
+	return func(b *bed, rank int) {
 		from := b.Rank(0).Log.Len()
-		if err := restart(b, rank); err != nil {
-			return err
-		}
-		if _, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(fmt.Sprintf(`rank %d (prepares|joined)`, rank))); err != nil {
-			return err
-		}
-		return strike(b, rank, from)
+		b.restart(rank)
+		b.waitLog(0, from, fmt.Sprintf(`rank %d (prepares|joined)`, rank))
+		strike(b, rank, from)
 	}
 }
 
@@ -110,8 +102,7 @@ func crawl(b *bed, r *rand.Rand) ([]int, int) {
 			signal syscall.Signal
 			part   float64
 		}{{syscall.SIGSTOP, 1 - share}, {syscall.SIGCONT, share}} {
-			_, err := b.Signal(victim, s.signal)
-			require.NoError(b.t, err)
+			b.signal(victim, s.signal)
 			<-time.After(time.Duration(s.part * float64(cycle))) // the fault itself, not a wait
 		}
 	}
@@ -155,14 +146,9 @@ func flip(b *bed, r *rand.Rand) ([]int, int) {
 func link(do func(n *harness.Net, rank int) error) func(*bed, *rand.Rand) ([]int, int) {
 	return func(b *bed, r *rand.Rand) ([]int, int) {
 		victim := 1 + r.IntN(b.Size-1)
-		require.NoError(b.t, do(b.Net, victim))
+		cabling(do)(b, victim)
 		return []int{victim}, victim
 	}
-}
-
-// relink undoes what was done to a cable.
-func relink(do func(n *harness.Net, rank int) error) func(*bed, int) error {
-	return func(b *bed, rank int) error { return do(b.Net, rank) }
 }
 
 // wrong is a rank that computes wrongly. It is the last fault of a cluster in the
@@ -171,35 +157,28 @@ var wrong = stroke{name: "a bit flipped", least: 3, finding: closed, strike: fli
 
 // strokes are the faults after which the ranks come back.
 var strokes = []stroke{
-	{"killed", 2, false, closed, one(syscall.SIGKILL), restart},
-	{"terminated", 2, false, closed, one(syscall.SIGTERM), restart},
+	{"killed", 2, false, closed, one(syscall.SIGKILL), (*bed).restart},
+	{"terminated", 2, false, closed, one(syscall.SIGTERM), (*bed).restart},
 	{"stopped", 2, false, silent, one(syscall.SIGSTOP), signals(syscall.SIGCONT)},
-	{"two killed at once", 3, false, closed, two("", syscall.SIGKILL), restart},
-	{"one killed, one more while recovering", 3, false, closed, two(`epoch \d+ has ended`, syscall.SIGKILL), restart},
-	{"one killed, one terminated while recovering", 3, false, closed, two(`epoch \d+ has ended`, syscall.SIGTERM), restart},
-	{"killed, and again while joining", 2, false, closed, one(syscall.SIGKILL), again(func(b *bed, rank, _ int) error {
-		if _, err := b.Signal(rank, syscall.SIGKILL); err != nil {
-			return err
-		}
-		return restart(b, rank)
+	{"two killed at once", 3, false, closed, two("", syscall.SIGKILL), (*bed).restart},
+	{"one killed, one more while recovering", 3, false, closed, two(`epoch \d+ has ended`, syscall.SIGKILL), (*bed).restart},
+	{"one killed, one terminated while recovering", 3, false, closed, two(`epoch \d+ has ended`, syscall.SIGTERM), (*bed).restart},
+	{"killed, and again while joining", 2, false, closed, one(syscall.SIGKILL), again(func(b *bed, rank, _ int) {
+		b.signal(rank, syscall.SIGKILL)
+		b.restart(rank)
 	})},
-	{"killed, and stopped while joining", 2, false, silent, one(syscall.SIGKILL), again(func(b *bed, rank, from int) error {
-		if _, err := b.Signal(rank, syscall.SIGSTOP); err != nil {
-			return err
-		}
-		if _, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(fmt.Sprintf(`rank %d at \S+ is gone`, rank))); err != nil {
-			return err
-		}
-		_, err := b.Signal(rank, syscall.SIGCONT)
-		return err
+	{"killed, and stopped while joining", 2, false, silent, one(syscall.SIGKILL), again(func(b *bed, rank, from int) {
+		b.signal(rank, syscall.SIGSTOP)
+		b.waitLog(0, from, fmt.Sprintf(`rank %d at \S+ is gone`, rank))
+		b.signal(rank, syscall.SIGCONT)
 	})},
 	{"slowed to a crawl", 2, false, slow, crawl, nil},
-	{"cable pulled", 2, true, silent, link((*harness.Net).Cut), relink((*harness.Net).Restore)},
-	{"interface down", 2, true, silent, link((*harness.Net).Down), relink((*harness.Net).Up)},
+	{"cable pulled", 2, true, silent, link((*harness.Net).Cut), cabling((*harness.Net).Restore)},
+	{"interface down", 2, true, silent, link((*harness.Net).Down), cabling((*harness.Net).Up)},
 	{"the leader's cable pulled", 2, true, silent, func(b *bed, _ *rand.Rand) ([]int, int) {
 		require.NoError(b.t, b.Net.Cut(0))
 		return []int{0}, -1
-	}, relink((*harness.Net).Restore)},
+	}, cabling((*harness.Net).Restore)},
 	{"two cables pulled", 3, true, silent, func(b *bed, r *rand.Rand) ([]int, int) {
 		victims := r.Perm(b.Size - 1)[:2]
 		for i := range victims {
@@ -207,20 +186,16 @@ var strokes = []stroke{
 			require.NoError(b.t, b.Net.Cut(victims[i]))
 		}
 		return victims, -1
-	}, relink((*harness.Net).Restore)},
-	{"killed, and its cable pulled while joining", 2, true, silent, one(syscall.SIGKILL), again(func(b *bed, rank, from int) error {
-		if err := b.Net.Cut(rank); err != nil {
-			return err
-		}
-		if _, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(fmt.Sprintf(`rank %d at \S+ is gone`, rank))); err != nil {
-			return err
-		}
-		return b.Net.Restore(rank)
+	}, cabling((*harness.Net).Restore)},
+	{"killed, and its cable pulled while joining", 2, true, silent, one(syscall.SIGKILL), again(func(b *bed, rank, from int) {
+		require.NoError(b.t, b.Net.Cut(rank))
+		b.waitLog(0, from, fmt.Sprintf(`rank %d at \S+ is gone`, rank))
+		require.NoError(b.t, b.Net.Restore(rank))
 	})},
 	{"a link slowed", 2, true, slow, func(b *bed, r *rand.Rand) ([]int, int) {
 		rate := fmt.Sprintf("%dmbit", 8+r.IntN(13))
 		return link(func(n *harness.Net, rank int) error { return n.Slow(rank, rate) })(b, r)
-	}, relink((*harness.Net).Fast)},
+	}, cabling((*harness.Net).Fast)},
 }
 
 // fabric is a network between the ranks. prepare sets a cluster up for it and returns a

@@ -18,11 +18,9 @@ func TestSumRepeats(t *testing.T) {
 	testenv.Need(t, testenv.Full, "--reduce sum in two epochs of three ranks")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: []string{"--reduce", "sum", "--on-loss", "wait"}})
-	require.NoError(t, b.Start(0, 1, 2))
-	b.ready()
+	b.form()
 	ask := func() *harness.Answer {
-		a, err := b.Client.Complete(b.ctx, longAnswer.request(t, b.Model))
-		require.NoError(t, err)
+		a := b.complete(longAnswer)
 		require.Nil(t, a.Err, "%+v", a.Err)
 		require.Len(t, a.Tokens, longAnswer.tokens)
 		return a
@@ -30,15 +28,14 @@ func TestSumRepeats(t *testing.T) {
 	first := ask()
 
 	u := b.begin(phase{"decode", longAnswer})
-	_, err := b.Signal(2, syscall.SIGKILL)
-	require.NoError(t, err)
+	b.signal(2, syscall.SIGKILL)
 	<-u.done
 	require.NoError(t, u.err)
 	require.NotNil(t, u.answer.Err)
 	requireRank(t, u.answer.Err.Message, 2)
 	require.Equal(t, first.Tokens[:len(u.answer.Tokens)], u.answer.Tokens)
 
-	require.NoError(t, restart(b, 2))
+	b.restart(2)
 	b.ready()
 	require.Equal(t, first.Tokens, ask().Tokens)
 }

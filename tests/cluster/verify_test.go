@@ -55,8 +55,7 @@ func (b *bed) verify(flags ...string) (int, verified) {
 	p, err := harness.StartProcess(nil, args...)
 	require.NoError(b.t, err)
 	b.t.Cleanup(p.End)
-	code, err := p.Wait(within(b.t, hangLimit))
-	require.NoError(b.t, err)
+	code := exitCode(b.t, p)
 	var r verified
 	text, err := os.ReadFile(file)
 	require.NoError(b.t, err, "%s", p.Log)
@@ -101,8 +100,7 @@ func TestVerifyRanks(t *testing.T) {
 				o.RankFlags[r] = []string{"--model", copyOf(t, o.Model)}
 			}
 			b := newBed(t, o)
-			require.NoError(t, b.StartAll(within(t, hangLimit)))
-			b.ready()
+			b.form()
 			u := b.begin(phases[2])
 			code, r := b.verify("--soak", "50ms", "--model", o.Model)
 			require.Zero(t, code)
@@ -195,8 +193,7 @@ func TestVerifyLinks(t *testing.T) {
 	data := dataProxy(t, &o, &b)
 	b = newBed(t, o)
 	data()
-	require.NoError(t, b.StartAll(within(t, hangLimit)))
-	b.ready()
+	b.form()
 	soak := []string{"--recompute=false", "--soak", "100ms"}
 	code, r := b.verify(soak...)
 	require.Zero(t, code)
