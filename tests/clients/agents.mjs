@@ -11,17 +11,9 @@ import {ChatOpenAI} from "@langchain/openai";
 import {Agent, OpenAIProvider, Runner, setTracingDisabled, tool} from "@openai/agents";
 import {generateText, jsonSchema, stepCountIs, streamText, tool as vercelTool} from "ai";
 import {z} from "zod";
+import {answer, apiKey, baseURL, check, hello, model, root, wanted} from "./scripted.mjs";
 
-const {BASE_URL: baseURL, API_KEY: apiKey, MODEL: model} = process.env;
-const root = baseURL.replace(/\/v1$/, "");
-const hello = "Hello, wörld! 🎪", answer = "22 degrees.";
-const wanted = {place: 'Paris "<x>"', days: 2};
 const parameters = z.object({place: z.string(), days: z.number().int()});
-
-async function check(name, run) {
-  await run();
-  console.log("ok " + name);
-}
 
 setTracingDisabled(true);
 for (const useResponses of [true, false]) {

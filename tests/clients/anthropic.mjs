@@ -1,16 +1,10 @@
 // Anthropic's own client against a scripted server: see server_test.go.
 import assert from "node:assert/strict";
 import Anthropic from "@anthropic-ai/sdk";
+import {apiKey, check, hello, model, root, wanted} from "./scripted.mjs";
 
-const {BASE_URL: baseURL, API_KEY: apiKey, MODEL: model} = process.env;
-const client = new Anthropic({baseURL: baseURL.replace(/\/v1$/, ""), apiKey, maxRetries: 0});
-const hello = "Hello, wörld! 🎪";
+const client = new Anthropic({baseURL: root, apiKey, maxRetries: 0});
 const ask = (text, more) => ({model, max_tokens: 1000, system: "Be brief.", messages: [{role: "user", content: text}], ...more});
-
-async function check(name, run) {
-  await run();
-  console.log("ok " + name);
-}
 
 await check("message", async () => {
   const r = await client.messages.create(ask("Hi"));
@@ -32,7 +26,6 @@ await check("stream", async () => {
 
 const tool = {name: "weather", description: "The weather of a place", input_schema: {
   type: "object", properties: {place: {type: "string"}, days: {type: "integer"}}, required: ["place", "days"]}};
-const wanted = {place: 'Paris "<x>"', days: 2};
 
 for (const streams of [false, true]) {
   await check("tools" + (streams ? " in a stream" : ""), async () => {
@@ -71,7 +64,7 @@ await check("errors", async () => {
   await fails(client.messages.create(ask("Hi", {temperature: 3})), Anthropic.BadRequestError, 400);
   await fails(client.messages.create(ask("busy")), Anthropic.RateLimitError, 429);
   await fails(client.messages.create(ask("Hi", {model: "other"})), Anthropic.NotFoundError, 404);
-  await fails(new Anthropic({baseURL: baseURL.replace(/\/v1$/, ""), apiKey: "wrong", maxRetries: 0}).messages.create(ask("Hi")), Anthropic.AuthenticationError, 401);
+  await fails(new Anthropic({baseURL: root, apiKey: "wrong", maxRetries: 0}).messages.create(ask("Hi")), Anthropic.AuthenticationError, 401);
   await assert.rejects(client.messages.stream(ask("break")).finalMessage(), Anthropic.APIError);
 });
 

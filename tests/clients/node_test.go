@@ -3,7 +3,6 @@ package clients
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,15 +17,9 @@ import (
 func node(t *testing.T, script string, env ...string) {
 	t.Helper()
 	testenv.Need(t, testenv.Full, "the API with the JavaScript clients, from npm")
-	for _, tool := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("NOT CHECKED: no %s here; the JavaScript clients need Node.js 18 or newer with npm", tool)
-		}
-	}
+	npm.Need(t)
 	require.NoError(t, npm.Install(t.Context(), "."))
-	path, err := filepath.Abs(script)
-	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), "node", path)
+	cmd := exec.CommandContext(t.Context(), "node", script)
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s:\n%s", script, out)
@@ -34,31 +27,19 @@ func node(t *testing.T, script string, env ...string) {
 	require.True(t, strings.HasSuffix(string(out), "done\n"), "%s did not come to its end:\n%s", script, out)
 }
 
-func TestOpenAINode(t *testing.T) {
+// scripted runs a script against the scripted server. The server must give up the stream that
+// the script aborts, if it aborts one.
+func scripted(t *testing.T, script string, aborts bool) {
+	t.Helper()
 	url, gone := start(t)
-	node(t, "openai.mjs", "BASE_URL="+url, "API_KEY="+apiKey, "MODEL="+modelID)
-	<-gone // the stream that the script aborted
+	node(t, script, "BASE_URL="+url, "API_KEY="+apiKey, "MODEL="+modelID)
+	if aborts {
+		<-gone
+	}
 }
 
-func TestAnthropicNode(t *testing.T) {
-	url, gone := start(t)
-	node(t, "anthropic.mjs", "BASE_URL="+url, "API_KEY="+apiKey, "MODEL="+modelID)
-	<-gone
-}
-
-func TestOllamaNode(t *testing.T) {
-	url, gone := start(t)
-	node(t, "ollama.mjs", "BASE_URL="+url, "API_KEY="+apiKey, "MODEL="+modelID)
-	<-gone
-}
-
-func TestVercelAI(t *testing.T) {
-	url, gone := start(t)
-	node(t, "vercel.mjs", "BASE_URL="+url, "API_KEY="+apiKey, "MODEL="+modelID)
-	<-gone
-}
-
-func TestAgentsNode(t *testing.T) {
-	url, _ := start(t)
-	node(t, "agents.mjs", "BASE_URL="+url, "API_KEY="+apiKey, "MODEL="+modelID)
-}
+func TestOpenAINode(t *testing.T)    { scripted(t, "openai.mjs", true) }
+func TestAnthropicNode(t *testing.T) { scripted(t, "anthropic.mjs", true) }
+func TestOllamaNode(t *testing.T)    { scripted(t, "ollama.mjs", true) }
+func TestVercelAI(t *testing.T)      { scripted(t, "vercel.mjs", true) }
+func TestAgentsNode(t *testing.T)    { scripted(t, "agents.mjs", false) }

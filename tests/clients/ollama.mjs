@@ -1,17 +1,10 @@
 // Ollama's own JavaScript client against a scripted server: see server_test.go.
 import assert from "node:assert/strict";
 import {Ollama} from "ollama";
+import {apiKey, check, hello, model, root as host} from "./scripted.mjs";
 
-const {BASE_URL: baseURL, API_KEY: apiKey, MODEL: model} = process.env;
-const host = baseURL.replace(/\/v1$/, "");
 const client = new Ollama({host, headers: {Authorization: `Bearer ${apiKey}`}});
-const hello = "Hello, wörld! 🎪";
 const ask = (text, more) => ({model, think: false, messages: [{role: "system", content: "Be brief."}, {role: "user", content: text}], ...more});
-
-async function check(name, run) {
-  await run();
-  console.log("ok " + name);
-}
 
 // send joins the parts of an answer, as programs do.
 async function send(request, stream) {

@@ -1,16 +1,10 @@
 // The official JavaScript client against a scripted server: see server_test.go.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
+import {apiKey, baseURL, check, hello, model, wanted} from "./scripted.mjs";
 
-const {BASE_URL: baseURL, API_KEY: apiKey, MODEL: model} = process.env;
 const client = new OpenAI({baseURL, apiKey, maxRetries: 0});
-const hello = "Hello, wörld! 🎪";
 const messages = text => [{role: "system", content: "Be brief."}, {role: "user", content: text}];
-
-async function check(name, run) {
-  await run();
-  console.log("ok " + name);
-}
 
 await check("models", async () => {
   const list = await client.models.list();
@@ -100,7 +94,6 @@ await check("completions", async () => {
 
 const tools = [{type: "function", function: {name: "weather", strict: true, parameters: {
   type: "object", properties: {place: {type: "string"}, days: {type: "integer"}}, required: ["place", "days"], additionalProperties: false}}}];
-const wanted = {place: 'Paris "<x>"', days: 2};
 
 await check("tools", async () => {
   const history = messages("weather?");

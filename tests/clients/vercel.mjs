@@ -2,17 +2,11 @@
 import assert from "node:assert/strict";
 import {createOpenAICompatible} from "@ai-sdk/openai-compatible";
 import {APICallError, generateText, jsonSchema, stepCountIs, streamText, tool} from "ai";
+import {apiKey, baseURL, check, hello, model as id} from "./scripted.mjs";
 
-const {BASE_URL: baseURL, API_KEY: apiKey, MODEL: id} = process.env;
 const connect = apiKey => createOpenAICompatible({name: "ringmaster", baseURL, apiKey, includeUsage: true});
 const model = connect(apiKey)(id);
-const hello = "Hello, wörld! 🎪";
 const quiet = {maxRetries: 0, onError() {}};
-
-async function check(name, run) {
-  await run();
-  console.log("ok " + name);
-}
 
 await check("generate", async () => {
   const r = await generateText({model, system: "Be brief.", prompt: "Hi", temperature: 0, seed: 1, maxOutputTokens: 100, maxRetries: 0});
