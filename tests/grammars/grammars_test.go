@@ -151,11 +151,7 @@ type question struct {
 
 func TestAgreesWithXGrammar(t *testing.T) {
 	testenv.Need(t, testenv.Full, "our grammars beside those of xgrammar, from npm")
-	for _, tool := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("NOT CHECKED: no %s here, which xgrammar needs", tool)
-		}
-	}
+	npm.Need(t)
 	require.NoError(t, npm.Install(t.Context(), "."))
 	r := rand.New(rand.NewPCG(5, 6))
 	var questions []question

@@ -3,13 +3,12 @@
 //
 //     node judge.mjs MODEL.gguf [--vocab-only]
 //
-//     {"op": "info"}                          -> {bos, eos, parameters, description}
 //     {"op": "tokens", "count": N}            -> {tokens: [text of ids 0 to N-1]}
 //     {"op": "tokenize", "text": T}           -> {ids}
 //     {"ids": [...], "predict": N}            -> {ids: N tokens, greedily}
-//     {"op": "logits", "ids": [...], "out": FILE, "single": N} -> {rows, columns}
+//     {"op": "logits", "ids": [...], "out": FILE, "single": N} -> {}
 //
-// The last two take "batch" (default 512) and "threads" (default 1); of "logits" the
+// The last two take "batch" (default 512); of "logits" the
 // last "single" tokens are evaluated one by one, and "exact": true keeps the KV cache
 // in float32. The response to a failed request is
 // {error}.
@@ -23,16 +22,11 @@ const model = await loadModel(path, {vocabOnly: flag === "--vocab-only"});
 const padded = n => Math.ceil(n / 256) * 256;
 
 const answers = {
-    info: () => ({
-        bos: model.model.tokenBos(), eos: model.model.tokenEos(),
-        parameters: model.model.getTotalParameters(),
-        description: model.model.getModelDescription()
-    }),
     // The addon does not report the size, and aborts beyond the end.
     tokens: ({count}) => ({tokens: Array.from({length: count}, (_, id) => model.model.getTokenString(id))}),
     tokenize: ({text}) => ({ids: model.tokenize(text)}),
-    generate: async ({ids, predict, batch = 512, threads = 1}) => {
-        const context = await model.context({context: padded(ids.length + predict), batch, threads});
+    generate: async ({ids, predict, batch = 512}) => {
+        const context = await model.context({context: padded(ids.length + predict), batch});
         try {
             const out = [];
             let handle = await context.prefill(ids);
@@ -46,10 +40,11 @@ const answers = {
             await context.dispose();
         }
     },
-    logits: async ({ids, out, single = 0, batch = 512, threads = 1, exact = false}) => {
-        const context = await model.context({context: padded(ids.length), batch, threads, exact});
+    logits: async ({ids, out, single = 0, batch = 512, exact = false}) => {
+        const context = await model.context({context: padded(ids.length), batch, exact});
         try {
-            return await dumpLogits(context, ids, single, out);
+            await dumpLogits(context, ids, single, out);
+            return {};
         } finally {
             await context.dispose();
         }

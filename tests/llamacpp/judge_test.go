@@ -3,14 +3,10 @@ package llamacpp_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,11 +20,7 @@ import (
 func install(t *testing.T) {
 	t.Helper()
 	testenv.Need(t, testenv.Full, "a comparison with llama.cpp, from npm,")
-	for _, tool := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("NOT CHECKED: no %s here; llama.cpp needs Node.js 20 or later with npm", tool)
-		}
-	}
+	npm.Need(t)
 	version, err := exec.Command("node", "--version").Output()
 	require.NoError(t, err)
 	var major int
@@ -84,35 +76,10 @@ func (j *judge) ask(t *testing.T, request map[string]any, answer any) {
 	}
 }
 
-var (
-	buildOnce sync.Once
-	buildErr  error
-	built     string
-)
-
-// build builds the ringmaster binary once for all tests of the package, or uses the
-// one in the environment variable RINGMASTER.
+// build returns the path of the program.
 func build(t *testing.T) string {
 	t.Helper()
-	if binary := os.Getenv("RINGMASTER"); binary != "" {
-		return binary
-	}
-	buildOnce.Do(func() {
-		dir, err := os.MkdirTemp("", "ringmaster-judge")
-		if err != nil {
-			buildErr = err
-			return
-		}
-		built, buildErr = testenv.BuildProgram(context.Background(), dir)
-	})
-	require.NoError(t, buildErr)
-	return built
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if built != "" {
-		os.RemoveAll(filepath.Dir(built))
-	}
-	os.Exit(code)
+	program, err := testenv.BuildProgram(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	return program
 }

@@ -16,10 +16,10 @@ fs.rmSync(
 /**
  * Load a model on the CPU.
  * @param {string} path GGUF file
- * @param {{vocabOnly?: boolean, mmap?: boolean}} [options]
+ * @param {{vocabOnly?: boolean}} [options]
  * @returns {Promise<Model>}
  */
-export async function loadModel(path, {vocabOnly = false, mmap = true} = {}) {
+export async function loadModel(path, {vocabOnly = false} = {}) {
     // Collect the loader's messages for the error: llama.cpp throws only "failed".
     const messages = [];
     const llama = await getLlama({
@@ -27,7 +27,7 @@ export async function loadModel(path, {vocabOnly = false, mmap = true} = {}) {
         logger: (level, text) => messages.push(`${level}: ${text.trimEnd()}`)
     });
     const addon = llama._bindings;
-    const model = new addon.AddonModel(path, {addonExports: addon, gpuLayers: 0, vocabOnly, useMmap: mmap});
+    const model = new addon.AddonModel(path, {addonExports: addon, gpuLayers: 0, vocabOnly, useMmap: true});
     let loaded = false;
     try {
         loaded = await model.init();
@@ -51,10 +51,6 @@ class Model {
     /** Ids of a text; marker tokens in it are markers. @returns {number[]} */
     tokenize(text) {
         return Array.from(this.model.tokenize(text, true));
-    }
-
-    detokenize(ids) {
-        return this.model.detokenize(Uint32Array.from(ids), true);
     }
 
     /**
@@ -163,20 +159,15 @@ class Context {
  */
 export async function dumpLogits(context, ids, single, path) {
     const file = fs.openSync(path, "w");
-    let columns = 0;
     try {
         for (let at = 0; at < ids.length;) {
             const together = ids.length - single - at;
             const part = ids.slice(at, at + (together > 0 ? Math.min(together, context.batch) : 1));
-            for (const handle of await context.decode(part, part.map((_, i) => i))) {
-                const row = await context.logits(handle);
-                columns = row.length;
-                fs.writeSync(file, row);
-            }
+            for (const handle of await context.decode(part, part.map((_, i) => i)))
+                fs.writeSync(file, await context.logits(handle));
             at += part.length;
         }
     } finally {
         fs.closeSync(file);
     }
-    return {rows: ids.length, columns};
 }

