@@ -2,8 +2,6 @@ package lint
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -37,10 +35,9 @@ func wrongClaims(document string, known documentTests) (wrong []string) {
 
 // TestClaims: the rows of docs/testing.md are short, and the tests that they name exist.
 func TestClaims(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/testing.md"))
-	require.NoError(t, err)
-	require.Contains(t, string(text), "\n| claim | proof |\n")
-	require.Empty(t, wrongClaims(string(text), knownTests(t)))
+	text := read(t, "docs/testing.md")
+	require.Contains(t, text, "\n| claim | proof |\n")
+	require.Empty(t, wrongClaims(text, knownTests(t)))
 }
 
 // TestWrongClaims: TestClaims sees long rows and tests that do not exist, and nothing else.

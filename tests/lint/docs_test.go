@@ -33,10 +33,8 @@ func slug(h string) string {
 
 // anchors lists the slugs of a document's headings.
 func anchors(t *testing.T, file string) map[string]bool {
-	text, err := os.ReadFile(filepath.Join(root, file))
-	require.NoError(t, err)
 	found := map[string]bool{}
-	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(string(text), ""), -1) {
+	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(read(t, file), ""), -1) {
 		found[slug(m[1])] = true
 	}
 	return found
@@ -51,9 +49,7 @@ func exists(file string) bool {
 // fragments to headings.
 func TestLinksOfDocuments(t *testing.T) {
 	for _, file := range sources(t, "*.md") {
-		text, err := os.ReadFile(filepath.Join(root, file))
-		require.NoError(t, err)
-		prose := code.ReplaceAllString(fence.ReplaceAllString(string(text), ""), "")
+		prose := code.ReplaceAllString(fence.ReplaceAllString(read(t, file), ""), "")
 		for _, m := range link.FindAllStringSubmatch(prose, -1) {
 			if strings.Contains(m[1], ":") {
 				continue // a URL
@@ -84,16 +80,13 @@ var sharedTests = map[string]bool{"TestAlone": true, "TestOnRanks": true}
 // knownTests reads the names of all tests in the tree.
 func knownTests(t *testing.T) documentTests {
 	known := documentTests{named: map[string]bool{}, shared: map[string]bool{}}
-	table, err := os.ReadFile(filepath.Join(root, "model/decoder/decodertest/run.go"))
-	require.NoError(t, err)
-	for _, m := range regexp.MustCompile(`\{"(\w+)", testenv`).FindAllStringSubmatch(string(table), -1) {
+	table := read(t, "model/decoder/decodertest/run.go")
+	for _, m := range regexp.MustCompile(`\{"(\w+)", testenv`).FindAllStringSubmatch(table, -1) {
 		known.shared[m[1]] = true
 	}
 	for _, f := range sources(t, "*.go") {
 		if strings.HasSuffix(f, "_test.go") || strings.HasPrefix(f, "distributed/grouptest/") || strings.Contains(f, "inguest/") {
-			text, err := os.ReadFile(filepath.Join(root, f))
-			require.NoError(t, err)
-			for _, m := range testDecl.FindAllStringSubmatch(string(text), -1) {
+			for _, m := range testDecl.FindAllStringSubmatch(read(t, f), -1) {
 				known.named[m[1]] = true
 			}
 		}
@@ -134,12 +127,11 @@ func TestPathsInDocuments(t *testing.T) {
 		}
 	}
 	for _, file := range sources(t, "*.md") {
-		text, err := os.ReadFile(filepath.Join(root, file))
-		require.NoError(t, err)
+		text := read(t, file)
 		if file == "CHANGELOG.md" {
 			continue // tells of what was, also of names that are gone
 		}
-		for _, c := range append(code.FindAllString(string(text), -1), fence.FindAllString(string(text), -1)...) {
+		for _, c := range append(code.FindAllString(text, -1), fence.FindAllString(text, -1)...) {
 			for _, w := range word.FindAllString(strings.Trim(c, "`"), -1) {
 				require.False(t, known.unknown(w), "%s names the test %s, which does not exist", file, w)
 				w = strings.TrimRight(strings.TrimPrefix(strings.TrimSuffix(w, "/..."), "./"), "./")

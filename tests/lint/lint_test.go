@@ -4,7 +4,6 @@
 package lint
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +24,14 @@ func run(t *testing.T, env []string, name string, args ...string) (string, error
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// read returns the text of a file of the module.
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, file))
+	require.NoError(t, err)
+	return string(text)
 }
 
 // sources lists the tracked files, and those new ones that are not ignored,
@@ -52,12 +59,11 @@ func TestGofmt(t *testing.T) {
 
 func TestFileLengths(t *testing.T) {
 	for _, f := range sources(t, "*.go", "*.c", "*.h", "*.inc", "*.m", "*.mm", "*.cpp", "*.metal", "*.py", "*.mjs", "*.sh") {
-		text, err := os.ReadFile(filepath.Join(root, f))
-		require.NoError(t, err)
-		if bytes.Contains(text, []byte("Code generated")) || strings.Contains(f, "grids") {
+		text := read(t, f)
+		if strings.Contains(text, "Code generated") || strings.Contains(f, "grids") {
 			continue // data
 		}
-		require.LessOrEqual(t, bytes.Count(text, []byte("\n")), 600, "%s: a file has one purpose", f)
+		require.LessOrEqual(t, strings.Count(text, "\n"), 600, "%s: a file has one purpose", f)
 	}
 }
 
@@ -72,9 +78,7 @@ func TestNoLeftovers(t *testing.T) {
 		"conflict marker of git": regexp.MustCompile(`^(<<<<<<<|>>>>>>>) `),
 	}
 	for _, f := range sources(t, "*.go", "*.c", "*.h", "*.inc", "*.m", "*.mm", "*.cpp", "*.metal", "*.py", "*.mjs", "*.js", "*.json", "*.sh", "*.md", ".ci/*", "*.html", "Makefile") {
-		text, err := os.ReadFile(filepath.Join(root, f))
-		require.NoError(t, err)
-		for i, line := range strings.Split(string(text), "\n") {
+		for i, line := range strings.Split(read(t, f), "\n") {
 			for what, rule := range rules {
 				require.False(t, rule.MatchString(line), "%s:%d: %s: %s", f, i+1, what, strings.TrimSpace(line))
 			}
@@ -90,9 +94,7 @@ func TestPlainWords(t *testing.T) {
 		if f == "CHANGELOG.md" || strings.Contains(f, "testdata/") {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(root, f))
-		require.NoError(t, err)
-		for i, line := range strings.Split(string(text), "\n") {
+		for i, line := range strings.Split(read(t, f), "\n") {
 			require.False(t, words.MatchString(line), "%s:%d: %s", f, i+1, strings.TrimSpace(line))
 		}
 	}
@@ -106,26 +108,22 @@ func TestSocketsAreOpenedInOnePlace(t *testing.T) {
 		if strings.HasSuffix(f, "_test.go") || strings.HasPrefix(f, "tests/") || strings.HasPrefix(f, "internal/network/") || strings.HasPrefix(f, "internal/testenv/") {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(root, f))
-		require.NoError(t, err)
-		require.NotRegexp(t, opens, string(text), "%s opens a socket; use internal/network", f)
+		require.NotRegexp(t, opens, read(t, f), "%s opens a socket; use internal/network", f)
 	}
 }
 
 // TestDependenciesAreListed: each direct requirement earns its place in
 // docs/dependencies.md.
 func TestDependenciesAreListed(t *testing.T) {
-	doc, err := os.ReadFile(filepath.Join(root, "docs/dependencies.md"))
-	require.NoError(t, err)
-	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	require.NoError(t, err)
+	doc := read(t, "docs/dependencies.md")
+	mod := read(t, "go.mod")
 	// A line of go.mod without "// indirect"; the version's path is cut off.
 	line := regexp.MustCompile(`^\s+(\S+\.\S+?/\S+?)(?:/v\d+)? v\S+$`)
 	n := 0
-	for _, l := range strings.Split(string(mod), "\n") {
+	for _, l := range strings.Split(mod, "\n") {
 		if m := line.FindStringSubmatch(l); m != nil {
 			n++
-			require.Contains(t, string(doc), m[1], "docs/dependencies.md must say why %s is needed", m[1])
+			require.Contains(t, doc, m[1], "docs/dependencies.md must say why %s is needed", m[1])
 		}
 	}
 	require.NotZero(t, n, "go.mod names no direct requirement")

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -120,9 +118,7 @@ func misplaced(order []string) (wrong []string) {
 // TestImportsPointDown checks the map of packages: every package has a row, below that of
 // the package that it is in, and imports only packages of lower levels.
 func TestImportsPointDown(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
-	require.NoError(t, err)
-	order, levels := mapOfPackages(t, string(text))
+	order, levels := mapOfPackages(t, read(t, "docs/architecture.md"))
 	require.Empty(t, wrongImports(levels, importsOf(t)))
 	require.Empty(t, misplaced(order), "rows of packages stand below those of the packages that they are in")
 }

@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,18 +12,14 @@ import (
 // TestAllowedSkips: every line of .ci/allowed-skips is about tests that exist and a reason
 // that some test gives, so none outlives what it was for.
 func TestAllowedSkips(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, ".ci/allowed-skips"))
-	require.NoError(t, err)
 	var all strings.Builder
 	for _, f := range sources(t, "*.go") {
-		code, err := os.ReadFile(filepath.Join(root, f))
-		require.NoError(t, err)
-		all.Write(code)
+		all.WriteString(read(t, f))
 	}
 	below := regexp.MustCompile(`\(/\\S\+\)\?$|/\\S\+$`)
 	whole := regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`)
 	literal := regexp.MustCompile(`^\.\*$|^[^\\.*+?(\[$:]+`)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(read(t, ".ci/allowed-skips")) {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
@@ -38,9 +33,7 @@ func TestAllowedSkips(t *testing.T) {
 			if !packages.MatchString("ringmaster/" + filepath.Dir(f)) {
 				continue
 			}
-			code, err := os.ReadFile(filepath.Join(root, f))
-			require.NoError(t, err)
-			for _, m := range testDecl.FindAllStringSubmatch(string(code), -1) {
+			for _, m := range testDecl.FindAllStringSubmatch(read(t, f), -1) {
 				declared[m[1]] = true
 			}
 		}

@@ -104,16 +104,15 @@ func TestClassTableIsCurrent(t *testing.T) {
 	version, err := exec.Command("node", "-p", "process.versions.unicode").Output()
 	require.NoError(t, err)
 	const file = "model/tokenizer/classtable.go"
-	have, err := os.ReadFile(filepath.Join(root, file))
-	require.NoError(t, err)
-	if !strings.Contains(string(have), `unicodeVersion = "`+strings.TrimSpace(string(version))+`"`) {
+	have := read(t, file)
+	if !strings.Contains(have, `unicodeVersion = "`+strings.TrimSpace(string(version))+`"`) {
 		t.Skipf("NOT CHECKED: this Node.js has Unicode %s", version)
 	}
 	cmd := exec.CommandContext(t.Context(), "node", "tests/tokenizer/classes.mjs")
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	want, err := cmd.Output()
 	require.NoError(t, err)
-	require.True(t, string(want) == string(have), "%s is old: run go generate ./model/tokenizer", file)
+	require.True(t, string(want) == have, "%s is old: run go generate ./model/tokenizer", file)
 }
 
 // TestSkipsSayWhy: the message of a skipped test says whether something was not
@@ -122,9 +121,7 @@ func TestSkipsSayWhy(t *testing.T) {
 	skip := regexp.MustCompile(`\.Skipf?\("[^"]*`)
 	good := regexp.MustCompile(`"NOT (CHECKED|APPLICABLE): `)
 	for _, f := range sources(t, "*_test.go") {
-		text, err := os.ReadFile(filepath.Join(root, f))
-		require.NoError(t, err)
-		for _, call := range skip.FindAllString(string(text), -1) {
+		for _, call := range skip.FindAllString(read(t, f), -1) {
 			require.Regexp(t, good, call, f)
 		}
 	}
@@ -137,9 +134,7 @@ func TestLevelsOfTests(t *testing.T) {
 		if strings.HasPrefix(f, "internal/testenv/") {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(root, f))
-		require.NoError(t, err)
-		require.Empty(t, other.FindString(string(text)), "%s: ask internal/testenv", f)
+		require.Empty(t, other.FindString(read(t, f)), "%s: ask internal/testenv", f)
 	}
 }
 
@@ -157,9 +152,7 @@ func TestNamesOfFilesAndKernels(t *testing.T) {
 			continue // the headers have the names of Apple's
 		}
 		require.Regexp(t, file, filepath.Base(f), "%s: the name of a file", f)
-		text, err := os.ReadFile(filepath.Join(root, f))
-		require.NoError(t, err)
-		for i, line := range strings.Split(string(text), "\n") {
+		for i, line := range strings.Split(read(t, f), "\n") {
 			for what, rule := range rules {
 				require.False(t, rule.MatchString(line), "%s:%d: %s: %s", f, i+1, what, line)
 			}
@@ -177,9 +170,7 @@ func TestCPrefixes(t *testing.T) {
 		"tests/metalsim/device/sim.h":  "sim_",
 		"tests/metalsim/msl/msl_abi.h": "msl_",
 	} {
-		text, err := os.ReadFile(filepath.Join(root, header))
-		require.NoError(t, err)
-		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range declared.FindAllStringSubmatch(read(t, header), -1) {
 			require.True(t, strings.HasPrefix(m[1], prefix), "%s: %s does not begin with %s", header, m[1], prefix)
 		}
 	}
@@ -204,9 +195,7 @@ func TestCWarnings(t *testing.T) {
 					continue
 				}
 				args := []string{"-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-I" + filepath.Dir(f), "-c", f, "-o", filepath.Join(t.TempDir(), "x.o")}
-				text, err := os.ReadFile(filepath.Join(root, f))
-				require.NoError(t, err)
-				if arm := cc == "aarch64-linux-gnu-gcc"; arm && !forArm.MatchString(f+string(text)) || !arm && cc != "gcc" {
+				if arm := cc == "aarch64-linux-gnu-gcc"; arm && !forArm.MatchString(f+read(t, f)) || !arm && cc != "gcc" {
 					args = append(args, "-O0")
 				}
 				out, err := run(t, nil, cc, args...)
