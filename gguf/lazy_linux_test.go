@@ -16,6 +16,13 @@ import (
 // resident is how many bytes of the mapping that starts at b are in memory, as
 // the kernel counts them for this process.
 func resident(t *testing.T, b []byte) int {
+	kb, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(ofMapping(t, b, "Rss:"), "kB")))
+	require.NoError(t, err)
+	return kb << 10
+}
+
+// ofMapping is what the kernel says under a key about the mapping that starts at b.
+func ofMapping(t *testing.T, b []byte, key string) string {
 	file, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		t.Skip("NOT CHECKED: the kernel has no /proc/self/smaps: ", err)
@@ -28,14 +35,12 @@ func resident(t *testing.T, b []byte) int {
 		if strings.HasPrefix(line, start) {
 			in = true
 		}
-		if rest, ok := strings.CutPrefix(line, "Rss:"); in && ok {
-			kb, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(rest, "kB")))
-			require.NoError(t, err)
-			return kb << 10
+		if rest, ok := strings.CutPrefix(line, key); in && ok {
+			return rest
 		}
 	}
 	t.Fatal("the mapping is not in /proc/self/smaps")
-	return 0
+	return ""
 }
 
 // TestOpenTouchesOnlyTheHeader opens a file with a hole of 300 GB: only the
@@ -64,10 +69,13 @@ func TestOpenTouchesOnlyTheHeader(t *testing.T) {
 	defer f.Close()
 	require.Len(t, f.Tensors(), 8)
 	require.Less(t, spent, uint64(256<<10))
-	require.Less(t, resident(t, f.Mappings()[0]), 1<<20)
+	require.Less(t, resident(t, f.Mappings()[0]), hugePage+1<<20)
+	if _, err := os.Stat("/sys/kernel/mm/transparent_hugepage"); err == nil {
+		require.Contains(t, strings.Fields(ofMapping(t, f.Mappings()[0], "VmFlags:")), "hg", "huge pages are asked for")
+	}
 
 	// One byte of the last tensor brings in a few pages at most.
 	last := f.Tensors()[7].Data
 	require.Zero(t, last[len(last)-1])
-	require.Less(t, resident(t, f.Mappings()[0]), 4<<20)
+	require.Less(t, resident(t, f.Mappings()[0]), 2*hugePage+4<<20)
 }

@@ -42,6 +42,7 @@ func mapFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: map %d bytes (is the address space limited, as by ulimit -v?): %w", path, size, err)
 	}
+	huge(data)
 	return data, nil
 }
 

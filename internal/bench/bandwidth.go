@@ -81,4 +81,5 @@ func (b *bench) memory(m *Measurement) {
 	b.updatePeak()
 	m.PeakMiB = b.peakMiB
 	m.FileMiB, m.OwnMiB = host.ResidentMiB()
+	m.HugeMiB = host.HugeFileMiB()
 }

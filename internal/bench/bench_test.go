@@ -20,8 +20,8 @@ func TestRates(t *testing.T) {
 
 	var out bytes.Buffer
 	b := bench{w: &out}
-	require.NoError(t, b.printSummary(&Measurement{LoadS: 0.01, FirstTokenS: 0.25, PeakMiB: 1100, FileMiB: 1000, OwnMiB: 80}))
-	require.Equal(t, "load 0.01 s, first token after 0.25 s; peak memory 1100 MiB; at the end 1000 MiB file-backed and 80 MiB anonymous (ratio 0.08)\n", out.String())
+	require.NoError(t, b.printSummary(&Measurement{LoadS: 0.01, FirstTokenS: 0.25, PeakMiB: 1100, FileMiB: 1000, HugeMiB: 900, OwnMiB: 80}))
+	require.Equal(t, "load 0.01 s, first token after 0.25 s; peak memory 1100 MiB; at the end 1000 MiB file-backed (900 in huge pages) and 80 MiB anonymous (ratio 0.08)\n", out.String())
 }
 
 func TestWeightBytes(t *testing.T) {

@@ -25,10 +25,11 @@ type Measurement struct {
 
 	// PeakMiB is the peak resident memory so far. FileMiB is the file-backed part
 	// of the resident memory after the measurement, mostly the model, which the
-	// system can reclaim; OwnMiB is the anonymous part. Both are 0 if the system
-	// does not distinguish them.
+	// system can reclaim, and HugeMiB is how much of it is mapped as huge pages; OwnMiB
+	// is the anonymous part. They are 0 if the system does not distinguish them.
 	PeakMiB float64 `json:"peak_mib"`
 	FileMiB float64 `json:"file_mib,omitempty"`
+	HugeMiB float64 `json:"huge_mib,omitempty"`
 	OwnMiB  float64 `json:"own_mib,omitempty"`
 
 	// BytesPerToken is how many bytes of the model's tensors a decode reads per token;
@@ -121,8 +122,8 @@ func (m *Measurement) rates() string {
 func (b *bench) printSummary(last *Measurement) error {
 	line := fmt.Sprintf("load %.2f s, first token after %.2f s; peak memory %.0f MiB", last.LoadS, last.FirstTokenS, last.PeakMiB)
 	if last.FileMiB > 0 {
-		line += fmt.Sprintf("; at the end %.0f MiB file-backed and %.0f MiB anonymous (ratio %.2f)",
-			last.FileMiB, last.OwnMiB, last.OwnMiB/last.FileMiB)
+		line += fmt.Sprintf("; at the end %.0f MiB file-backed (%.0f in huge pages) and %.0f MiB anonymous (ratio %.2f)",
+			last.FileMiB, last.HugeMiB, last.OwnMiB, last.OwnMiB/last.FileMiB)
 	}
 	_, err := fmt.Fprintln(b.w, line)
 	return err

@@ -5,3 +5,6 @@ package host
 // ResidentMiB is not implemented for this system, which reports only the peak of
 // both parts together.
 func ResidentMiB() (file, own float64) { return 0, 0 }
+
+// HugeFileMiB is not implemented for this system.
+func HugeFileMiB() float64 { return 0 }
