@@ -185,9 +185,7 @@ func TestRoutes(t *testing.T) {
 
 // TestTransitions: transitions out of order, and posts in the wrong state.
 func TestTransitions(t *testing.T) {
-	f := New(t, tbPair)
-	lib := openLibrary(t, f)
-	a, b := openEnd(t, lib, "a", verbs.UC, 8), openEnd(t, lib, "b", verbs.UC, 8)
+	_, a, b := apart(t, tbPair, verbs.UC, 8)
 	require.ErrorIs(t, a.qp.RTS(7, verbs.Retries{}), syscall.EINVAL)
 	require.ErrorIs(t, a.qp.RTR(routeTo(t, a, b)), syscall.EINVAL)
 	_, err := a.qp.PostRecv(a.mr.Request(1, 0, 1))
@@ -303,9 +301,7 @@ func TestFailedDestroy(t *testing.T) {
 // TestCounts: live objects and sent data are also counted per device, and a
 // device registers no more memory than it has.
 func TestCounts(t *testing.T) {
-	f := New(t, "device a max_mem=1088576\ndevice b host=1\ncable a b\n")
-	lib := openLibrary(t, f)
-	a, b := openEnd(t, lib, "a", verbs.UC, 16), openEnd(t, lib, "b", verbs.UC, 16)
+	f, a, b := apart(t, "device a max_mem=1088576\ndevice b host=1\ncable a b\n", verbs.UC, 16)
 	join(t, a, b)
 	done := make(chan error, 2)
 	for _, e := range []*end{a, b} {

@@ -173,9 +173,7 @@ func TestPolls(t *testing.T) {
 		})
 	}
 	t.Run("overrun", func(t *testing.T) {
-		f := New(t, tbPair)
-		lib := openLibrary(t, f)
-		a, b := openEnd(t, lib, "a", verbs.UC, 8), openEnd(t, lib, "b", verbs.UC, 8)
+		_, a, b := apart(t, tbPair, verbs.UC, 8)
 		small, err := b.ctx.CreateCQ(2)
 		require.NoError(t, err)
 		require.NoError(t, b.qp.Destroy())
@@ -324,9 +322,7 @@ func TestNoReceive(t *testing.T) {
 		wait(t, b, 1) // the other direction is not
 	})
 	t.Run("rnr", func(t *testing.T) {
-		f := New(t, script("rnr"))
-		lib := openLibrary(t, f)
-		a, b := openEnd(t, lib, "a", verbs.RC, 8), openEnd(t, lib, "b", verbs.RC, 8)
+		_, a, b := apart(t, script("rnr"), verbs.RC, 8)
 		require.NoError(t, a.qp.Init(1))
 		require.NoError(t, b.qp.Init(1))
 		require.NoError(t, a.qp.RTR(routeTo(t, a, b)))
@@ -501,18 +497,14 @@ func TestCalls(t *testing.T) {
 		cure  string
 	}{{22, "GID"}, {60, "crossed"}, {16, "stuck"}, {96, "idle"}, {110, "addresses"}} {
 		t.Run(fmt.Sprint("rtr ", c.errno), func(t *testing.T) {
-			f := New(t, tbPair+fmt.Sprintf("fault device=a on=rtr do=errno:%d\n", c.errno))
-			lib := openLibrary(t, f)
-			a, b := openEnd(t, lib, "a", verbs.UC, 8), openEnd(t, lib, "b", verbs.UC, 8)
+			_, a, b := apart(t, tbPair+fmt.Sprintf("fault device=a on=rtr do=errno:%d\n", c.errno), verbs.UC, 8)
 			require.NoError(t, a.qp.Init(1))
 			kindOf(t, a.qp.RTR(routeTo(t, a, b)), boot, "modify_qp to RTR on a", fmt.Sprintf("errno %d", c.errno), c.cure)
 		})
 	}
 	for _, to := range []string{"init", "rts"} {
 		t.Run(to, func(t *testing.T) {
-			f := New(t, tbPair+"fault device=a on="+to+" do=errno:5\n")
-			lib := openLibrary(t, f)
-			a, b := openEnd(t, lib, "a", verbs.UC, 8), openEnd(t, lib, "b", verbs.UC, 8)
+			_, a, b := apart(t, tbPair+"fault device=a on="+to+" do=errno:5\n", verbs.UC, 8)
 			err := a.qp.Init(1)
 			if to == "rts" {
 				require.NoError(t, err)

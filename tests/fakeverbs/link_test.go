@@ -84,11 +84,16 @@ func join(t testing.TB, a, b *end) {
 	require.NoError(t, b.qp.RTS(7, verbs.DefaultRetries))
 }
 
-// link makes two devices with one cable and joins them.
-func link(t testing.TB, script string, kind verbs.QPType, depth int) (f *Fabric, a, b *end) {
+// apart makes two devices with one cable, each with a queue pair in RESET.
+func apart(t testing.TB, script string, kind verbs.QPType, depth int) (f *Fabric, a, b *end) {
 	f = New(t, script)
 	lib := openLibrary(t, f)
-	a, b = openEnd(t, lib, "a", kind, depth), openEnd(t, lib, "b", kind, depth)
+	return f, openEnd(t, lib, "a", kind, depth), openEnd(t, lib, "b", kind, depth)
+}
+
+// link makes two devices with one cable and joins them.
+func link(t testing.TB, script string, kind verbs.QPType, depth int) (f *Fabric, a, b *end) {
+	f, a, b = apart(t, script, kind, depth)
 	join(t, a, b)
 	return f, a, b
 }

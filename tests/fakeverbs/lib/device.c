@@ -8,6 +8,12 @@
 
 static int dev_of(struct rmv_context *ctx) { return ((struct fake_context *)ctx)->dev; }
 
+void *refuse(void *handle, int e) {
+	free(handle);
+	errno = e;
+	return NULL;
+}
+
 // my_host is the host of this process, -1 if the process is all of them.
 static int my_host(void) {
 	const char *h = getenv("FAKEVERBS_HOST");
@@ -20,8 +26,7 @@ EXPORT void **ibv_get_device_list(int *n) {
 	}
 	int rc = fabric_ready();
 	if (rc != 0) {
-		errno = rc;
-		return NULL;
+		return refuse(NULL, rc);
 	}
 	void **list = calloc(MAX_DEVS + 1, sizeof *list);
 	int host = my_host(), k = 0;
@@ -72,8 +77,7 @@ EXPORT const char *ibv_get_device_name(void *dev) {
 EXPORT struct rmv_context *ibv_open_device(void *device) {
 	int dev = ((struct fake_device *)device)->index, fails, e = fault_call(ON_OPEN, dev, &fails);
 	if (fails) {
-		errno = abs(e);
-		return NULL;
+		return refuse(NULL, abs(e));
 	}
 	struct fake_context *c = calloc(1, sizeof *c);
 	if (c == NULL) {
@@ -89,9 +93,7 @@ EXPORT struct rmv_context *ibv_open_device(void *device) {
 	}
 	fabric_unlock(&fab->lock);
 	if (c->slot < 0) {
-		free(c);
-		errno = ENOMEM;
-		return NULL;
+		return refuse(c, ENOMEM);
 	}
 	c->dev = dev;
 	c->v.ops.poll_cq = fake_poll_cq;
@@ -197,8 +199,7 @@ EXPORT struct rmv_pd *ibv_alloc_pd(struct rmv_context *ctx) {
 	}
 	struct fake_pd *p = fails ? NULL : calloc(1, sizeof *p);
 	if (p == NULL) {
-		errno = fails ? abs(e) : ENOMEM;
-		return NULL;
+		return refuse(NULL, fails ? abs(e) : ENOMEM);
 	}
 	fabric_lock(&fab->lock);
 	sweep();
@@ -210,9 +211,7 @@ EXPORT struct rmv_pd *ibv_alloc_pd(struct rmv_context *ctx) {
 	}
 	fabric_unlock(&fab->lock);
 	if (p->slot < 0) {
-		free(p);
-		errno = ENOMEM;
-		return NULL;
+		return refuse(p, ENOMEM);
 	}
 	p->v.context = ctx;
 	return &p->v;
@@ -243,15 +242,12 @@ EXPORT struct rmv_mr *ibv_reg_mr(struct rmv_pd *pd, void *addr, size_t n, int ac
 	int dev = dev_of(pd->context), fails, e = fault_call(ON_REG_MR, dev, &fails);
 	struct fake_mr *m = fails ? NULL : calloc(1, sizeof *m);
 	if (m == NULL) {
-		errno = fails ? abs(e) : ENOMEM;
-		return NULL;
+		return refuse(NULL, fails ? abs(e) : ENOMEM);
 	}
 	// With such a region one provider writes to the wrong place.
 	if (n == 0 || (uintptr_t)addr >> 32 != ((uintptr_t)addr + n - 1) >> 32 || ((uintptr_t)addr & 0x3fff) != 0 ||
 	    (access & RMV_ACCESS_LOCAL_WRITE) == 0 || (access == RMV_ACCESS_LOCAL_WRITE && !fab->dev[dev].local_write)) {
-		free(m);
-		errno = EINVAL;
-		return NULL;
+		return refuse(m, EINVAL);
 	}
 	fabric_lock(&fab->lock);
 	sweep();
@@ -282,9 +278,7 @@ EXPORT struct rmv_mr *ibv_reg_mr(struct rmv_pd *pd, void *addr, size_t n, int ac
 	}
 	fabric_unlock(&fab->lock);
 	if (m->slot < 0) {
-		free(m);
-		errno = ENOMEM;
-		return NULL;
+		return refuse(m, ENOMEM);
 	}
 	m->v.context = pd->context;
 	m->v.pd = pd;
@@ -312,8 +306,7 @@ EXPORT struct rmv_cq *ibv_create_cq(struct rmv_context *ctx, int cqe, void *cq_c
 	}
 	struct fake_cq *h = fails ? NULL : calloc(1, sizeof *h);
 	if (h == NULL) {
-		errno = fails ? abs(e) : ENOMEM;
-		return NULL;
+		return refuse(NULL, fails ? abs(e) : ENOMEM);
 	}
 	fabric_lock(&fab->lock);
 	sweep();
@@ -334,9 +327,7 @@ EXPORT struct rmv_cq *ibv_create_cq(struct rmv_context *ctx, int cqe, void *cq_c
 	}
 	fabric_unlock(&fab->lock);
 	if (h->slot < 0) {
-		free(h);
-		errno = ENOMEM;
-		return NULL;
+		return refuse(h, ENOMEM);
 	}
 	h->v.context = ctx;
 	h->v.cq_context = cq_context;

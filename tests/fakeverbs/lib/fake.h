@@ -289,6 +289,7 @@ struct fake_qp {
 
 // fabric.c
 extern struct fabric *fab;
+void *refuse(void *handle, int e); // frees a handle, sets errno, and returns NULL
 int fabric_ready(void); // 0, or an errno: loads the script on first use
 void fabric_lock(pthread_mutex_t *m);
 void fabric_unlock(pthread_mutex_t *m);

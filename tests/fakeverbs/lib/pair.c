@@ -25,8 +25,7 @@ EXPORT struct rmv_qp *ibv_create_qp(struct rmv_pd *pd, struct rmv_qp_init_attr *
 	}
 	struct fake_qp *h = fails ? NULL : calloc(1, sizeof *h);
 	if (h == NULL) {
-		errno = fails ? abs(e) : ENOMEM;
-		return NULL;
+		return refuse(NULL, fails ? abs(e) : ENOMEM);
 	}
 	fabric_lock(&fab->lock);
 	sweep();
@@ -41,9 +40,7 @@ EXPORT struct rmv_qp *ibv_create_qp(struct rmv_pd *pd, struct rmv_qp_init_attr *
 	}
 	if (have >= d->max_qp || h->slot < 0) {
 		fabric_unlock(&fab->lock);
-		free(h);
-		errno = EBUSY;
-		return NULL;
+		return refuse(h, EBUSY);
 	}
 	struct qp *q = &fab->qp[h->slot];
 	fabric_lock(&q->lock); // a peer of the slot's former owner may still look at it
