@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/api/apitest"
 	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
@@ -66,38 +64,18 @@ func dialectRequests() map[string][]string {
 func TestDialects(t *testing.T) {
 	testenv.Need(t, testenv.Full, "all dialects on three ranks")
 	t.Parallel()
-	var servers []*harness.Cluster
-	for _, size := range []int{1, 3} {
-		c, err := harness.NewCluster(harness.Options{Program: program(t), Size: size, Flags: []string{"--reduce", "exact"}})
-		require.NoError(t, err)
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Log(c.Logs())
-			}
-			c.Close()
-		})
-		require.NoError(t, c.StartAll(within(t, hangLimit)))
-		servers = append(servers, c)
-	}
+	alone, together := oneAndThree(t)
 	post := func(c *harness.Cluster, path, body string) string {
-		q, err := http.NewRequestWithContext(within(t, hangLimit), http.MethodPost, "http://"+c.HTTP+path, strings.NewReader(body))
+		status, said, err := ask(within(t, hangLimit), c, path, body, strings.HasSuffix(body, `"stream":true}`))
 		require.NoError(t, err)
-		q.Header.Set("Content-Type", "application/json")
-		resp, err := http.DefaultClient.Do(q)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, resp.Body.Close()) }()
-		answer, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		require.Equal(t, http.StatusOK, resp.StatusCode, "%s %s\n%s", path, body, answer)
-		said, err := apitest.Said(string(answer), strings.HasSuffix(body, `"stream":true}`))
-		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, status, "%s %s\n%s", path, body, said)
 		return said
 	}
 	calls, formed := 0, 0
 	for path, list := range dialectRequests() {
 		for _, body := range list {
-			one := post(servers[0], path, body)
-			require.Equal(t, one, post(servers[1], path, body), "%s %s", path, body)
+			one := post(alone, path, body)
+			require.Equal(t, one, post(together, path, body), "%s %s", path, body)
 			if called.MatchString(one) {
 				calls++
 			}

@@ -40,6 +40,17 @@ func ask(ctx context.Context, c *harness.Cluster, path, body string, stream bool
 	return resp.StatusCode, said, err
 }
 
+// oneAndThree are two clusters with the same answers: one rank, and a group of three.
+func oneAndThree(t *testing.T, flags ...string) (one, three *harness.Cluster) {
+	form := func(size int) *harness.Cluster {
+		b := newBed(t, harness.Options{Size: size})
+		b.Flags = append([]string{"--reduce", "exact"}, flags...)
+		b.form()
+		return b.Cluster
+	}
+	return form(1), form(3)
+}
+
 // TestLimitsOnRanks: three ranks give each of 64 requests of all dialects, sent at once,
 // the answer that one rank gives it alone, beside clients that disconnect or read nothing;
 // no answer has the marker of another; bodies of 32 MiB with 200 tools are answered or
@@ -48,20 +59,7 @@ func TestLimitsOnRanks(t *testing.T) {
 	testenv.Need(t, testenv.Full, "64 streams and bodies of 32 MiB on three ranks")
 	t.Parallel()
 	const clients, leaving, stalled, answer = 64, 16, 8, 24
-	var groups []*harness.Cluster
-	for _, size := range []int{1, 3} {
-		c, err := harness.NewCluster(harness.Options{Program: program(t), Size: size, Flags: []string{"--reduce", "exact", "--ctx", "4096", "--queue", "200"}})
-		require.NoError(t, err)
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Log(c.Logs())
-			}
-			c.Close()
-		})
-		require.NoError(t, c.StartAll(within(t, hangLimit)))
-		groups = append(groups, c)
-	}
-	one, three := groups[0], groups[1]
+	one, three := oneAndThree(t, "--ctx", "4096", "--queue", "200")
 	ctx := within(t, 5*hangLimit)
 	want := map[int]string{}
 	for i := range clients {

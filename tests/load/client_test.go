@@ -16,51 +16,30 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/tests/cluster/harness"
 )
 
 // client sends requests to one server, each on a connection of its own.
 type client struct {
+	*harness.Client
 	base string
 	http *http.Client
 }
 
 func newClient(addr string) *client {
-	return &client{"http://" + addr, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}}
-}
-
-func (c *client) ready(ctx context.Context) bool {
-	status, _, err := c.get(ctx, "/readyz")
-	return err == nil && status == http.StatusOK
-}
-
-func (c *client) get(ctx context.Context, path string) (int, []byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
-	if err != nil {
-		return 0, nil, err
-	}
-	resp, err := c.http.Do(r)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, text, err
+	requests := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	return &client{harness.NewClient(addr, nil), "http://" + addr, requests}
 }
 
 // metric is the value of a metric, named with its labels.
-func (c *client) metric(t *testing.T, name string) (v float64) {
+func (c *client) metric(t *testing.T, name string) float64 {
 	t.Helper()
-	_, text, err := c.get(context.Background(), "/metrics")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	v, err := c.Metric(ctx, name)
 	require.NoError(t, err)
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, name+" "); ok {
-			_, err := fmt.Sscan(rest, &v)
-			require.NoError(t, err)
-			return v
-		}
-	}
-	require.Fail(t, "no metric "+name)
-	return 0
+	return v
 }
 
 // request is one of the load.

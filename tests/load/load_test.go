@@ -65,10 +65,9 @@ func start(t *testing.T, program string, args ...string) *server {
 	// come later than the first answer.
 	var plan []string
 	require.NoError(t, harness.Until(ctx, "the server's plan, and the server to be ready", func() (bool, string) {
-		if plan = atMost.FindStringSubmatch(p.Log.String()); !p.Running() || plan != nil && s.ready(ctx) {
-			return true, ""
-		}
-		return false, p.Log.String()
+		plan = atMost.FindStringSubmatch(p.Log.String())
+		ready, _ := s.Ready(ctx)
+		return !p.Running() || plan != nil && ready, p.Log.String()
 	}))
 	require.True(t, p.Running(), p.Log.String())
 	s.atMost = size(t, plan[1], plan[2])
