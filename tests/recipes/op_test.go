@@ -1,7 +1,6 @@
 package recipes
 
 import (
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,28 +30,13 @@ func filesOfRecipe(t *testing.T) []string {
 
 // copyTree copies the packages that ops are in, and what these import.
 func copyTree(t *testing.T, to string) {
-	for _, part := range []string{"go.mod", "go.sum", "gguf", "kernels", "metal", "parallel/cost", "internal", "scripts", "tests/metalsim"} {
-		require.NoError(t, filepath.WalkDir(filepath.Join(root, part), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !d.Type().IsRegular() {
-				return err
-			}
-			rel, err := filepath.Rel(root, path)
-			if err != nil {
-				return err
-			}
-			info, err := d.Info()
-			if err != nil {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			if err := os.MkdirAll(filepath.Join(to, filepath.Dir(rel)), 0o755); err != nil {
-				return err
-			}
-			return os.WriteFile(filepath.Join(to, rel), text, info.Mode().Perm())
-		}))
+	for _, part := range []string{"gguf", "kernels", "metal", "parallel/cost", "internal", "scripts", "tests/metalsim"} {
+		require.NoError(t, os.CopyFS(filepath.Join(to, part), os.DirFS(filepath.Join(root, part))))
+	}
+	for _, file := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(to, file), text, 0o644))
 	}
 }
 
