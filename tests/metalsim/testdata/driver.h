@@ -29,5 +29,14 @@ id<MTLBuffer> floats(NSUInteger n, float value);
 // put binds fill, which writes value into n floats of out, and dispatches it.
 void put(id<MTLComputeCommandEncoder> e, id<MTLBuffer> out, unsigned n, float value);
 void add_one(id<MTLComputeCommandEncoder> e, id<MTLBuffer> in, id<MTLBuffer> out, unsigned n);
+// run commits a command buffer and waits for it; finish also ends its encoder.
+static inline void run(id<MTLCommandBuffer> b) {
+    [b commit];
+    [b waitUntilCompleted];
+}
+static inline void finish(id<MTLCommandEncoder> e, id<MTLCommandBuffer> b) {
+    [e endEncoding];
+    run(b);
+}
 static inline float *at(id<MTLBuffer> b) { return [b contents]; }
 #define ONE MTLSizeMake(1, 1, 1)

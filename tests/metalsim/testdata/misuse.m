@@ -56,8 +56,7 @@ static void event_falls(void) {
     ev.signaledValue = 5;
     id<MTLCommandBuffer> b = [queue commandBuffer];
     [b encodeSignalEvent:ev value:4];
-    [b commit];
-    [b waitUntilCompleted];
+    run(b);
 }
 static void no_event(void) { [[queue commandBuffer] encodeWaitForEvent:nil value:4]; }
 static void pop_buffer_group(void) { [[queue commandBuffer] popDebugGroup]; }
@@ -66,11 +65,9 @@ static void wait_in_handler(void) {
     [b addCompletedHandler:^(id<MTLCommandBuffer> c) {
       id<MTLCommandBuffer> d = [queue commandBuffer];
       (void)c;
-      [d commit];
-      [d waitUntilCompleted];
+      run(d);
     }];
-    [b commit];
-    [b waitUntilCompleted];
+    run(b);
 }
 static void too_many(void) {
     NSMutableArray *a = [NSMutableArray array];
@@ -146,9 +143,7 @@ static void untracked(void) {
     id<MTLCommandBuffer> c = [queue commandBuffer];
     id<MTLComputeCommandEncoder> e = [c computeCommandEncoder];
     put(e, b, 32, 1);
-    [e endEncoding];
-    [c commit];
-    [c waitUntilCompleted];
+    finish(e, c);
 }
 static void written_bytes(void) {
     id<MTLCommandBuffer> c = [queue commandBuffer];
@@ -157,9 +152,7 @@ static void written_bytes(void) {
     [e setComputePipelineState:pipeline(@"constants")];
     [e setBytes:&i length:4 atIndex:0];
     [e dispatchThreads:ONE threadsPerThreadgroup:ONE];
-    [e endEncoding];
-    [c commit];
-    [c waitUntilCompleted];
+    finish(e, c);
 }
 static void behind_the_end(void) {
     id<MTLBuffer> b = floats(32, 0);
@@ -171,9 +164,7 @@ static void behind_the_end(void) {
     [e setBuffer:b offset:0 atIndex:0];
     [e setBytes:&n length:4 atIndex:1];
     [e dispatchThreads:ONE threadsPerThreadgroup:ONE];
-    [e endEncoding];
-    [c commit];
-    [c waitUntilCompleted];
+    finish(e, c);
 }
 static void freed_too_early(void) {
     id<MTLBuffer> b = floats(32, 0);
@@ -182,8 +173,7 @@ static void freed_too_early(void) {
     put(e, b, 32, 1);
     [e endEncoding];
     [b release];
-    [c commit];
-    [c waitUntilCompleted];
+    run(c);
 }
 static void freed_between(void) { // a new buffer may be at the same address
     id<MTLBuffer> b = floats(32, 0);
@@ -195,8 +185,7 @@ static void freed_between(void) { // a new buffer may be at the same address
     [e endEncoding];
     [b release];
     floats(32, 0);
-    [c commit];
-    [c waitUntilCompleted];
+    run(c);
 }
 static void pipeline_freed(void) {
     id<MTLComputePipelineState> p = pipeline(@"constants");
@@ -207,8 +196,7 @@ static void pipeline_freed(void) {
     [e dispatchThreads:ONE threadsPerThreadgroup:ONE];
     [e endEncoding];
     [p release];
-    [c commit];
-    [c waitUntilCompleted];
+    run(c);
 }
 
 static id<MTLResidencySet> set(void) {

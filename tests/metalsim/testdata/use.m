@@ -44,9 +44,7 @@ static void memory(void) {
     [e copyFromBuffer:from sourceOffset:0 toBuffer:hidden destinationOffset:0 size:64];
     [e copyFromBuffer:hidden sourceOffset:8 toBuffer:to destinationOffset:0 size:32];
     [e fillBuffer:to range:NSMakeRange(32, 32) value:1];
-    [e endEncoding];
-    [cb commit];
-    [cb waitUntilCompleted];
+    finish(e, cb);
     CHECK(at(to)[0] == 7 && at(to)[7] == 7 && ((int *)at(to))[8] == 0x01010101);
 }
 
@@ -105,9 +103,7 @@ static void no_barrier(void) {
     id<MTLComputeCommandEncoder> e = [cb computeCommandEncoderWithDispatchType:MTLDispatchTypeConcurrent];
     put(e, a, 64, 3);
     add_one(e, a, b, 64);
-    [e endEncoding];
-    [cb commit];
-    [cb waitUntilCompleted];
+    finish(e, cb);
     if (seed() == 0) CHECK(at(b)[0] == 4);
     if (seed() == 1) CHECK(at(b)[0] == 1);
 }
@@ -122,9 +118,7 @@ static void narrow_barrier(void) {
     [e memoryBarrierWithResources:(const id<MTLResource>[]){ a } count:1];
     add_one(e, a, b, 64);
     add_one(e, c, d, 64);
-    [e endEncoding];
-    [cb commit];
-    [cb waitUntilCompleted];
+    finish(e, cb);
     CHECK(at(b)[0] == 4);
     if (seed() == 1) CHECK(at(d)[0] == 1);
 }
@@ -231,8 +225,7 @@ static void failing(void) { // MTLSIM_FAIL=bad:2
         [e popDebugGroup];
         [e endEncoding];
         [cb encodeSignalEvent:ev value:(uint64_t)i + 1];
-        [cb commit];
-        [cb waitUntilCompleted];
+        run(cb);
         CHECK(cb.status == (i == 1 ? MTLCommandBufferStatusError : MTLCommandBufferStatusCompleted));
         CHECK(ev.signaledValue == (i == 1 ? 1 : (uint64_t)i + 1));
         if (i != 1) continue;
@@ -253,9 +246,7 @@ static NSString *problem(NSString *kernel, NSUInteger threads, NSUInteger tg) {
     [e setBuffer:b offset:0 atIndex:0];
     if (tg) [e setThreadgroupMemoryLength:tg atIndex:0];
     [e dispatchThreadgroups:ONE threadsPerThreadgroup:MTLSizeMake(threads, 1, 1)];
-    [e endEncoding];
-    [cb commit];
-    [cb waitUntilCompleted];
+    finish(e, cb);
     return cb.error ? [cb.error localizedDescription] : nil;
 }
 static BOOL says(NSString *s, NSString *part) {
@@ -300,9 +291,7 @@ static void constants(void) {
         [en setComputePipelineState:[dev newComputePipelineStateWithFunction:f[i] error:NULL]];
         [en setBuffer:b offset:0 atIndex:0];
         [en dispatchThreads:ONE threadsPerThreadgroup:ONE];
-        [en endEncoding];
-        [cb commit];
-        [cb waitUntilCompleted];
+        finish(en, cb);
         CHECK(*(int *)[b contents] == (i ? 9 : 5));
     }
 }
@@ -366,8 +355,7 @@ static void idle(void) { // memory of a set is unwired unless it is requested or
 	CHECK(sim_count("expired") == 1);
 	[queue addResidencySet:s];
 	id<MTLCommandBuffer> cb = [queue commandBuffer];
-	[cb commit];
-	[cb waitUntilCompleted];
+	run(cb);
 	CHECK(sim_count("wired") == 2 * 16384);
 	sim_idle(); // it was used in this period
 	CHECK(sim_count("expired") == 1);
@@ -392,8 +380,7 @@ static void residency(void) {
     [queue addResidencySet:s];
     id<MTLCommandBuffer> cb = [queue commandBuffer];
     [cb useResidencySet:s];
-    [cb commit];
-    [cb waitUntilCompleted];
+    run(cb);
     [queue removeResidencySet:s];
     [s endResidency];
     [s removeAllAllocations];
@@ -414,9 +401,7 @@ static void race(void) { // what only a race detector is certain to see
     [en setBuffer:floats(64, 1) offset:0 atIndex:0];
     [en setThreadgroupMemoryLength:256 atIndex:0];
     [en dispatchThreadgroups:ONE threadsPerThreadgroup:MTLSizeMake(64, 1, 1)];
-    [en endEncoding];
-    [cb commit];
-    [cb waitUntilCompleted];
+    finish(en, cb);
     CHECK(cb.error == nil);
 }
 
