@@ -2,7 +2,6 @@
 package builtin
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,17 +59,41 @@ func start(t *testing.T) (*engine.Engine, *tokenizer.Tokenizer) {
 func ask(t *testing.T, e *engine.Engine, tok *tokenizer.Tokenizer, messages ...chat.Message) string {
 	ids, err := chat.Formats[0].Encode(t.Context(), tok, &chat.Conversation{Messages: messages})
 	require.NoError(t, err)
-	s, err := e.Submit(t.Context(), engine.Request{Prompt: ids, MaxTokens: 64})
+	var out strings.Builder
+	answer(t, e, engine.Request{Prompt: ids, MaxTokens: 64}, func(text string) { out.WriteString(text) })
+	return out.String()
+}
+
+// answer calls piece with each text of the answer to a request.
+func answer(t *testing.T, e *engine.Engine, r engine.Request, piece func(text string)) {
+	t.Helper()
+	s, err := e.Submit(t.Context(), r)
 	require.NoError(t, err)
 	defer s.Close()
-	var out strings.Builder
 	for {
 		event, err := s.Next(t.Context())
 		if errors.Is(err, io.EOF) {
-			return out.String()
+			return
 		}
 		require.NoError(t, err)
-		out.WriteString(event.Text)
+		piece(event.Text)
+	}
+}
+
+// readLines reads a file with a JSON value in each line.
+func readLines[T any](t *testing.T, path string) (out []T) {
+	t.Helper()
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	defer file.Close()
+	for d := json.NewDecoder(file); ; {
+		var v T
+		err := d.Decode(&v)
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		require.NoError(t, err)
+		out = append(out, v)
 	}
 }
 
@@ -89,37 +112,17 @@ func TestSaysWhatItIs(t *testing.T) {
 // TestHeldOutQuestions checks that at least 95 of 100 questions in wordings that the
 // training text did not have are answered correctly.
 func TestHeldOutQuestions(t *testing.T) {
-	file, err := os.Open("../../model/builtin/questions.jsonl")
-	require.NoError(t, err)
-	defer file.Close()
 	e, tok := start(t)
-	right, all := map[string]int{}, map[string]int{}
-	n, ok := 0, 0
-	for s := bufio.NewScanner(file); s.Scan(); {
-		var q struct {
-			Question string
-			Accept   []string
-			Kind     string
-		}
-		require.NoError(t, json.Unmarshal(s.Bytes(), &q))
-		answer := ask(t, e, tok, user(q.Question))
-		n++
-		all[q.Kind]++
-		good := false
-		for _, a := range q.Accept {
-			good = good || strings.Contains(answer, a)
-		}
-		if good {
-			ok++
-			right[q.Kind]++
-		} else {
-			t.Logf("%s: %q: %q, wanted %q", q.Kind, q.Question, answer, q.Accept)
+	var answers score
+	for _, q := range readLines[toolQuestion](t, "../../model/builtin/questions.jsonl") {
+		said := ask(t, e, tok, user(q.Question))
+		good := q.right(t, nil, said)
+		if answers.add(q.Kind, good); !good {
+			t.Logf("%s: %q: %q, wanted %q", q.Kind, q.Question, said, q.Accept)
 		}
 	}
-	for kind, count := range all {
-		t.Logf("%s: %d of %d", kind, right[kind], count)
-	}
-	t.Logf("%d of %d right (%.1f %%)", ok, n, 100*float64(ok)/float64(n))
+	answers.log(t, "answers")
+	ok, n := answers.total()
 	require.GreaterOrEqual(t, n, 200)
 	require.GreaterOrEqual(t, float64(ok), 0.95*float64(n))
 }
@@ -130,22 +133,14 @@ func TestHeldOutQuestions(t *testing.T) {
 func TestTakesItsWholeContext(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a prompt of 32K tokens")
 	e, tok := start(t)
-	const context, answer = 32768, 8
+	const context, length = 32768, 8
 	one := tok.Encode("What is the capital of France? ", false)
 	prompt := make([]int32, 0, context)
-	for len(prompt) < context-answer {
+	for len(prompt) < context-length {
 		prompt = append(prompt, one...)
 	}
-	s, err := e.Submit(t.Context(), engine.Request{Prompt: prompt[:context-answer], MaxTokens: answer})
-	require.NoError(t, err)
-	defer s.Close()
-	for {
-		if _, err := s.Next(t.Context()); errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-	}
-	_, err = e.Submit(t.Context(), engine.Request{Prompt: append(prompt, one...), MaxTokens: answer})
+	answer(t, e, engine.Request{Prompt: prompt[:context-length], MaxTokens: length}, func(string) {})
+	_, err := e.Submit(t.Context(), engine.Request{Prompt: append(prompt, one...), MaxTokens: length})
 	require.ErrorContains(t, err, "context")
 }
 

@@ -1,16 +1,13 @@
 package builtin
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -82,8 +79,8 @@ func (s *score) add(kind string, right bool) {
 	}
 }
 
-// calls is how many of the questions that need calls were right, and how many there are.
-func (s *score) calls() (right, all int) {
+// total is how many questions were right, and how many there are, without those that need no call.
+func (s *score) total() (right, all int) {
 	for kind, n := range s.all {
 		if kind != "none" {
 			right, all = right+s.right[kind], all+n
@@ -96,25 +93,8 @@ func (s *score) log(t *testing.T, how string) {
 	for _, kind := range slices.Sorted(maps.Keys(s.all)) {
 		t.Logf("%s: %s: %d of %d", how, kind, s.right[kind], s.all[kind])
 	}
-	right, all := s.calls()
-	t.Logf("%s: calls: %d of %d right (%.1f %%)", how, right, all, 100*float64(right)/float64(all))
-}
-
-func toolQuestions(t *testing.T) []toolQuestion {
-	t.Helper()
-	file, err := os.Open("../../model/builtin/tools.jsonl")
-	require.NoError(t, err)
-	defer file.Close()
-	var out []toolQuestion
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var q toolQuestion
-		require.NoError(t, json.Unmarshal(lines.Bytes(), &q))
-		out = append(out, q)
-	}
-	require.NoError(t, lines.Err())
-	return out
+	right, all := s.total()
+	t.Logf("%s: %d of %d right (%.1f %%)", how, right, all, 100*float64(right)/float64(all))
 }
 
 // serve runs the API over the model and returns the URL of chat completions.
@@ -183,7 +163,7 @@ func TestToolCalls(t *testing.T) {
 		every = 8
 	}
 	var through, free score
-	for i, q := range toolQuestions(t) {
+	for i, q := range readLines[toolQuestion](t, "../../model/builtin/tools.jsonl") {
 		if i%every != 0 {
 			continue
 		}
@@ -198,7 +178,7 @@ func TestToolCalls(t *testing.T) {
 		}
 	}
 	through.log(t, "through the API")
-	right, all := through.calls()
+	right, all := through.total()
 	require.InDelta(t, 200/every, all, 1)
 	least := leastCalls
 	if every > 1 {
@@ -225,9 +205,6 @@ func unconstrained(t *testing.T, e *engine.Engine, tok *tokenizer.Tokenizer, q *
 		require.True(t, ok, name)
 		visible[id] = name
 	}
-	s, err := e.Submit(t.Context(), engine.Request{Prompt: ids, MaxTokens: 200, Visible: visible})
-	require.NoError(t, err)
-	defer s.Close()
 	p := chat.Formats[0].Parser(c)
 	add := func(d chat.Delta) {
 		text += d.Text
@@ -238,15 +215,9 @@ func unconstrained(t *testing.T, e *engine.Engine, tok *tokenizer.Tokenizer, q *
 			calls[part.Index].Arguments = append(calls[part.Index].Arguments, part.Arguments...)
 		}
 	}
-	for {
-		event, err := s.Next(t.Context())
-		if errors.Is(err, io.EOF) {
-			add(p.Flush())
-			return text, calls
-		}
-		require.NoError(t, err)
-		add(p.Push(event.Text))
-	}
+	answer(t, e, engine.Request{Prompt: ids, MaxTokens: 200, Visible: visible}, func(piece string) { add(p.Push(piece)) })
+	add(p.Flush())
+	return text, calls
 }
 
 // functions are tools as the API reads them.

@@ -6,8 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/xml"
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -129,46 +127,38 @@ func TestInstallAnywhere(t *testing.T) {
 	}
 }
 
+// element is an XML element with those in it.
+type element struct {
+	XMLName  xml.Name
+	Text     string    `xml:",chardata"`
+	Children []element `xml:",any"`
+}
+
+// requireDicts requires keys and values in turns in each dictionary, and returns all keys.
+func requireDicts(t *testing.T, e element) (keys []string) {
+	t.Helper()
+	if e.XMLName.Local == "dict" {
+		require.Zero(t, len(e.Children)%2, "every key has a value")
+	}
+	for i, c := range e.Children {
+		if e.XMLName.Local == "dict" {
+			require.Equal(t, i%2 == 0, c.XMLName.Local == "key", "keys and values alternate")
+		}
+		if c.XMLName.Local == "key" {
+			keys = append(keys, c.Text)
+		}
+		keys = append(keys, requireDicts(t, c)...)
+	}
+	return keys
+}
+
 // TestPropertyList: launchd's file is XML, with a value for each key of a dictionary.
 func TestPropertyList(t *testing.T) {
-	f, err := os.Open(root + "/packaging/ringmaster.plist")
+	text, err := os.ReadFile(root + "/packaging/ringmaster.plist")
 	require.NoError(t, err)
-	defer f.Close()
-	var dict []int // elements so far of each open dictionary
-	keys := map[string]bool{}
-	for d := xml.NewDecoder(f); ; {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-		switch e := token.(type) {
-		case xml.StartElement:
-			if n := len(dict); n > 0 && dict[n-1] >= 0 {
-				require.Equal(t, dict[n-1]%2 == 0, e.Name.Local == "key", "keys and values alternate")
-				dict[n-1]++
-			}
-			if e.Name.Local == "dict" {
-				dict = append(dict, 0)
-			} else {
-				dict = append(dict, -1)
-			}
-			if e.Name.Local == "key" {
-				var text string
-				require.NoError(t, d.DecodeElement(&text, &e))
-				keys[text] = true
-				dict = dict[:len(dict)-1]
-			}
-		case xml.EndElement:
-			if e.Name.Local == "dict" {
-				require.Zero(t, dict[len(dict)-1]%2, "every key has a value")
-			}
-			dict = dict[:len(dict)-1]
-		}
-	}
-	for _, k := range []string{"Label", "ProgramArguments", "KeepAlive", "RunAtLoad"} {
-		require.True(t, keys[k], k)
-	}
+	var list element
+	require.NoError(t, xml.Unmarshal(text, &list))
+	require.Subset(t, requireDicts(t, list), []string{"Label", "ProgramArguments", "KeepAlive", "RunAtLoad"})
 }
 
 // TestContainerfile: what the container's file copies is there. It is not built.
