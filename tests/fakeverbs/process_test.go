@@ -26,123 +26,51 @@ type address struct {
 // childVariable turns this test binary into one process of a fabric.
 const childVariable = "FAKEVERBS_TEST_CHILD"
 
-// TestMain runs a child in place of the tests.
-func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) != "" {
-		if err := child(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
 // child connects its device to that of the other process and streams messages
 // both ways. Both see one device, "en6". With "forever" it never stops.
-func child() error {
-	lib, err := verbs.Open("")
-	if err != nil {
-		return err
-	}
+func child(t *testing.T, mode string) {
+	lib := openLibrary(t, &Fabric{}) // the one that the environment names
 	devices, err := lib.Devices()
-	if err != nil {
-		return err
-	}
-	if len(devices) != 1 || devices[0].Name != "en6" {
-		return fmt.Errorf("this host has one device, en6, not %v", devices)
-	}
-	ctx, err := devices[0].Open()
-	if err != nil {
-		return err
-	}
-	pd, err := ctx.AllocPD()
-	if err != nil {
-		return err
-	}
-	slab, err := verbs.NewSlab(room)
-	if err != nil {
-		return err
-	}
-	e := &end{ctx: ctx, pd: pd}
-	if e.mr, err = pd.RegMR(slab, verbs.AccessAuto); err != nil {
-		return err
-	}
-	if e.cq, err = ctx.CreateCQ(64); err != nil {
-		return err
-	}
-	e.qp, err = pd.CreateQP(verbs.QPConfig{Type: verbs.RC, SendCQ: e.cq, RecvCQ: e.cq, Caps: verbs.Caps{SendWR: 16, RecvWR: 16}})
-	if err != nil {
-		return err
-	}
-	port, err := ctx.Port(1)
-	if err != nil {
-		return err
-	}
-	if err = e.qp.Init(1); err != nil {
-		return err
-	}
-	if err = json.NewEncoder(os.Stdout).Encode(address{e.qp.Num(), port.LID}); err != nil {
-		return err
-	}
+	require.NoError(t, err)
+	require.Len(t, devices, 1, "this host has one device, en6")
+	e := openEnd(t, lib, "en6", verbs.RC, 16)
+	port, err := e.ctx.Port(1)
+	require.NoError(t, err)
+	require.NoError(t, e.qp.Init(1))
+	require.NoError(t, json.NewEncoder(os.Stdout).Encode(address{e.qp.Num(), port.LID}))
 	in := bufio.NewReader(os.Stdin)
 	line, err := in.ReadBytes('\n')
-	if err != nil {
-		return err
-	}
+	require.NoError(t, err)
 	var peer address
-	if err = json.Unmarshal(line, &peer); err != nil {
-		return err
-	}
-	if err = e.qp.RTR(verbs.Route{PeerQPN: peer.QPN, PeerLID: peer.LID, PeerPSN: 7, PathMTU: port.ActiveMTU}); err != nil {
-		return err
-	}
-	if err = e.qp.RTS(7, verbs.DefaultRetries); err != nil {
-		return err
-	}
+	require.NoError(t, json.Unmarshal(line, &peer))
+	require.NoError(t, e.qp.RTR(verbs.Route{PeerQPN: peer.QPN, PeerLID: peer.LID, PeerPSN: 7, PathMTU: port.ActiveMTU}))
+	require.NoError(t, e.qp.RTS(7, verbs.DefaultRetries))
 	// Both are in RTS before either sends.
 	fmt.Println("ready")
-	if _, err = in.ReadBytes('\n'); err != nil {
-		return err
-	}
+	_, err = in.ReadBytes('\n')
+	require.NoError(t, err)
 	count := 500
-	if os.Getenv(childVariable) == "forever" {
+	if mode == "forever" {
 		count = 1 << 30
 	}
-	if err = stream(e, count, 8, 8192); err != nil {
-		return err
-	}
+	require.NoError(t, stream(e, count, 8, 8192))
 	// The other process may still have messages to receive, so this one waits
 	// until it reports its end.
 	fmt.Println("done")
-	if _, err = in.ReadBytes('\n'); err != nil {
-		return err
-	}
-	if err = ctx.Close(); err != nil {
-		return err
-	}
-	return lib.Close()
+	_, err = in.ReadBytes('\n')
+	require.NoError(t, err)
 }
 
 type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
-	err *limited
-}
-
-// limited keeps what a child wrote to its standard error.
-type limited struct{ b []byte }
-
-func (l *limited) Write(p []byte) (int, error) {
-	l.b = append(l.b, p...)
-	return len(p), nil
 }
 
 func (p *process) line(t testing.TB) string {
 	t.Helper()
 	s, err := p.out.ReadString('\n')
-	require.NoError(t, err, "%s", p.err.b)
+	require.NoError(t, err)
 	return s
 }
 
@@ -158,17 +86,15 @@ func start(t *testing.T, mode string) [2]*process {
 	script := "device en6 host=0 link=ib\ndevice en6 host=1 link=ib\nswitch 0:en6 1:en6\n"
 	var ps [2]*process
 	for h := range ps {
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcesses$")
 		cmd.Env = append(append(os.Environ(), childVariable+"="+mode), Env(t, dir, script, h)...)
-		p := &process{cmd: cmd, err: &limited{}}
-		cmd.Stderr = p.err
+		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
 		require.NoError(t, err)
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
-		p.in, p.out = in, bufio.NewReader(out)
 		require.NoError(t, cmd.Start())
-		ps[h] = p
+		ps[h] = &process{cmd, in, bufio.NewReader(out)}
 	}
 	a, b := ps[0].line(t), ps[1].line(t)
 	ps[0].tell(t, b)
@@ -184,6 +110,10 @@ func start(t *testing.T, mode string) [2]*process {
 
 // TestProcesses: two processes exchange messages over one fabric.
 func TestProcesses(t *testing.T) {
+	if mode := os.Getenv(childVariable); mode != "" {
+		child(t, mode)
+		return
+	}
 	ps := start(t, "count")
 	for _, p := range ps {
 		require.Equal(t, "done\n", p.line(t))
@@ -192,7 +122,9 @@ func TestProcesses(t *testing.T) {
 		p.tell(t, "end\n")
 	}
 	for _, p := range ps {
-		require.NoError(t, p.cmd.Wait(), "%s", p.err.b)
+		rest, err := io.ReadAll(p.out)
+		require.NoError(t, err)
+		require.NoError(t, p.cmd.Wait(), "%s", rest)
 	}
 }
 
@@ -202,9 +134,9 @@ func TestProcessDies(t *testing.T) {
 	ps := start(t, "forever")
 	timer := time.AfterFunc(100*time.Millisecond, func() { _ = ps[1].cmd.Process.Kill() })
 	defer timer.Stop()
-	_, err := ps[0].out.ReadString('\n') // until it ends
-	require.ErrorIs(t, err, io.EOF)
+	out, err := io.ReadAll(ps[0].out)
+	require.NoError(t, err)
 	require.Error(t, ps[0].cmd.Wait())
 	require.Error(t, ps[1].cmd.Wait())
-	require.Regexp(t, "RETRY_EXC_ERR|WR_FLUSH_ERR", string(ps[0].err.b))
+	require.Regexp(t, "RETRY_EXC_ERR|WR_FLUSH_ERR", string(out))
 }
