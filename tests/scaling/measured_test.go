@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -91,17 +92,8 @@ func benchGroup(t *testing.T, ctx context.Context, o harness.Options, file strin
 		for r := 1; r < o.Size; r++ {
 			require.NoError(t, c.Start(r))
 		}
-		out := filepath.Join(t.TempDir(), "out")
-		args := append([]string{"bash", "-c", `"$@" > "$0"`, out}, c.Args(0, append([]string{"bench", "--json"}, flags...)...)...)
-		p, err := harness.StartProcess(nil, args...)
-		require.NoError(t, err)
-		t.Cleanup(p.End)
-		code, err := p.Wait(ctx)
-		require.NoError(t, err)
-		require.Zero(t, code, "%s", p.Log)
+		text := output(t, ctx, c.Args(0, append([]string{"bench", "--json"}, flags...)...)...)
 		c.Close()
-		text, err := os.ReadFile(out)
-		require.NoError(t, err)
 		all.Write(text)
 		for line := range bytes.Lines(text) {
 			var m struct {
@@ -127,6 +119,17 @@ func benchGroup(t *testing.T, ctx context.Context, o harness.Options, file strin
 type load struct {
 	first, between []float64
 	server         map[string]simulate.Quantiles
+}
+
+// output runs a command and returns what it prints.
+func output(t *testing.T, ctx context.Context, args ...string) []byte {
+	t.Helper()
+	var log bytes.Buffer
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env, cmd.Stderr = harness.CleanEnvironment(), &log
+	text, err := cmd.Output()
+	require.NoError(t, err, "%s", &log)
+	return text
 }
 
 // underLoad asks a group at a rate, from a fresh start, for so long.
@@ -229,17 +232,9 @@ func histogram(t *testing.T, text, name string) (q simulate.Quantiles) {
 
 // simulated is what simulate expects of the same requests, in 20 times the time.
 func simulated(t *testing.T, ctx context.Context, program, bench string, rate float64) (r simulate.Report) {
-	out := filepath.Join(t.TempDir(), "out")
-	p, err := harness.StartProcess(nil, "bash", "-c", `"$@" > "$0"`, out, program, "simulate", "--bench", bench, "--rate", fmt.Sprint(rate), "--turns", "1",
+	text := output(t, ctx, program, "simulate", "--bench", bench, "--rate", fmt.Sprint(rate), "--turns", "1",
 		"--prompt", fmt.Sprint(measuredPrompt), "--answer", fmt.Sprint(measuredAnswer), "--spread", "0", "--sessions", "0", "--ctx", "1024", "--keyed", "0", "--bound", "0",
 		"--warmup", "10s", "--duration", (20 * *measured).String(), "--json")
-	require.NoError(t, err)
-	t.Cleanup(p.End)
-	code, err := p.Wait(ctx)
-	require.NoError(t, err)
-	require.Zero(t, code, "%s", p.Log)
-	text, err := os.ReadFile(out)
-	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &r), "%s", text)
 	return r
 }
