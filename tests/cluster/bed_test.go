@@ -243,6 +243,14 @@ func (b *bed) ready() {
 	b.formed = true
 }
 
+// formed is a new bed that serves.
+func formed(t *testing.T, o harness.Options) *bed {
+	t.Helper()
+	b := newBed(t, o)
+	b.form()
+	return b
+}
+
 // form starts all ranks and waits until the cluster serves.
 func (b *bed) form() {
 	b.t.Helper()

@@ -200,9 +200,8 @@ func TestOtherWeights(t *testing.T) {
 				testenv.Need(t, testenv.Full, "other weights with --reduce sum")
 			}
 			t.Parallel()
-			b := newBed(t, harness.Options{Size: 2, Model: m, Flags: []string{"--reduce", c.reduce},
+			b := formed(t, harness.Options{Size: 2, Model: m, Flags: []string{"--reduce", c.reduce},
 				RankFlags: map[int][]string{1: {"--model", twin}}})
-			b.form()
 			a := b.complete(brief)
 			require.NotNil(t, a.Err, "%d tokens of two models", len(a.Tokens))
 			require.Empty(t, a.Tokens)
@@ -253,8 +252,7 @@ func TestOtherWeightsOnOneOfThree(t *testing.T) {
 	testenv.Need(t, testenv.Full, "other weights on one of three ranks")
 	t.Parallel()
 	m, twin := model(t, slowModel), model(t, twinModel)
-	b := newBed(t, harness.Options{Size: 3, Model: m, RankFlags: map[int][]string{2: {"--model", twin}}})
-	b.form()
+	b := formed(t, harness.Options{Size: 3, Model: m, RankFlags: map[int][]string{2: {"--model", twin}}})
 	b.requireAnswer(brief)
 	line := b.waitLog(0, 0, `epoch \d+ has ended: .*`)
 	requireRank(t, line, 2)

@@ -346,8 +346,7 @@ func TestFlippedBit(t *testing.T) {
 			for r := range o.Size {
 				o.RankFlags[r] = []string{"--model", copyOf(t, o.Model)}
 			}
-			b := newBed(t, o)
-			b.form()
+			b := formed(t, o)
 			u := b.begin(phases[2])
 			from := b.Rank(0).Log.Len()
 			_, victim := flip(b, rand.New(rand.NewPCG(1, 1)))

@@ -120,8 +120,7 @@ func TestAnswersOutliveALoss(t *testing.T) {
 func TestAnswersOutliveACut(t *testing.T) {
 	testenv.Need(t, testenv.Full, "cut links of a cluster that continues")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Net: network(t, 3), Flags: continueFlags})
-	b.form()
+	b := formed(t, harness.Options{Size: 3, Model: model(t, slowModel), Net: network(t, 3), Flags: continueFlags})
 	for i, f := range faults {
 		if f.net {
 			t.Run(f.name, func(t *testing.T) { b.on(t).outlive(f, phases[1+i%2], 1+i%2) })
@@ -142,8 +141,7 @@ func TestAnswersOutliveAPartition(t *testing.T) {
 	for _, size := range sizes {
 		share := []string{"experts", "all"}[size%2]
 		t.Run(fmt.Sprintf("%d ranks, share %s", size, share), func(t *testing.T) {
-			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Net: network(t, size), Flags: append([]string{"--share", share}, continueFlags...)})
-			b.form()
+			b := formed(t, harness.Options{Size: size, Model: model(t, slowModel), Net: network(t, size), Flags: append([]string{"--share", share}, continueFlags...)})
 			for _, p := range phases {
 				t.Run(p.name, func(t *testing.T) {
 					b := b.on(t)
@@ -186,8 +184,7 @@ func (b *bed) drain(rank, code int, says string) {
 func TestRollingRestart(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a rolling restart")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--share", "all"}, continueFlags...)})
-	b.form()
+	b := formed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--share", "all"}, continueFlags...)})
 	for r := 1; r < b.Size; r++ {
 		u := b.begin(phase{"decode", longAnswer})
 		from := b.Rank(0).Log.Len()
@@ -213,8 +210,7 @@ func TestRollingRestart(t *testing.T) {
 func TestTwoLosses(t *testing.T) {
 	testenv.Need(t, testenv.Full, "two losses")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 4, Model: model(t, slowModel), Flags: continueFlags})
-	b.form()
+	b := formed(t, harness.Options{Size: 4, Model: model(t, slowModel), Flags: continueFlags})
 	count := 3
 	if testenv.Rest(t, testenv.Full, "two losses in the midst of eight answers") {
 		count = 8
@@ -240,8 +236,7 @@ func TestTwoLosses(t *testing.T) {
 func TestTooFewRanks(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a cluster that continues, with too few ranks")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append(slices.Clone(continueFlags), "--on-loss", "continue:3")})
-	b.form()
+	b := formed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append(slices.Clone(continueFlags), "--on-loss", "continue:3")})
 	b.drain(2, 1, "refused: only ranks 0 and 1 would be left, and --on-loss continue:3 allows no fewer")
 	b.survive(faults[0], phases[2], 2)
 }

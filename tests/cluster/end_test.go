@@ -59,8 +59,7 @@ func TestCtrlC(t *testing.T) {
 	for _, e := range ends {
 		t.Run(fmt.Sprintf("rank %d, %s", e.rank, e.p.name), func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel)})
-			b.form()
+			b := formed(t, harness.Options{Size: 3, Model: model(t, slowModel)})
 			data := []string{b.dataAddr(0), b.dataAddr(1), b.dataAddr(2)}
 			u := b.begin(e.p)
 			at := b.signal(e.rank, syscall.SIGINT)
@@ -104,8 +103,7 @@ func TestCtrlCWhileForming(t *testing.T) {
 func TestTerminateLeader(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a leader that is terminated")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
-	b.form()
+	b := formed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
 	u := b.begin(phases[2])
 	b.signal(0, syscall.SIGTERM)
 	<-u.done

@@ -236,8 +236,7 @@ func TestCutLinks(t *testing.T) {
 	for _, size := range sizes(t) {
 		t.Run(fmt.Sprintf("%d ranks", size), func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Net: network(t, size), Flags: waits})
-			b.form()
+			b := formed(t, harness.Options{Size: size, Model: model(t, slowModel), Net: network(t, size), Flags: waits})
 			b.requireAnswer(brief)
 			b.runFaults(true)
 		})
@@ -249,8 +248,7 @@ func TestCutLinks(t *testing.T) {
 func TestShortStop(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a short stop")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Flags: waits})
-	b.form()
+	b := formed(t, harness.Options{Size: 2, Model: model(t, slowModel), Flags: waits})
 	u := b.begin(phase{"decode", longAnswer})
 	b.signal(1, syscall.SIGSTOP)
 	pause := time.NewTimer(1500 * time.Millisecond)
@@ -267,8 +265,7 @@ func TestShortStop(t *testing.T) {
 // follow it again.
 func TestLeaderLost(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: waits})
-	b.form()
+	b := formed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: waits})
 
 	t.Run("killed", func(t *testing.T) {
 		b := b.on(t)
@@ -320,8 +317,7 @@ func TestLeaderLost(t *testing.T) {
 func TestLeaderSlept(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a leader that sleeps three times")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 2, Flags: []string{"--on-loss", "continue", "--peer-timeout", "2s"}})
-	b.form()
+	b := formed(t, harness.Options{Size: 2, Flags: []string{"--on-loss", "continue", "--peer-timeout", "2s"}})
 	for range 3 {
 		from := b.Rank(1).Log.Len()
 		b.signal(0, syscall.SIGSTOP)

@@ -17,8 +17,7 @@ import (
 func TestSumRepeats(t *testing.T) {
 	testenv.Need(t, testenv.Full, "--reduce sum in two epochs of three ranks")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: []string{"--reduce", "sum", "--on-loss", "wait"}})
-	b.form()
+	b := formed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: []string{"--reduce", "sum", "--on-loss", "wait"}})
 	ask := func() *harness.Answer {
 		a := b.complete(longAnswer)
 		require.Nil(t, a.Err, "%+v", a.Err)

@@ -99,8 +99,7 @@ func TestVerifyRanks(t *testing.T) {
 			for r := range size {
 				o.RankFlags[r] = []string{"--model", copyOf(t, o.Model)}
 			}
-			b := newBed(t, o)
-			b.form()
+			b := formed(t, o)
 			u := b.begin(phases[2])
 			code, r := b.verify("--soak", "50ms", "--model", o.Model)
 			require.Zero(t, code)
