@@ -6,6 +6,26 @@
 
 static struct qp *slot_of(struct rmv_qp *h) { return &fab->qp[((struct fake_qp *)h)->slot]; }
 
+// kill_part does to the queue pair's host, port, direction or rail what an action says.
+static void kill_part(struct qp *q, int action) {
+	switch (action) {
+	case DO_KILL_HOST:
+		kill_host(fab->dev[q->dev].host, HOST_DEAD);
+		break;
+	case DO_PORT_DOWN:
+		port_set(fab, q->dev, RMV_PORT_DOWN);
+		break;
+	case DO_KILL_DIRECTION:
+		atomic_store(&q->killed, 1);
+		break;
+	case DO_KILL_RAIL:
+		if (q->cable >= 0) {
+			cable_set(fab, &fab->cable[q->cable], 1);
+		}
+		break;
+	}
+}
+
 // post_fault counts a call and prepares its refusal: *room is how many requests
 // the call accepts before it fails.
 static int post_fault(int event, struct qp *q, int *room, int *fails) {
@@ -26,20 +46,8 @@ static int post_fault(int event, struct qp *q, int *room, int *fails) {
 	case DO_CRASH:
 		crash();
 		break;
-	case DO_KILL_HOST:
-		kill_host(fab->dev[q->dev].host, HOST_DEAD);
-		break;
-	case DO_PORT_DOWN:
-		port_set(fab, q->dev, RMV_PORT_DOWN);
-		break;
-	case DO_KILL_DIRECTION:
-		atomic_store(&q->killed, 1);
-		break;
-	case DO_KILL_RAIL:
-		if (q->cable >= 0) {
-			cable_set(fab, &fab->cable[q->cable], 1);
-		}
-		break;
+	default:
+		kill_part(q, f->action);
 	}
 	return 0;
 }
@@ -74,20 +82,8 @@ static void plan_send(struct qp *q, struct send_slot *s) {
 	case DO_CORRUPT:
 		s->corrupt = f->arg;
 		break;
-	case DO_KILL_DIRECTION:
-		atomic_store(&q->killed, 1);
-		break;
-	case DO_KILL_RAIL:
-		if (q->cable >= 0) {
-			cable_set(fab, &fab->cable[q->cable], 1);
-		}
-		break;
-	case DO_KILL_HOST:
-		kill_host(fab->dev[q->dev].host, HOST_DEAD);
-		break;
-	case DO_PORT_DOWN:
-		port_set(fab, q->dev, RMV_PORT_DOWN);
-		break;
+	default:
+		kill_part(q, f->action);
 	}
 }
 
