@@ -145,19 +145,8 @@ func (s *server) used(t *testing.T) usage {
 		require.NoError(t, err)
 		u.cpu += time.Duration(ticks) * 10 * time.Millisecond
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Pid()))
-	require.NoError(t, err)
-	for line := range strings.Lines(string(status)) {
-		if key, value, _ := strings.Cut(line, ":"); key == "VmRSS" || key == "VmHWM" {
-			kib, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
-			require.NoError(t, err)
-			if key == "VmRSS" {
-				u.rss = kib << 10
-			} else {
-				u.peak = kib << 10
-			}
-		}
-	}
+	u.rss, u.peak = s.Memory("VmRSS"), s.Memory("VmHWM")
+	require.Positive(t, min(u.rss, u.peak))
 	require.NoError(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.Pid()), []byte("5"), 0)) // the peak begins again
 	return u
 }

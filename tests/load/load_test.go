@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -74,23 +73,6 @@ func start(t *testing.T, program string, args ...string) *server {
 	return s
 }
 
-// status is the value of a line of /proc/PID/status in bytes.
-func (s *server) status(key string) int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Pid()))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		var kib int64
-		if name, value, ok := strings.Cut(line, ":"); ok && name == key {
-			if _, err := fmt.Sscan(value, &kib); err == nil {
-				return kib << 10
-			}
-		}
-	}
-	return 0
-}
-
 // watch samples the memory that is the process's own until stop is called, which
 // returns the most that was seen: by the samples, and by the kernel's peak less the
 // pages of files.
@@ -102,14 +84,14 @@ func (s *server) watch() (stop func() int64) {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			most.Store(max(most.Load(), s.status("RssAnon")))
+			most.Store(max(most.Load(), s.Memory("RssAnon")))
 			<-tick.C
 		}
 	})
 	return func() int64 {
 		cancel()
 		done.Wait()
-		return max(most.Load(), s.status("VmHWM")-s.status("RssFile")-s.status("RssShmem"))
+		return max(most.Load(), s.Memory("VmHWM")-s.Memory("RssFile")-s.Memory("RssShmem"))
 	}
 }
 

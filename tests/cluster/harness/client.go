@@ -202,16 +202,16 @@ func (c *Client) Ready(ctx context.Context) (bool, string) {
 
 // Metric returns a value of /metrics. The name includes the labels, if any.
 func (c *Client) Metric(ctx context.Context, name string) (float64, error) {
-	text, status, err := c.get(ctx, "/metrics")
+	text, err := c.Metrics(ctx)
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
 			return strconv.ParseFloat(value, 64)
 		}
 	}
-	return 0, fmt.Errorf("/metrics (status %d) has no %s", status, name)
+	return 0, fmt.Errorf("/metrics has no %s", name)
 }
 
 // Metrics returns the text of /metrics.

@@ -27,3 +27,20 @@ func threads(pid int) string {
 	}
 	return out.String()
 }
+
+// Memory is a size in /proc/PID/status, such as VmRSS, in bytes; 0 if there is none.
+func (p *Process) Memory(key string) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		var kib int64
+		if name, value, ok := strings.Cut(line, ":"); ok && name == key {
+			if _, err := fmt.Sscan(value, &kib); err == nil {
+				return kib << 10
+			}
+		}
+	}
+	return 0
+}
