@@ -76,12 +76,12 @@ clean() {
 	cleaned=${cleaned//$'\xef\xbf'[$'\xb9'-$'\xbb']/}                  # U+FFF9 to U+FFFB
 	cleaned=${cleaned//$'\xf3\xa0'[$'\x80\x81']$t/}                    # U+E0000 to U+E007F
 }
-# show: copies lines, each cleaned
+# show PREFIX: copies lines, each cleaned and after the prefix, if there is one
 show() {
 	local line
-	while IFS= read -r -n 8000 line || [ -n "$line" ]; do
+	while IFS= read -r -n 8000 line || [ -n "$line" ]; do # of a longer one, pieces
 		clean "$line"
-		printf '%s\n' "$cleaned"
+		printf '%s%s\n' "${1-}" "$cleaned"
 		line=
 	done
 }
@@ -326,13 +326,8 @@ starts=0
 
 # prefix RANK: writes the log of a rank line by line
 prefix() {
-	local line
 	trap '' INT TERM HUP
-	while IFS= read -r -n 8000 line || [ -n "$line" ]; do # of a longer one, pieces
-		clean "$line"
-		printf '[%s] %s\n' "$1" "$cleaned"
-		line=
-	done
+	show "[$1] "
 }
 
 # start RANK FLAGS...
