@@ -15,8 +15,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"gonum.org/v1/gonum/floats"
-	"gonum.org/v1/gonum/stat"
 
 	"ringmaster/gguf"
 	"ringmaster/internal/testenv"
@@ -86,7 +84,7 @@ func readLogits(t *testing.T, path string, tokens int) [][]float64 {
 
 // ours evaluates the ids in chunks of the given sizes, cyclically, and returns a
 // copy of the logits.
-func ours(t *testing.T, path string, ids []int32, o cpu.Options, chunks ...int) [][]float32 {
+func ours(t *testing.T, path string, ids []int32, o cpu.Options, chunks ...int) [][]float64 {
 	f, err := gguf.Open(path)
 	require.NoError(t, err)
 	defer f.Close()
@@ -96,47 +94,23 @@ func ours(t *testing.T, path string, ids []int32, o cpu.Options, chunks ...int) 
 	m, err := arch.Open(f, b, decoder.OpenOptions{MaxTokens: len(ids)})
 	require.NoError(t, err)
 	defer m.Close()
-	var out [][]float32
+	var out [][]float64
 	for pos, i := 0, 0; pos < len(ids); i++ {
 		n := min(chunks[i%len(chunks)], len(ids)-pos)
 		step := model.Step{Entries: []model.Entry{{Seq: 1, Pos: pos, Tokens: ids[pos : pos+n], Want: model.WantAll}}}
 		rows, err := m.Forward(context.Background(), step)
 		require.NoError(t, err)
 		for _, r := range rows {
-			out = append(out, append([]float32(nil), r...))
+			row := make([]float64, len(r))
+			for i, v := range r {
+				row[i] = float64(v)
+			}
+			out = append(out, row)
 		}
 		m.Commit(step)
 		pos += n
 	}
 	return out
-}
-
-// relrms is the RMS of the difference relative to the standard deviation of the
-// reference.
-func relrms(got [][]float32, want [][]float64) float64 {
-	var diff, all []float64
-	for i, w := range want {
-		for j, v := range w {
-			diff = append(diff, float64(got[i][j])-v)
-			all = append(all, v)
-		}
-	}
-	return floats.Norm(diff, 2) / math.Sqrt(float64(len(diff))) / stat.PopStdDev(all, nil)
-}
-
-// sameArgmax is the fraction of rows with the same index of the largest entry.
-func sameArgmax(got [][]float32, want [][]float64) float64 {
-	same := 0
-	for i, w := range want {
-		row := make([]float64, len(w))
-		for j, v := range got[i] {
-			row[j] = float64(v)
-		}
-		if floats.MaxIdx(row) == floats.MaxIdx(w) {
-			same++
-		}
-	}
-	return float64(same) / float64(len(want))
 }
 
 func TestLogitsAgreeWithReference(t *testing.T) {
@@ -176,7 +150,8 @@ func TestLogitsAgreeWithReference(t *testing.T) {
 				}
 				o := cpu.Options{Threads: 2, Level: cpu.Best(), Activations: bits}
 				whole := ours(t, path, ids, o, len(ids))
-				all, first, same := relrms(whole, want), relrms(whole[:128], want[:128]), sameArgmax(whole, want)
+				all, same := exact.Distance(whole, want)
+				first, _ := exact.Distance(whole[:128], want[:128])
 				t.Logf("%d bits: relrms %.4f over all, %.5f over the first 128, %.1f %% same argmax", bits, all, first, 100*same)
 				// The independent engine rounds activations to 8 bits too, in groups of
 				// other sizes: 4 % and 1.5 % are what that moves.
