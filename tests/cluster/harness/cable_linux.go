@@ -1,11 +1,10 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
-	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -119,49 +118,28 @@ func (c *cable) sleep(d time.Duration) bool {
 
 func (c *cable) close() error {
 	close(c.closed)
-	var first error
+	var all error
 	for _, e := range c.ends {
-		if e == nil {
-			continue
-		}
-		if err := e.Close(); err != nil && first == nil {
-			first = err
+		if e != nil {
+			all = errors.Join(all, e.Close())
 		}
 	}
 	c.all.Wait()
-	return first
+	return all
 }
 
 // rawInterface opens an interface of a namespace for reading and writing whole
 // frames. A virtio header of 10 bytes before each frame describes pending offloads
 // (checksums, segmentation).
 func rawInterface(namespace, name string) (*os.File, error) {
-	type result struct {
-		file *os.File
-		err  error
+	f, err := inside(namespace, func() (*os.File, error) { return openRaw(name) })
+	if err != nil {
+		return nil, fmt.Errorf("interface %s of %s: %w", name, namespace, err)
 	}
-	made := make(chan result, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: see inNamespace
-		f, err := openRaw(namespace, name)
-		if err != nil {
-			err = fmt.Errorf("interface %s of %s: %w", name, namespace, err)
-		}
-		made <- result{f, err}
-	}()
-	r := <-made
-	return r.file, r.err
+	return f, nil
 }
 
-func openRaw(namespace, name string) (*os.File, error) {
-	ns, err := os.Open(filepath.Join(netnsDir, namespace))
-	if err != nil {
-		return nil, err
-	}
-	defer ns.Close()
-	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-		return nil, err
-	}
+func openRaw(name string) (*os.File, error) {
 	iface, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package harness
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -182,55 +183,48 @@ func (n *Net) Dialer(rank int) Dialer { return inNamespace(n.host(rank)) }
 // which it was created, whatever thread uses it later.
 func inNamespace(name string) Dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		type result struct {
-			conn net.Conn
-			err  error
-		}
-		made := make(chan result, 1)
-		go func() {
-			// The thread is never unlocked, so that it exits with the goroutine and no
-			// other goroutine runs in the namespace.
-			runtime.LockOSThread()
-			f, err := os.Open(filepath.Join(netnsDir, name))
-			if err != nil {
-				made <- result{err: err}
-				return
-			}
-			defer f.Close()
-			if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
-				made <- result{err: fmt.Errorf("entering namespace %s: %w", name, err)}
-				return
-			}
-			var d net.Dialer
-			conn, err := d.DialContext(ctx, network, addr)
-			made <- result{conn, err}
-		}()
-		r := <-made // DialContext ends with ctx
-		return r.conn, r.err
+		return inside(name, func() (net.Conn, error) { // DialContext ends with ctx
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		})
 	}
+}
+
+// inside calls f on a thread in a network namespace. The thread is never unlocked, so that
+// it exits with the goroutine and no other goroutine runs in the namespace.
+func inside[T any](namespace string, f func() (T, error)) (value T, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		var ns *os.File
+		if ns, err = os.Open(filepath.Join(netnsDir, namespace)); err != nil {
+			return
+		}
+		defer ns.Close()
+		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			err = fmt.Errorf("entering namespace %s: %w", namespace, err)
+			return
+		}
+		value, err = f()
+	}()
+	<-done
+	return value, err
 }
 
 // Close removes the network. Its processes must have exited.
 func (n *Net) Close() error {
-	var first error
+	var all error
 	for _, c := range n.cables {
-		if err := c.close(); err != nil && first == nil {
-			first = err
-		}
+		all = errors.Join(all, c.close())
 	}
 	n.cables = nil
 	for _, name := range append(n.hosts(), n.prefix+"hub") {
-		if err := os.RemoveAll(filepath.Join(etcNetns, name)); err != nil && first == nil {
-			first = err
-		}
-		if _, err := os.Stat(filepath.Join(netnsDir, name)); err != nil {
-			continue
-		}
-		if err := tool("ip", "netns", "del", name); err != nil && first == nil {
-			first = err
+		all = errors.Join(all, os.RemoveAll(filepath.Join(etcNetns, name)))
+		if _, err := os.Stat(filepath.Join(netnsDir, name)); err == nil {
+			all = errors.Join(all, tool("ip", "netns", "del", name))
 		}
 	}
-	return first
+	return all
 }
 
 func (n *Net) hosts() []string {
