@@ -194,8 +194,6 @@ func TestChatOnAPipe(t *testing.T) {
 		"is not a conversation": {"x", "--load", "chat_test.go"},
 	} {
 		_, err := ask("", args...)
-		require.ErrorContains(t, err, want)
-		require.Equal(t, 2, exitCode(err), "%v", err)
-		require.NotContains(t, err.Error(), "\n")
+		requireRefused(t, err, want, want)
 	}
 }

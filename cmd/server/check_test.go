@@ -3,25 +3,18 @@ package main
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
-	"ringmaster/model/synthetic"
 )
 
 // TestCheckWeights: --verify-model finds a damaged scale in a large matrix and names
 // file, tensor, type and place; a sound file passes.
 func TestCheckWeights(t *testing.T) {
-	c, err := synthetic.Preset("tiny")
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	_, err = c.WriteFile(path)
-	require.NoError(t, err)
-	ids := filepath.Join(t.TempDir(), "ids")
-	require.NoError(t, os.WriteFile(ids, []byte("1 2 3"), 0o644))
+	path := tinyModel(t, nil)
+	ids := written(t, "1 2 3")
 	run := func(more ...string) error {
 		_, err := command(t, append([]string{"logits", "--model", path, "--tokens", ids, "--out", ids + ".f32"}, more...)...)
 		return err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,59 +20,84 @@ import (
 
 // command runs the program with arguments and returns its standard output.
 func command(t *testing.T, args ...string) (string, error) {
+	out, _, err := logged(t, "", append(args, "--log", "error")...)
+	return out, err
+}
+
+// logged runs the program with arguments and a standard input, and returns what it prints
+// and what it logs.
+func logged(t *testing.T, in string, args ...string) (out, log string, err error) {
 	root := newRoot()
-	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(io.Discard)
-	root.SetArgs(append(args, "--log", "error"))
-	err := root.ExecuteContext(t.Context())
-	return out.String(), err
+	var stdout, stderr bytes.Buffer
+	root.SetIn(strings.NewReader(in))
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	root.SetArgs(args)
+	err = root.ExecuteContext(t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+// written writes a file with a text and returns its path.
+func written(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// tinyModel writes the smallest synthetic model, after change if there is one, and returns its path.
+func tinyModel(t *testing.T, change func(*synthetic.Config)) string {
+	t.Helper()
+	c, err := synthetic.Preset("tiny")
+	require.NoError(t, err)
+	if change != nil {
+		change(&c)
+	}
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	_, err = c.WriteFile(path)
+	require.NoError(t, err)
+	return path
+}
+
+// logitsOf runs the command logits on token ids and returns what it writes.
+func logitsOf(t *testing.T, ids string, args ...string) []byte {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out.f32")
+	_, err := command(t, append([]string{"logits", "--tokens", written(t, ids), "--out", out}, args...)...)
+	require.NoError(t, err)
+	data, err := os.ReadFile(out)
+	require.NoError(t, err)
+	return data
 }
 
 func TestLogitsCommand(t *testing.T) {
-	dir := t.TempDir()
-	ids := filepath.Join(dir, "ids.txt")
-	require.NoError(t, os.WriteFile(ids, []byte(" 1 2\n3 4 5\t6\n7 8 9 10"), 0o644))
-	logits := func(args ...string) []byte {
-		out := filepath.Join(dir, "out.f32")
-		_, err := command(t, append([]string{"logits", "--tokens", ids, "--out", out}, args...)...)
-		require.NoError(t, err)
-		data, err := os.ReadFile(out)
-		require.NoError(t, err)
-		return data
-	}
-	whole := logits()
+	run := func(args ...string) []byte { return logitsOf(t, " 1 2\n3 4 5\t6\n7 8 9 10", args...) }
+	whole := run()
 	require.NotEmpty(t, whole)
 	require.Zero(t, len(whole)%(10*4), "ten rows of float32")
-	require.Equal(t, whole, logits("--batch", "1", "--threads", "2"))
-	require.Equal(t, whole, logits("--batch", "3", "--threads", "1"))
-	require.NotEqual(t, whole, logits("--reduce", "exact"))
-	require.Len(t, logits("--simd", "portable"), len(whole))
-	rounded := logits("--activations", "8")
+	require.Equal(t, whole, run("--batch", "1", "--threads", "2"))
+	require.Equal(t, whole, run("--batch", "3", "--threads", "1"))
+	require.NotEqual(t, whole, run("--reduce", "exact"))
+	require.Len(t, run("--simd", "portable"), len(whole))
+	rounded := run("--activations", "8")
 	require.NotEqual(t, whole, rounded)
-	require.Equal(t, rounded, logits("--activations", "8", "--batch", "3", "--threads", "1"))
+	require.Equal(t, rounded, run("--activations", "8", "--batch", "3", "--threads", "1"))
 
-	require.NoError(t, os.WriteFile(ids, []byte("1 x"), 0o644))
-	_, err := command(t, "logits", "--tokens", ids, "--out", filepath.Join(dir, "o"))
-	require.ErrorContains(t, err, `token 1 is "x"`)
-	require.NoError(t, os.WriteFile(ids, []byte("1 99999999"), 0o644))
-	_, err = command(t, "logits", "--tokens", ids, "--out", filepath.Join(dir, "o"))
-	require.ErrorContains(t, err, "token 99999999 at position 1")
-	require.NoError(t, os.WriteFile(ids, []byte(strings.Repeat("1 ", 200)), 0o644))
-	_, err = command(t, "logits", "--tokens", ids, "--out", filepath.Join(dir, "o"), "--ctx", "128")
-	require.ErrorContains(t, err, "has 200 token ids; the context holds 128")
-	require.Equal(t, 2, exitCode(err))
+	refused := func(ids, want string) error {
+		_, err := command(t, "logits", "--tokens", written(t, ids), "--out", filepath.Join(t.TempDir(), "o"), "--ctx", "128")
+		require.ErrorContains(t, err, want)
+		return err
+	}
+	_ = refused("1 x", `token 1 is "x"`)
+	_ = refused("1 99999999", "token 99999999 at position 1")
+	require.Equal(t, 2, exitCode(refused(strings.Repeat("1 ", 200), "has 200 token ids; the context holds 128")))
 }
 
 func TestTokenizeCommand(t *testing.T) {
-	root := newRoot()
-	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetIn(strings.NewReader(`{"text":"Hello <｜User｜>"}`))
-	root.SetArgs([]string{"tokenize"})
-	require.NoError(t, root.ExecuteContext(t.Context()))
+	out, _, err := logged(t, `{"text":"Hello <｜User｜>"}`, "tokenize")
+	require.NoError(t, err)
 	var line struct{ IDs []int32 }
-	require.NoError(t, json.Unmarshal(out.Bytes(), &line))
+	require.NoError(t, json.Unmarshal([]byte(out), &line))
 	require.NotEmpty(t, line.IDs)
 }
 
@@ -90,24 +114,20 @@ func TestPlanRefuses(t *testing.T) {
 	if _, err := c.WriteFile(path); err != nil {
 		t.Skipf("NOT CHECKED: cannot write a sparse file of 900 GB here: %v", err)
 	}
-	ids := filepath.Join(t.TempDir(), "ids.txt")
-	require.NoError(t, os.WriteFile(ids, []byte("1"), 0o644))
 	if mem.Total > 800<<30 {
 		t.Skip("NOT CHECKED: this host has enough memory")
 	}
-	_, err = command(t, "logits", "--model", path, "--tokens", ids, "--out", filepath.Join(t.TempDir(), "o"))
+	args := []string{"logits", "--model", path, "--tokens", written(t, "1"), "--out", filepath.Join(t.TempDir(), "o")}
+	_, err = command(t, args...)
 	require.ErrorContains(t, err, "--memory unlimited")
-	_, err = command(t, "logits", "--model", path, "--tokens", ids, "--out", filepath.Join(t.TempDir(), "o"), "--ctx", "1048576", "--max-batch", "1000000")
+	_, err = command(t, append(args, "--ctx", "1048576", "--max-batch", "1000000")...)
 	require.ErrorContains(t, err, "Use a smaller --ctx or --max-batch")
 }
 
 // TestServeAndShutDown checks that serve answers, with and without the API key,
 // until its context ends.
 func TestServeAndShutDown(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	addr := l.Addr().String()
-	require.NoError(t, l.Close())
+	addr := freeAddress(t)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	root := newRoot()
@@ -117,23 +137,20 @@ func TestServeAndShutDown(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()
 
-	deadline := time.NewTimer(time.Minute)
-	defer deadline.Stop()
-	retry := time.NewTicker(20 * time.Millisecond)
-	defer retry.Stop()
-	for ready := false; !ready; {
+	require.Eventually(t, func() bool {
 		select {
 		case err := <-done:
-			require.NoError(t, err, "serve ended")
-		case <-deadline.C:
-			require.Fail(t, "not ready within a minute")
-		case <-retry.C:
-			if r, err := http.Get("http://" + addr + "/readyz"); err == nil {
-				ready = r.StatusCode == http.StatusOK
-				r.Body.Close()
-			}
+			t.Errorf("serve ended: %v", err)
+			return true
+		default:
 		}
-	}
+		r, err := http.Get("http://" + addr + "/readyz")
+		if err != nil {
+			return false
+		}
+		r.Body.Close()
+		return r.StatusCode == http.StatusOK
+	}, groupLimit, 20*time.Millisecond, "not ready within a minute")
 	ask := func(key string) int {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/chat/completions",
 			strings.NewReader(`{"messages":[{"role":"user","content":"Hello"}],"max_tokens":4}`))
@@ -151,10 +168,5 @@ func TestServeAndShutDown(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, ask("wrong"))
 
 	stop()
-	select {
-	case err := <-done:
-		require.NoError(t, err)
-	case <-deadline.C:
-		require.Fail(t, "serve did not end")
-	}
+	require.NoError(t, await(t, done))
 }

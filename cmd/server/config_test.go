@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -15,15 +14,6 @@ import (
 	"ringmaster/internal/cli"
 	"ringmaster/internal/settings"
 )
-
-// configFile writes a file of settings with a mode and returns its path.
-func configFile(t *testing.T, text string, mode os.FileMode) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "ringmaster.toml")
-	require.NoError(t, os.WriteFile(path, []byte(text), mode))
-	require.NoError(t, os.Chmod(path, mode))
-	return path
-}
 
 // effective are the settings that config prints as JSON.
 func effective(t *testing.T, args ...string) map[string]cli.Setting {
@@ -42,7 +32,7 @@ func effective(t *testing.T, args ...string) map[string]cli.Setting {
 // TestConfigShowsOrigins: values with their places, by precedence, for the command that
 // is asked about.
 func TestConfigShowsOrigins(t *testing.T) {
-	path := configFile(t, "ctx = 11\nthreads = 1\nmax-batch = 5\n[serve]\nqueue = 3\nthreads = 2\napi-key = \"hunter2hunter2\"\n[bench]\nctx = 12\n[chat]\nurl = \"http://me:hunter2@box/\"\n", 0o600)
+	path := written(t, "ctx = 11\nthreads = 1\nmax-batch = 5\n[serve]\nqueue = 3\nthreads = 2\napi-key = \"hunter2hunter2\"\n[bench]\nctx = 12\n[chat]\nurl = \"http://me:hunter2@box/\"\n")
 	t.Setenv("RINGMASTER_MAX_BATCH", "6")
 	t.Setenv("RINGMASTER_CONFIG", path)
 	serve := effective(t, "serve", "--sessions", "4")
@@ -82,7 +72,7 @@ func TestConfigOutputIsAFile(t *testing.T) {
 		// Defaults are comments; some are no values (an empty --listen), so only these
 		// whole lines are made settings.
 		all := regexp.MustCompile(`(?m)^# ([a-z-]+ = (?:\d+|'[^']+'|true|false)  # default)$`).ReplaceAllString(out, "$1")
-		before, after := effective(t, path...), effective(t, append(path, "--config", configFile(t, all, 0o644))...)
+		before, after := effective(t, path...), effective(t, append(path, "--config", written(t, all))...)
 		fromFile := 0
 		for flag, s := range before {
 			require.Equal(t, s.Value, after[flag].Value, "%s --%s", name, flag)
@@ -110,30 +100,26 @@ func TestFileSetsFlags(t *testing.T) {
 		"[serve]\nlisten = ''":     ":2: listen: ",
 		"rank = 9\ndistributed = true\nworld-size = 2\ncoordinator = '127.0.0.1:1'": "rank",
 	} {
-		_, err := command(t, "--config", configFile(t, text, 0o600))
-		require.ErrorContains(t, err, want, text)
-		require.Equal(t, 2, exitCode(err), "%s: %v", text, err)
+		_, err := command(t, "--config", written(t, text))
+		requireRefused(t, err, text, want)
 	}
-	bad := configFile(t, "[serve]\nqeue = 3", 0o600)
+	bad := written(t, "[serve]\nqeue = 3")
 	for _, args := range [][]string{{"chat", "x"}, {"drain"}, {"rails", "here"}, {"key", "new", "a"}, {"pull", "x"}, {"doctor"}, {"config"}, {"config", "bench"}} {
 		_, err := command(t, append(args, "--config", bad)...)
 		if args[0] == "config" {
 			_, err = command(t, append([]string{"config", "--config", bad}, args[1:]...)...)
 		}
-		require.ErrorContains(t, err, `did you mean "queue"?`, "%q", args)
-		require.Equal(t, 2, exitCode(err))
+		requireRefused(t, err, args[0], `did you mean "queue"?`)
 	}
 	for _, args := range []string{"config nothing", "config rails", "config man", "config config", "config serve --no-such-flag", "config --config nothing.toml"} {
 		_, err := command(t, strings.Fields(args)...)
-		require.Error(t, err, args)
-		require.Equal(t, 2, exitCode(err), "%s: %v", args, err)
-		require.NotContains(t, err.Error(), "\n")
+		requireRefused(t, err, args)
 	}
 }
 
 // alone returns the status of a model on this rank alone.
 func TestFileBelowLaunchers(t *testing.T) {
-	path := configFile(t, "distributed = true\nrank = 0\nworld-size = 3\ncoordinator = \"10.0.0.1:1\"\n", 0o600)
+	path := written(t, "distributed = true\nrank = 0\nworld-size = 3\ncoordinator = \"10.0.0.1:1\"\n")
 	require.Equal(t, 0., effective(t, "--config", path)["rank"].Value)
 	t.Setenv("MLX_RANK", "2")
 	t.Setenv("MLX_WORLD_SIZE", "4")
@@ -154,13 +140,9 @@ func TestFileIsLogged(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	path := filepath.Join(dir, "ringmaster.toml")
 	run := func(args ...string) string {
-		root := newRoot()
-		var log bytes.Buffer
-		root.SetErr(&log)
-		root.SetOut(&bytes.Buffer{})
-		root.SetArgs(args)
-		require.NoError(t, root.ExecuteContext(t.Context()))
-		return log.String()
+		_, log, err := logged(t, "", args...)
+		require.NoError(t, err)
+		return log
 	}
 	require.Empty(t, run("rails", "here"))
 	require.NoError(t, os.WriteFile(path, []byte("[chat]\napi-key = \"hunter2\"\n[rails.here]\njson = true\n"), 0o644))

@@ -10,17 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/internal/doctor"
-	"ringmaster/model/synthetic"
 )
 
 // TestDoctorCommand examines this host, a sound and a truncated model, and a port that
 // is taken; over ssh, which is replaced by a shell, it finds two equal hosts.
 func TestDoctorCommand(t *testing.T) {
-	c, err := synthetic.Preset("tiny")
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	_, err = c.WriteFile(path)
-	require.NoError(t, err)
+	path := tinyModel(t, nil)
 	examine := func(args ...string) (r doctor.Report, err error) {
 		out, err := command(t, append([]string{"doctor", "--json", "--quick"}, args...)...)
 		require.NoError(t, json.Unmarshal([]byte(out), &r), out)
@@ -66,8 +61,7 @@ func TestDoctorCommand(t *testing.T) {
 		"unknown flag":                 {"--bogus"},
 	} {
 		_, err := command(t, append([]string{"doctor"}, args...)...)
-		require.ErrorContains(t, err, want)
-		require.Equal(t, 2, exitCode(err))
+		requireRefused(t, err, want, want)
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,8 +10,8 @@ import (
 // TestDrainUsage: what cannot work is exit code 2 before anything is asked; a leader
 // that is not there is 1. tests/cluster has the rest.
 func TestDrainUsage(t *testing.T) {
-	open := filepath.Join(t.TempDir(), "key")
-	require.NoError(t, os.WriteFile(open, []byte("a key that others may read"), 0o644))
+	open := written(t, "a key that others may read")
+	require.NoError(t, os.Chmod(open, 0o644))
 	for want, tt := range map[string]struct {
 		code int
 		args []string

@@ -18,7 +18,6 @@ import (
 	"ringmaster/internal/settings"
 	"ringmaster/kernels/cpu"
 	"ringmaster/metal"
-	"ringmaster/model/synthetic"
 )
 
 // otherwise are arguments with which a command would work, but for a file that is given to
@@ -46,11 +45,7 @@ var outputs = map[string]string{
 func badFiles(t *testing.T) (bad map[string]string, names *strings.Replacer) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	c, err := synthetic.Preset("tiny")
-	require.NoError(t, err)
-	_, err = c.WriteFile(at("model"))
-	require.NoError(t, err)
-	whole, err := os.ReadFile(at("model"))
+	whole, err := os.ReadFile(tinyModel(t, nil))
 	require.NoError(t, err)
 	for name, data := range map[string][]byte{"empty": nil, "junk": []byte("\x00 junk {"), "head": whole[:100], "half": whole[:len(whole)/2], "ids": []byte("1 2"), "pem": []byte("-----BEGIN CERTIFICATE-----")} {
 		require.NoError(t, os.WriteFile(at(name), data, 0o600))
@@ -155,8 +150,6 @@ func TestArgumentsAreRefused(t *testing.T) {
 			requireRefused(t, err, "serve --simd "+level, "this host does not support "+level)
 		}
 	}
-	root := newRoot()
-	root.SetIn(strings.NewReader(`{"text":`))
-	root.SetArgs([]string{"tokenize"})
-	requireRefused(t, root.ExecuteContext(t.Context()), "tokenize", "standard input", "expected")
+	_, _, err := logged(t, `{"text":`, "tokenize")
+	requireRefused(t, err, "tokenize", "standard input", "expected")
 }

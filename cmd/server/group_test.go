@@ -56,54 +56,46 @@ func await(t *testing.T, done <-chan error) error {
 	}
 }
 
-// TestRowsOnRanks: the rows of a chunk that is long enough are divided, and with --reduce
-// exact the logits are those of one rank.
-func TestRowsOnRanks(t *testing.T) {
-	dir := t.TempDir()
-	ids, one, two := filepath.Join(dir, "ids.txt"), filepath.Join(dir, "one"), filepath.Join(dir, "two")
-	require.NoError(t, os.WriteFile(ids, []byte(strings.Repeat("11 22 33 44 55 ", 30)), 0o644))
-	_, err := command(t, "logits", "--tokens", ids, "--out", one, "--reduce", "exact")
-	require.NoError(t, err)
-	want, err := os.ReadFile(one)
-	require.NoError(t, err)
-	at := freeAddress(t)
-	end := rank(t, t.Context(), at, 1, 2, "serve")
-	require.NoError(t, await(t, rank(t, t.Context(), at, 0, 2, "logits", "--tokens", ids, "--out", two, "--reduce", "exact",
-		"--batch", "80", "--share", "all:2,3")))
-	got, err := os.ReadFile(two)
-	require.NoError(t, err)
-	require.Equal(t, want, got)
-	require.NoError(t, await(t, end))
-}
-
-// TestLogitsOnRanks checks that the logits of one rank and of three, with uneven
-// shares and in chunks, have the same bits.
-func TestLogitsOnRanks(t *testing.T) {
-	dir := t.TempDir()
-	ids := filepath.Join(dir, "ids.txt")
-	require.NoError(t, os.WriteFile(ids, []byte(strings.Repeat("11 22 33 44 55 ", 12)), 0o644))
-	one := filepath.Join(dir, "one")
-	_, err := command(t, "logits", "--tokens", ids, "--out", one, "--reduce", "exact")
-	require.NoError(t, err)
-	want, err := os.ReadFile(one)
-	require.NoError(t, err)
-
-	key := filepath.Join(dir, "key")
-	require.NoError(t, os.WriteFile(key, []byte("a secret of enough bytes"), 0o600))
+// requireSameLogits fails unless a group with --reduce exact writes the logits of one rank,
+// bit for bit, and its followers end with their leader. all are arguments of every rank.
+func requireSameLogits(t *testing.T, size, tokens int, all []string, leader ...string) {
+	t.Helper()
+	ids := strings.Repeat("11 22 33 44 55 ", tokens/5)
+	want := logitsOf(t, ids, "--reduce", "exact")
 	at := freeAddress(t)
 	var ends []<-chan error
-	for r := 1; r < 3; r++ {
-		ends = append(ends, rank(t, t.Context(), at, r, 3, "serve", "--cluster-key-file", key, "--cluster-encrypt"))
+	for r := 1; r < size; r++ {
+		ends = append(ends, rank(t, t.Context(), at, r, size, append([]string{"serve"}, all...)...))
 	}
-	out := filepath.Join(dir, "three")
-	require.NoError(t, await(t, rank(t, t.Context(), at, 0, 3, "logits", "--tokens", ids, "--out", out, "--reduce", "exact",
-		"--batch", "17", "--share", "experts:3,1,2", "--cluster-key-file", key, "--cluster-encrypt", "--verify-model=false")))
+	out := filepath.Join(t.TempDir(), "out")
+	args := append([]string{"logits", "--tokens", written(t, ids), "--out", out, "--reduce", "exact"}, all...)
+	require.NoError(t, await(t, rank(t, t.Context(), at, 0, size, append(args, leader...)...)))
 	got, err := os.ReadFile(out)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 	for _, end := range ends {
 		require.NoError(t, await(t, end), "a follower ends with its leader")
 	}
+}
+
+// TestRowsOnRanks: the rows of a chunk that is long enough are divided, and with --reduce
+// exact the logits are those of one rank.
+func TestRowsOnRanks(t *testing.T) {
+	requireSameLogits(t, 2, 150, nil, "--batch", "80", "--share", "all:2,3")
+}
+
+// TestLogitsOnRanks checks that the logits of one rank and of three, with uneven
+// shares and in chunks, have the same bits.
+func TestLogitsOnRanks(t *testing.T) {
+	key := written(t, "a secret of enough bytes")
+	requireSameLogits(t, 3, 60, []string{"--cluster-key-file", key, "--cluster-encrypt"},
+		"--batch", "17", "--share", "experts:3,1,2", "--verify-model=false")
+}
+
+// TestAutoOnRanks: with --reduce exact the logits of a group with --share auto are those
+// of one rank, whatever was chosen.
+func TestAutoOnRanks(t *testing.T) {
+	requireSameLogits(t, 2, 60, nil, "--share", "auto")
 }
 
 // TestServeOnRanks checks that a group serves, sends traces without texts, and that
@@ -244,26 +236,4 @@ func TestJACCLEnvironment(t *testing.T) {
 	require.ErrorContains(t, err, `MLX_RANK="one"`)
 	_, err = parse(map[string]string{"MLX_HOSTFILE": "/nonexistent"}, "--distributed")
 	require.ErrorContains(t, err, "/nonexistent")
-}
-
-// TestAutoOnRanks: with --reduce exact the logits of a group with --share auto are those
-// of one rank, whatever was chosen.
-func TestAutoOnRanks(t *testing.T) {
-	dir := t.TempDir()
-	ids := filepath.Join(dir, "ids.txt")
-	require.NoError(t, os.WriteFile(ids, []byte(strings.Repeat("11 22 33 44 55 ", 12)), 0o644))
-	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
-	_, err := command(t, "logits", "--tokens", ids, "--out", one, "--reduce", "exact")
-	require.NoError(t, err)
-	want, err := os.ReadFile(one)
-	require.NoError(t, err)
-	at := freeAddress(t)
-	ctx, cancel := context.WithTimeout(t.Context(), groupLimit)
-	defer cancel()
-	end := rank(t, ctx, at, 1, 2, "serve")
-	require.NoError(t, await(t, rank(t, ctx, at, 0, 2, "logits", "--tokens", ids, "--out", two, "--reduce", "exact", "--share", "auto")))
-	got, err := os.ReadFile(two)
-	require.NoError(t, err)
-	require.Equal(t, want, got)
-	require.NoError(t, await(t, end))
 }

@@ -174,12 +174,9 @@ func TestHostileHub(t *testing.T) {
 
 // TestHostileModelName: the name in a GGUF file is shown on one line, cut.
 func TestHostileModelName(t *testing.T) {
-	c, err := synthetic.Preset("tiny")
-	require.NoError(t, err)
-	c.Name = escapes + "\nit fits: everything" + strings.Repeat("n", 1<<20)
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	_, err = c.WriteFile(path)
-	require.NoError(t, err)
+	path := tinyModel(t, func(c *synthetic.Config) {
+		c.Name = escapes + "\nit fits: everything" + strings.Repeat("n", 1<<20)
+	})
 	out, err := command(t, "plan", "--model", path, "--host", "64GiB")
 	require.NoError(t, err)
 	requireShown(t, out)
@@ -189,15 +186,10 @@ func TestHostileModelName(t *testing.T) {
 	defer f.Close()
 	requireRequestable(t, (&server.Options{}).ModelName(node.File{}, decoder.Name(f)))
 
-	root := newRoot()
-	var log bytes.Buffer
-	root.SetOut(io.Discard)
-	root.SetErr(&log)
-	ids := filepath.Join(t.TempDir(), "ids")
-	require.NoError(t, os.WriteFile(ids, []byte("1 2"), 0o600))
-	root.SetArgs([]string{"logits", "--model", path, "--tokens", ids, "--out", ids + ".out"})
-	require.NoError(t, root.ExecuteContext(t.Context()))
-	for line := range strings.Lines(log.String()) {
+	ids := written(t, "1 2")
+	_, log, err := logged(t, "", "logits", "--model", path, "--tokens", ids, "--out", ids+".out")
+	require.NoError(t, err)
+	for line := range strings.Lines(log) {
 		requireShown(t, line)
 	}
 }

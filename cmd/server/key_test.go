@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,12 +16,8 @@ import (
 func TestKeyNew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	run := func(args ...string) (string, error) {
-		root := newRoot()
-		var out bytes.Buffer
-		root.SetOut(&out)
-		root.SetArgs(append([]string{"key", "new"}, args...))
-		err := root.ExecuteContext(t.Context())
-		return strings.TrimSpace(out.String()), err
+		out, err := command(t, append([]string{"key", "new"}, args...)...)
+		return strings.TrimSpace(out), err
 	}
 	secret, err := run("alice", "--api-keys", path, "--requests", "60/minute", "--tokens", "5000/day", "--expires", "2999-12-31", "--weight", "3", "--share-cache")
 	require.NoError(t, err)
@@ -52,8 +47,7 @@ func TestKeyNew(t *testing.T) {
 		{"c --api-keys=", "--api-keys"},
 	} {
 		_, err := run(strings.Fields(c.args)...)
-		require.ErrorContains(t, err, c.want)
-		require.Equal(t, 2, exitCode(err), c.args)
+		requireRefused(t, err, c.args, c.want)
 	}
 	after, err := os.ReadFile(path)
 	require.NoError(t, err)

@@ -27,12 +27,7 @@ var modelCommands = map[string]string{
 // paths by a part of what must be said about them.
 func notRun(t *testing.T) map[string]string {
 	dir := t.TempDir()
-	c, err := synthetic.Preset("tiny")
-	require.NoError(t, err)
-	tiny := filepath.Join(dir, "tiny.gguf")
-	_, err = c.WriteFile(tiny)
-	require.NoError(t, err)
-	whole, err := os.ReadFile(tiny)
+	whole, err := os.ReadFile(tinyModel(t, nil))
 	require.NoError(t, err)
 	paths := map[string]string{}
 	write := func(says string, data []byte) {
@@ -82,11 +77,6 @@ func TestFilesThatDoNotRun(t *testing.T) {
 				continue // what it uses of the file is sound
 			}
 			t.Run(command+" "+says, func(t *testing.T) {
-				root := newRoot()
-				var out bytes.Buffer
-				root.SetOut(&out)
-				root.SetErr(&out)
-				root.SetIn(strings.NewReader(""))
 				model := []string{"--model", path}
 				if command == "share" {
 					model = []string{path}
@@ -95,8 +85,7 @@ func TestFilesThatDoNotRun(t *testing.T) {
 				if command == "doctor" {
 					all = append(all, "--json")
 				}
-				root.SetArgs(all)
-				err := root.ExecuteContext(t.Context())
+				out, _, err := logged(t, "", all...)
 				if command != "doctor" {
 					require.ErrorContains(t, err, says)
 					require.Equal(t, 2, exitCode(err))
@@ -107,7 +96,7 @@ func TestFilesThatDoNotRun(t *testing.T) {
 				}
 				require.Equal(t, 4, exitCode(err))
 				var report doctor.Report
-				require.NoError(t, json.Unmarshal(out.Bytes(), &report))
+				require.NoError(t, json.Unmarshal([]byte(out), &report))
 				require.Contains(t, report.Hosts[0].Model.Error, says)
 				for _, f := range report.Findings {
 					if f.Check == "model" {
@@ -122,13 +111,8 @@ func TestFilesThatDoNotRun(t *testing.T) {
 
 // TestModelFileCures: an error of opening a model's file says what helps.
 func TestModelFileCures(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Dir(tinyModel(t, func(c *synthetic.Config) { c.Parts = 3 }))
 	first := filepath.Join(dir, "m-00001-of-00003.gguf")
-	c, err := synthetic.Preset("tiny")
-	require.NoError(t, err)
-	c.Parts = 3
-	_, err = c.WriteFile(filepath.Join(dir, "m.gguf"))
-	require.NoError(t, err)
 	require.NoError(t, os.Remove(filepath.Join(dir, "m-00002-of-00003.gguf")))
 	for path, says := range map[string][]string{
 		"~/m.gguf":                      {"the shell does not replace ~", "$HOME"},
@@ -137,11 +121,7 @@ func TestModelFileCures(t *testing.T) {
 		dir:                             {"is a directory"},
 	} {
 		_, err := command(t, "plan", "--host", "8GiB", "--model", path)
-		require.Equal(t, 2, exitCode(err))
-		for _, text := range says {
-			require.ErrorContains(t, err, text)
-		}
-		require.NotContains(t, err.Error(), "\n")
+		requireRefused(t, err, path, says...)
 	}
 }
 
@@ -152,21 +132,16 @@ func TestEmptyPaths(t *testing.T) {
 		if command == "share" {
 			continue // takes the file as its argument
 		}
-		root := newRoot()
-		root.SetArgs([]string{command, "--model", ""})
-		err := root.ExecuteContext(t.Context())
+		args := []string{command, "--model", ""}
 		if command == "logits" { // its other flags are required
-			root = newRoot()
-			root.SetArgs([]string{command, "--model", "", "--tokens", "x", "--out", "y"})
-			err = root.ExecuteContext(t.Context())
+			args = append(args, "--tokens", "x", "--out", "y")
 		}
-		require.ErrorContains(t, err, "--model (or RINGMASTER_MODEL) is empty", command)
-		require.Equal(t, 2, exitCode(err), command)
+		_, _, err := logged(t, "", args...)
+		requireRefused(t, err, command, "--model (or RINGMASTER_MODEL) is empty")
 	}
 	t.Setenv("RINGMASTER_MODEL", " ")
-	root := newRoot()
-	root.SetArgs([]string{"tokenize"})
-	require.ErrorContains(t, root.ExecuteContext(t.Context()), "--model (or RINGMASTER_MODEL) is empty")
+	_, err := command(t, "tokenize")
+	require.ErrorContains(t, err, "--model (or RINGMASTER_MODEL) is empty")
 }
 
 // TestUnknownVariables: a variable that looks like a flag and is none is a warning with

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -14,8 +13,7 @@ import (
 // has them does.
 func TestOverrideKV(t *testing.T) {
 	dir := t.TempDir()
-	ids := filepath.Join(dir, "ids.txt")
-	require.NoError(t, os.WriteFile(ids, []byte("1 2 3 4 5 6 7 8 9 10"), 0o644))
+	const ids = "1 2 3 4 5 6 7 8 9 10"
 	write := func(name string, beta float64) string {
 		c, err := synthetic.Preset("k2-tiny")
 		require.NoError(t, err)
@@ -26,18 +24,10 @@ func TestOverrideKV(t *testing.T) {
 		return path
 	}
 	with, without := write("with.gguf", 1), write("without.gguf", 0)
-	logits := func(model string, args ...string) []byte {
-		out := filepath.Join(dir, "out.f32")
-		_, err := command(t, append([]string{"logits", "--model", model, "--tokens", ids, "--out", out}, args...)...)
-		require.NoError(t, err)
-		data, err := os.ReadFile(out)
-		require.NoError(t, err)
-		return data
-	}
 	const fast, slow = "deepseek2.rope.scaling.yarn_beta_fast=float:1", "deepseek2.rope.scaling.yarn_beta_slow=float:1"
-	want := logits(with)
-	require.NotEqual(t, want, logits(without))
-	require.Equal(t, want, logits(without, "--override-kv", fast, "--override-kv", slow))
+	want := logitsOf(t, ids, "--model", with)
+	require.NotEqual(t, want, logitsOf(t, ids, "--model", without))
+	require.Equal(t, want, logitsOf(t, ids, "--model", without, "--override-kv", fast, "--override-kv", slow))
 
 	for text, says := range map[string]string{
 		"x":                               "expected KEY=TYPE:VALUE",
@@ -45,7 +35,7 @@ func TestOverrideKV(t *testing.T) {
 		"general.architecture=str:other":  "the file was read by it",
 		"deepseek2.attention.x=float:0.5": "deepseek2.attention.x", // the model does not know it
 	} {
-		_, err := command(t, "logits", "--model", with, "--tokens", ids, "--out", filepath.Join(dir, "o"), "--override-kv", text)
+		_, err := command(t, "logits", "--model", with, "--tokens", written(t, ids), "--out", filepath.Join(dir, "o"), "--override-kv", text)
 		require.ErrorContains(t, err, says)
 		require.NotContains(t, err.Error(), "\n")
 		if text != "deepseek2.attention.x=float:0.5" {

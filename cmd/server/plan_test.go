@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,7 +16,6 @@ import (
 	"ringmaster/model/arch"
 	"ringmaster/model/calibrate"
 	"ringmaster/model/decoder"
-	"ringmaster/model/synthetic"
 	"ringmaster/parallel"
 )
 
@@ -97,11 +95,7 @@ func TestPlanDecides(t *testing.T) {
 
 // TestPlanOfFile plans a true file, as text too, with both shares.
 func TestPlanOfFile(t *testing.T) {
-	c, err := synthetic.Preset("tiny")
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	_, err = c.WriteFile(path)
-	require.NoError(t, err)
+	path := tinyModel(t, nil)
 	p, err := planJSON(t, "--model", path, "--host", "2GiB,10GB/s,threads=2,x2", "--share", "all", "--ctx", "100")
 	require.NoError(t, err)
 	require.Equal(t, 100, p.Context)
@@ -175,9 +169,7 @@ func TestPlanInput(t *testing.T) {
 		"--host 1GiB --preset v3 --transport tcp":     "unknown flag: --transport",
 	} {
 		_, err := planJSON(t, strings.Fields(args)...)
-		require.ErrorContains(t, err, want)
-		require.Equal(t, 2, exitCode(err), args)
-		require.NotContains(t, err.Error(), "\n")
+		requireRefused(t, err, args, want)
 	}
 }
 
@@ -197,11 +189,7 @@ func predictedOf(t *testing.T, all []forecast.Prediction, what string, n int) fo
 // above the bound by bytes, and are near it where nothing but reading takes time.
 func TestPlanPredicts(t *testing.T) {
 	testenv.Need(t, testenv.Full, "predictions against a model traced by hand")
-	c, err := synthetic.Preset("tiny")
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	_, err = c.WriteFile(path)
-	require.NoError(t, err)
+	path := tinyModel(t, nil)
 	f, err := gguf.Open(path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
@@ -300,8 +288,7 @@ func TestPlanTable(t *testing.T) {
 		"--host 128GiB,800GB/s,20TFLOP/s --link roce-25g,20us ": `--link is "roce-25g,20us"`,
 	} {
 		_, err := command(t, append([]string{"plan", "--preset", "v2-lite", "--table"}, strings.Fields(args)...)...)
-		require.ErrorContains(t, err, want, args)
-		require.Equal(t, 2, exitCode(err), args)
+		requireRefused(t, err, args, want)
 	}
 }
 

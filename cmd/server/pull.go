@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -52,15 +53,20 @@ command may work later.`,
 			if err != nil {
 				return err
 			}
-			for _, p := range paths {
-				if _, err := fmt.Fprintln(cmd.OutOrStdout(), p); err != nil {
-					return err
-				}
-			}
-			return nil
+			return printLines(cmd.OutOrStdout(), paths)
 		},
 	}
 	flags.Out(cmd.Flags(), &o.Dir, "dir", ".", "`directory` for the files")
 	flags.Int(cmd.Flags(), &o.Connections, "connections", pull.DefaultConnections, flags.Within(1, pull.MostConnections), "ranges of a file that are fetched at once")
 	return cmd
+}
+
+// printLines writes each text on a line.
+func printLines(w io.Writer, lines []string) error {
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }

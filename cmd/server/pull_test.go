@@ -49,9 +49,7 @@ func TestPullCommand(t *testing.T) {
 		"has no /none.gguf":      {server.URL + "/none.gguf"},
 	} {
 		_, err := command(t, append([]string{"pull"}, args...)...)
-		require.ErrorContains(t, err, want)
-		require.Equal(t, 2, exitCode(err), "%v", err)
-		require.NotContains(t, err.Error(), "\n")
+		requireRefused(t, err, want, want)
 	}
 	_, err = command(t, "pull", server.URL+"/broken.gguf")
 	require.ErrorContains(t, err, "418")

@@ -31,8 +31,8 @@ func TestRailsHereCommand(t *testing.T) {
 	require.Contains(t, out, "("+r.System+")")
 }
 
-// written writes the reports to files as rails here --json prints them.
-func written(t *testing.T, reports ...rails.Report) (files []string) {
+// reported writes the reports to files as rails here --json prints them.
+func reported(t *testing.T, reports ...rails.Report) (files []string) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, r := range reports {
@@ -59,7 +59,7 @@ func macReports(t *testing.T) []rails.Report {
 }
 
 func TestRailsPlan(t *testing.T) {
-	files := written(t, macReports(t)...)
+	files := reported(t, macReports(t)...)
 	file := filepath.Join(t.TempDir(), "matrix.json")
 	out, err := command(t, append([]string{"rails", "plan", "--out", file}, files...)...)
 	require.NoError(t, err)
@@ -96,7 +96,7 @@ func TestRailsPlanFails(t *testing.T) {
 	reports := macReports(t)
 	reports[1].Devices = nil
 	reports[1].Notes = append(reports[1].Notes, "RDMA is disabled; start the Mac in Recovery")
-	out, err := command(t, append([]string{"rails", "plan"}, written(t, reports...)...)...)
+	out, err := command(t, append([]string{"rails", "plan"}, reported(t, reports...)...)...)
 	require.EqualError(t, err, "the hosts are not connected for RDMA: neither a ring nor a mesh: rank 1 has cables to 0 others, and ranks 0 and 1 have no cable; join every rank to two others so that the cables close a ring, or all to all")
 	require.Contains(t, out, "note: rank 1 mac2: RDMA is disabled", "the map is printed in spite of the error")
 
@@ -107,7 +107,7 @@ func TestRailsPlanFails(t *testing.T) {
 		apart[i].Devices = []matrix.Device{{Name: "mlx5_0", State: "ACTIVE",
 			Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 24)}}}
 	}
-	files := written(t, apart...)
+	files := reported(t, apart...)
 	_, err = command(t, append([]string{"rails", "plan"}, files...)...)
 	require.ErrorContains(t, err, "if the ports are on a switch, use --switched")
 	out, err = command(t, append([]string{"rails", "plan", "--switched"}, files...)...)
@@ -115,15 +115,14 @@ func TestRailsPlanFails(t *testing.T) {
 	require.Contains(t, out, "rank 0 a mlx5_0 <-> rank 1 b mlx5_0, by order\n")
 
 	reports = macReports(t)
-	twice := written(t, reports[0])[0]
+	twice := reported(t, reports[0])[0]
 	_, err = command(t, "rails", "plan", twice, twice)
 	require.ErrorContains(t, err, "rank 0 (mac1) and rank 1 (mac1) are the same host: both have ")
 
 	for name, text := range map[string]string{"empty": "", "no JSON": "bash: ringmaster: command not found\n",
 		"another": `{"name": "a"}`, "cut": `{"name": "a", "system": "linux", "devices": [{"na`,
 		"nameless": `{"name": "a", "system": "linux", "devices": [{}]}`} {
-		file := filepath.Join(t.TempDir(), name)
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+		file := written(t, text)
 		_, err = command(t, "rails", "plan", files[0], file)
 		require.ErrorContains(t, err, file)
 		require.ErrorContains(t, err, "ringmaster rails here --json", name)

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -29,8 +27,7 @@ func TestRemovedFlags(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			for table, text := range map[string]string{"before the tables": "", "serve": "[serve]\n", "bench": "[bench]\n"} {
-				path := filepath.Join(t.TempDir(), "ringmaster.toml")
-				require.NoError(t, os.WriteFile(path, []byte(text+name+" = 1\n"), 0o600))
+				path := written(t, text+name+" = 1\n")
 				_, err := command(t, "serve", "--config", path)
 				requireRefused(t, err, table, path+":", "--"+name+" was removed: ", instead)
 			}

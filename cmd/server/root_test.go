@@ -74,14 +74,8 @@ func TestBadOptions(t *testing.T) {
 		{"serve --tls-key k.pem", "needs --tls-cert"},
 		{"serve --tls-cert /nonexistent/c.pem --tls-key k.pem", "/nonexistent/c.pem: no such file"},
 	} {
-		t.Run(c.args, func(t *testing.T) {
-			root := newRoot()
-			var out bytes.Buffer
-			root.SetOut(&out)
-			root.SetErr(&out)
-			root.SetArgs(strings.Fields(c.args))
-			require.ErrorContains(t, root.ExecuteContext(t.Context()), c.want)
-		})
+		_, _, err := logged(t, "", strings.Fields(c.args)...)
+		requireRefused(t, err, c.args, c.want)
 	}
 }
 
@@ -94,10 +88,8 @@ func TestEmptyGuards(t *testing.T) {
 		{"serve", "--cluster-key-file", ""}, {"--cluster-key-file= "}, {"bench", "--cluster-key-file", ""}, {"--memory", ""},
 		{"--listen="}, {"--listen", " "}, {"--tls-cert", "", "--tls-key", ""}, {"--tls-key="}, {"--api-keys", ""}, {"--audit-log", ""},
 	} {
-		root := newRoot()
 		// The missing file ends the command if the flag is accepted.
-		root.SetArgs(append(args, "--model", "nothing.gguf"))
-		err := root.ExecuteContext(t.Context())
+		_, err := command(t, append(args, "--model", "nothing.gguf")...)
 		require.ErrorContains(t, err, "--", "%q", args)
 		require.NotContains(t, err.Error(), "nothing.gguf", "%q", args)
 		require.NotContains(t, err.Error(), "secr", "an error must not show a key")
@@ -106,9 +98,8 @@ func TestEmptyGuards(t *testing.T) {
 		"RINGMASTER_API_KEYS", "RINGMASTER_AUDIT_LOG", "RINGMASTER_TLS_CERT", "RINGMASTER_TLS_KEY", "RINGMASTER_CLUSTER_KEY_FILE", "RINGMASTER_LISTEN", "RINGMASTER_MEMORY"} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, "")
-			root := newRoot()
-			root.SetArgs([]string{"--model", "nothing.gguf"})
-			require.ErrorContains(t, root.ExecuteContext(t.Context()), name)
+			_, err := command(t, "--model", "nothing.gguf")
+			require.ErrorContains(t, err, name)
 		})
 	}
 }

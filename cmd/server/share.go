@@ -115,10 +115,5 @@ func receiveModel(cmd *cobra.Command, cfg cluster.Config, dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range paths {
-		if _, err := fmt.Fprintln(cmd.OutOrStdout(), p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return printLines(cmd.OutOrStdout(), paths)
 }

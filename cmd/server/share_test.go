@@ -18,14 +18,10 @@ import (
 // TestShareCommand copies a split model to two ranks, over links with a key; what they
 // print can be opened, and has the tokens of the original.
 func TestShareCommand(t *testing.T) {
-	c, err := synthetic.Preset("tiny")
+	model := tinyModel(t, func(c *synthetic.Config) { c.Parts = 3 })
+	files, err := filepath.Glob(filepath.Dir(model) + "/*.gguf")
 	require.NoError(t, err)
-	c.Parts = 3
-	source := filepath.Join(t.TempDir(), "m.gguf")
-	written, err := c.WriteFile(source)
-	require.NoError(t, err)
-	key := filepath.Join(t.TempDir(), "key")
-	require.NoError(t, os.WriteFile(key, []byte("a secret of enough bytes"), 0o600))
+	key := written(t, "a secret of enough bytes")
 	at := freeAddress(t)
 	share := func(number int, args ...string) (<-chan error, *bytes.Buffer) {
 		root, out := newRoot(), &bytes.Buffer{}
@@ -40,14 +36,14 @@ func TestShareCommand(t *testing.T) {
 	one, two := t.TempDir(), t.TempDir()
 	first, printed := share(1, "--dir", one)
 	second, _ := share(2, "--dir", two)
-	leader, nothing := share(0, written.Files[0])
+	leader, nothing := share(0, files[0])
 	for _, end := range []<-chan error{leader, first, second} {
 		require.NoError(t, await(t, end))
 	}
 	require.Empty(t, nothing.String())
 	paths := strings.Fields(printed.String())
 	require.Len(t, paths, 3)
-	for i, p := range written.Files {
+	for i, p := range files {
 		want, err := os.ReadFile(p)
 		require.NoError(t, err)
 		for _, dir := range []string{one, two} {
@@ -64,8 +60,7 @@ func TestShareCommand(t *testing.T) {
 
 // TestShareUsage: what cannot work has exit code 2 and one line.
 func TestShareUsage(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "m.gguf")
-	require.NoError(t, os.WriteFile(file, []byte("no model"), 0o600))
+	file := written(t, "no model")
 	group := []string{"--coordinator", "127.0.0.1:9", "--world-size", "2"}
 	for want, args := range map[string][]string{
 		"rank 0 needs the FILE":       group,
@@ -75,12 +70,10 @@ func TestShareUsage(t *testing.T) {
 		"--world-size is 1":           {file, "--coordinator", "127.0.0.1:9", "--world-size", "1"},
 		"needs --coordinator":         {file, "--world-size", "2"},
 		"unknown flag":                append([]string{file, "--threads", "2"}, group...),
-		"m.gguf":                      append([]string{file}, group...),
+		file:                          append([]string{file}, group...),
 		"open the first part":         append([]string{"m-00002-of-00003.gguf"}, group...),
 	} {
 		_, err := command(t, append([]string{"share"}, args...)...)
-		require.ErrorContains(t, err, want)
-		require.Equal(t, 2, exitCode(err), "%v", err)
-		require.NotContains(t, err.Error(), "\n")
+		requireRefused(t, err, want, want)
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,7 +16,6 @@ import (
 // TestSimulate: text and JSON of every combination, the same at every call, and the
 // times of bench's lines are those of the same rates given by flags.
 func TestSimulate(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "bench.json")
 	var lines bytes.Buffer
 	for _, m := range []bench.Measurement{
 		{What: "prefill", N: 64, Sequences: 1, Seconds: []float64{0.64}},
@@ -27,13 +25,12 @@ func TestSimulate(t *testing.T) {
 	} {
 		require.NoError(t, json.NewEncoder(&lines).Encode(m))
 	}
-	require.NoError(t, os.WriteFile(file, lines.Bytes(), 0o600))
 
 	work := []string{"simulate", "--groups", "1,3", "--balance", "hash,leastconn", "--duration", "4m", "--warmup", "1m"}
 	rates := append([]string{"--prefill", "400", "--decode", "1=20,8=60"}, work[1:]...)
 	text, err := command(t, append([]string{"simulate"}, rates...)...)
 	require.NoError(t, err)
-	again, err := command(t, append(work, "--bench", file)...)
+	again, err := command(t, append(work, "--bench", written(t, lines.String()))...)
 	require.NoError(t, err)
 	require.Equal(t, text, again)
 	require.Equal(t, 4, strings.Count(text, "breaks first: "))
@@ -52,20 +49,14 @@ func TestSimulate(t *testing.T) {
 
 // TestSimulateRefuses: what cannot be simulated is one line with the cure, and exit code 2.
 func TestSimulateRefuses(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		file := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		return file
-	}
 	for want, args := range map[string]string{
 		"Give --bench":                  "",
 		"expected SEQUENCES=TOKENS":     "--prefill 4 --decode eight=2",
 		"--decode is \"1=0\"":           "--prefill 4 --decode 1=0",
-		"leave --prefill":               "--prefill 4 --bench " + write("a", ""),
-		"must have a prefill":           "--bench " + write("b", `{"what":"decode","n":1,"sequences":1,"seconds":[1]}`),
-		"line 2 of":                     "--bench " + write("c", "\n{}\n"),
-		"--bench: open":                 "--bench " + filepath.Join(dir, "none"),
+		"leave --prefill":               "--prefill 4 --bench " + written(t, ""),
+		"must have a prefill":           "--bench " + written(t, `{"what":"decode","n":1,"sequences":1,"seconds":[1]}`),
+		"line 2 of":                     "--bench " + written(t, "\n{}\n"),
+		"--bench: open":                 "--bench " + filepath.Join(t.TempDir(), "none"),
 		"--groups is \"0\"":             "--prefill 4 --decode 1=2 --groups 0",
 		"--think is":                    "--prefill 4 --decode 1=2 --think -1s",
 		"--sessions is":                 "--prefill 4 --decode 1=2 --sessions -2",
@@ -81,8 +72,6 @@ func TestSimulateRefuses(t *testing.T) {
 		"may be repeated":               "--prefill 4 --decode 1=2 --retries 1000000000",
 	} {
 		_, err := command(t, append([]string{"simulate"}, strings.Fields(args)...)...)
-		require.ErrorContains(t, err, want)
-		require.Equal(t, 2, exitCode(err), "%s", args)
-		require.NotContains(t, err.Error(), "\n")
+		requireRefused(t, err, want, want)
 	}
 }

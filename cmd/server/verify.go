@@ -85,8 +85,7 @@ be asked; 2: the command cannot work as it was given.`,
 }
 
 func (o *verifyOptions) check() error {
-	switch {
-	case o.api.Against != "" && o.api.Recorded != "":
+	if o.api.Against != "" && o.api.Recorded != "" {
 		return usage.Errorf("give --against or --recorded, not both")
 	}
 	return o.group.check(o.given)

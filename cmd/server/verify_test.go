@@ -139,8 +139,7 @@ func TestVerifyFailures(t *testing.T) {
 	}
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
-	bad := filepath.Join(t.TempDir(), "bad.json")
-	require.NoError(t, os.WriteFile(bad, []byte(`{"prompts":["x"],"answers":[]}`), 0o644))
+	bad := written(t, `{"prompts":["x"],"answers":[]}`)
 	for want, tt := range map[string]struct {
 		code int
 		args []string
