@@ -131,7 +131,7 @@ func parseOnLoss(s string) (lossPolicy, error) {
 	}
 	n, err := strconv.Atoi(number)
 	if err != nil || p != cluster.Continue || n < 1 || n > groupplan.MaxRanks {
-		return lossPolicy{}, errForm
+		return lossPolicy{}, flags.Formed(false)
 	}
 	return lossPolicy{true, p, n}, nil
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"errors"
 	"strings"
 
+	"ringmaster/internal/flags"
 	"ringmaster/model/synthetic"
 )
 
@@ -29,19 +29,10 @@ const (
 	expertsForm   = "a type of weights, such as q4_k, q8_0 or iq2_xxs"
 )
 
-var errForm = errors.New("not of the form")
-
-func formed(ok bool) error {
-	if !ok {
-		return errForm
-	}
-	return nil
-}
-
 func checkOverride(s string) error {
 	_, typed, ok := strings.Cut(s, "=")
 	kind, _, ok2 := strings.Cut(typed, ":")
-	return formed(ok && ok2 && (kind == "int" || kind == "float" || kind == "bool" || kind == "str"))
+	return flags.Formed(ok && ok2 && (kind == "int" || kind == "float" || kind == "bool" || kind == "str"))
 }
 
 func checkExperts(s string) error { return new(synthetic.Config).SetExperts(s) }

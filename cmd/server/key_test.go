@@ -16,7 +16,7 @@ import (
 func TestKeyNew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	run := func(args ...string) (string, error) {
-		out, err := command(t, append([]string{"key", "new"}, args...)...)
+		out, _, err := logged(t, "", append([]string{"key", "new"}, args...)...)
 		return strings.TrimSpace(out), err
 	}
 	secret, err := run("alice", "--api-keys", path, "--requests", "60/minute", "--tokens", "5000/day", "--expires", "2999-12-31", "--weight", "3", "--share-cache")

@@ -104,5 +104,5 @@ func runPlan(w io.Writer, o forecast.Options, asTable, asJSON bool) (err error) 
 // parsePlanShare is groupplan.ParseShare where nothing can be measured.
 func parsePlanShare(s string) (groupplan.Share, error) {
 	share, err := groupplan.ParseShare(s)
-	return share, errors.Join(err, formed(!share.Auto))
+	return share, errors.Join(err, flags.Formed(!share.Auto))
 }

@@ -105,7 +105,7 @@ func parseCacheDir(s string) (d server.Disk, err error) {
 	}
 	d.Dir = s[:at]
 	d.Budget, err = units.ParseBytes(s[at+1:])
-	return d, errors.Join(err, formed(at > 0 && s[at+1:] != ""))
+	return d, errors.Join(err, flags.Formed(at > 0 && s[at+1:] != ""))
 }
 
 // follow is the life of a rank other than 0.

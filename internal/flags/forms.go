@@ -38,15 +38,16 @@ func checkAddress(s string) error {
 		return err
 	}
 	n, err := net.LookupPort("tcp", port)
-	return errors.Join(err, formed(port != "" && n <= 65535))
+	return errors.Join(err, Formed(port != "" && n <= 65535))
 }
 
 func checkURL(s string) error {
 	u, err := url.Parse(s)
-	return errors.Join(err, formed(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""))
+	return errors.Join(err, Formed(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""))
 }
 
-func formed(ok bool) error {
+// Formed returns an error for a text that is not of its form, as the parser of a flag does.
+func Formed(ok bool) error {
 	if !ok {
 		return errForm
 	}

@@ -35,9 +35,7 @@ func TestWrongHash(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 	h.serve(nil)
-	paths, err := pulled(t, h.quick(dir), "hf:owner/repo")
-	require.NoError(t, err)
-	h.requireWhole(dir, paths, "m.gguf")
+	h.whole(h.quick(dir), "hf:owner/repo", "m.gguf")
 }
 
 // TestLiesAboutTheSize: a size that no disk holds is refused before memory is taken for
@@ -57,7 +55,7 @@ func TestLiesAboutTheSize(t *testing.T) {
 				}))
 				defer server.Close()
 				dir := t.TempDir()
-				p, err := newPuller(Options{Dir: dir})
+				p, err := newPuller(Options{Dir: dir, Report: &notes{t: t}})
 				require.NoError(t, err)
 				p.free = func(string) (uint64, error) { return 10e12, nil }
 				var before, after runtime.MemStats
@@ -93,9 +91,7 @@ func TestAppearsMeanwhile(t *testing.T) {
 	require.Equal(t, "somebody's work", string(got))
 	h.serve(nil)
 	require.NoError(t, os.Remove(path))
-	paths, err := pulled(t, h.quick(dir), "hf:owner/repo") // the bytes were kept
-	require.NoError(t, err)
-	h.requireWhole(dir, paths, "m.gguf")
+	h.whole(h.quick(dir), "hf:owner/repo", "m.gguf") // the bytes were kept
 }
 
 // TestLies: contradictory answers of a server are found in bounded time.
@@ -152,9 +148,7 @@ func TestASlowServer(t *testing.T) {
 		if r.Header.Get("Range") == "bytes=0-3" {
 			return false
 		}
-		first, last := asked(r, content)
-		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", first, last, len(content)))
-		w.WriteHeader(http.StatusPartialContent)
+		first, last := begin(w, r, content)
 		pace := time.NewTicker(40 * time.Millisecond)
 		defer pace.Stop()
 		for at := first; at <= last; at += 20_000 {
@@ -168,9 +162,7 @@ func TestASlowServer(t *testing.T) {
 	})
 	p := h.quick(dir)
 	p.chunk, p.stall, p.attempts = 1<<20, time.Second, 1 // the whole takes 1.6 s
-	paths, err := pulled(t, p, "hf:owner/repo")
-	require.NoError(t, err)
-	h.requireWhole(dir, paths, "m.gguf")
+	h.whole(p, "hf:owner/repo", "m.gguf")
 }
 
 // A file without a hash that changes during the fetch would be a mixture.

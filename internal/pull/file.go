@@ -51,14 +51,6 @@ func (f *file) open(p *puller) error {
 	return nil
 }
 
-// save records what is on the disk.
-func (f *file) save() error {
-	if err := f.part.Save(); err != nil {
-		return err
-	}
-	return nil
-}
-
 func closeAll(files []*file) (err error) {
 	for _, f := range files {
 		if f.part != nil {
@@ -99,11 +91,11 @@ func (f *file) fetch(ctx context.Context, p *puller) error {
 	for {
 		select {
 		case <-tick.C:
-			if err := f.save(); err != nil {
+			if err := f.part.Save(); err != nil {
 				cancel(err)
 			}
 		case <-ended:
-			return errors.Join(context.Cause(ctx), f.save())
+			return errors.Join(context.Cause(ctx), f.part.Save())
 		}
 	}
 }

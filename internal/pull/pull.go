@@ -40,13 +40,14 @@ const (
 	MostConnections    = 32
 )
 
-// Options say how to fetch. The zero value fetches into the current directory.
+// Options say how to fetch. Report is needed; the zero values of the others fetch into the
+// current directory.
 type Options struct {
-	Dir         string   // target directory, created if needed; "": the current directory
-	Connections int      // ranges of a file that are fetched at once, 1 to MostConnections; 0: DefaultConnections
-	Token       string   // token of the hub, for repositories that need one; sent to Endpoint only
-	Endpoint    string   // hub or mirror; "": DefaultEndpoint
-	Report      Reporter // nil: nothing is reported
+	Dir         string // target directory, created if needed; "": the current directory
+	Connections int    // ranges of a file that are fetched at once, 1 to MostConnections; 0: DefaultConnections
+	Token       string // token of the hub, for repositories that need one; sent to Endpoint only
+	Endpoint    string // hub or mirror; "": DefaultEndpoint
+	Report      Reporter
 }
 
 // Reporter receives the progress. Add and Say must be safe for concurrent use.
@@ -91,9 +92,6 @@ func newPuller(o Options) (*puller, error) {
 	}
 	if o.Dir == "" {
 		o.Dir = "."
-	}
-	if o.Report == nil {
-		o.Report = silent{}
 	}
 	p := &puller{
 		Options: o, chunk: 64 << 20, stall: 30 * time.Second,
@@ -272,11 +270,3 @@ func (p *puller) checkPresent(ctx context.Context, files []*file) (missing []*fi
 	}
 	return missing, nil
 }
-
-// silent reports nothing.
-type silent struct{}
-
-func (silent) Begin(string, int64, int64) {}
-func (silent) Add(int64)                  {}
-func (silent) End()                       {}
-func (silent) Say(string)                 {}

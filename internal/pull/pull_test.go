@@ -1,7 +1,6 @@
 package pull
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,28 +26,24 @@ var threeNames = []string{"Q4_K_M/M-Q4_K_M-00001-of-00003.gguf", "Q4_K_M/M-Q4_K_
 
 func TestPullASplitModel(t *testing.T) {
 	h, dir := newHub(t, threeParts), filepath.Join(t.TempDir(), "new")
-	p := h.quick(dir)
-	paths, err := pulled(t, p, "hf:owner/repo:q4_k_m")
-	require.NoError(t, err)
-	h.requireWhole(dir, paths, threeNames...)
+	h.whole(h.quick(dir), "hf:owner/repo:q4_k_m", threeNames...)
 	require.Equal(t, "Bearer hf_secret", h.tokens["api"])
 	require.Empty(t, h.tokens["store"], "the token stays with the hub")
 	require.Equal(t, 5+1+1, len(h.ranges), "five ranges of the first part, one of each other: %v", h.ranges)
 
 	// Existing files are not fetched again, and different ones are not overwritten.
 	h.ranges = nil
-	paths, err = pulled(t, h.quick(dir), "hf:owner/repo:Q4_K_M")
-	require.NoError(t, err)
-	h.requireWhole(dir, paths, threeNames...)
+	h.whole(h.quick(dir), "hf:owner/repo:Q4_K_M", threeNames...)
 	require.Empty(t, h.ranges)
-	f, err := os.OpenFile(paths[1], os.O_WRONLY, 0)
+	second := filepath.Join(dir, filepath.Base(threeNames[1]))
+	f, err := os.OpenFile(second, os.O_WRONLY, 0)
 	require.NoError(t, err)
 	_, err = f.WriteAt([]byte{1, 2, 3}, 1000)
 	require.NoError(t, errors.Join(err, f.Close()))
 	_, err = pulled(t, h.quick(dir), "hf:owner/repo:Q4_K_M")
 	require.ErrorIs(t, err, ErrInput)
 	require.ErrorContains(t, err, "already exists with SHA-256")
-	require.NoError(t, os.Truncate(paths[1], 5))
+	require.NoError(t, os.Truncate(second, 5))
 	_, err = pulled(t, h.quick(dir), "hf:owner/repo:Q4_K_M")
 	require.ErrorContains(t, err, "exists with 5 bytes, expected 65536")
 }
@@ -62,12 +57,9 @@ func cutting(requests, after int) func(http.ResponseWriter, *http.Request, []byt
 		if r.Header.Get("Range") == "bytes=0-3" || last-first < after || int(n.Add(1)) > requests {
 			return false
 		}
-		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", first, last, len(content)))
 		w.Header().Set("Content-Length", fmt.Sprint(last-first+1))
-		w.WriteHeader(http.StatusPartialContent)
-		if _, err := w.Write(content[first : first+after]); err == nil {
-			w.(http.Flusher).Flush()
-		}
+		begin(w, r, content)
+		flush(w, content[first:first+after])
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -78,15 +70,28 @@ func asked(r *http.Request, content []byte) (first, last int) {
 	return first, last
 }
 
+// begin begins the answer with the range that was asked for.
+func begin(w http.ResponseWriter, r *http.Request, content []byte) (first, last int) {
+	first, last = asked(r, content)
+	w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", first, last, len(content)))
+	w.WriteHeader(http.StatusPartialContent)
+	return first, last
+}
+
+// flush sends some bytes at once.
+func flush(w http.ResponseWriter, p []byte) {
+	if _, err := w.Write(p); err == nil {
+		w.(http.Flusher).Flush()
+	}
+}
+
 // A broken connection loses what was on its way, not what has arrived.
 func TestBrokenConnections(t *testing.T) {
 	h, dir := newHub(t, map[string]int{"m.gguf": 1 << 20}), t.TempDir()
 	h.serve(cutting(40, 20<<10))
 	p := h.quick(dir)
 	p.chunk = 512 << 10 // so that a range breaks more often than the limit of failed attempts
-	paths, err := pulled(t, p, "hf:owner/repo")
-	require.NoError(t, err)
-	h.requireWhole(dir, paths, "m.gguf")
+	h.whole(p, "hf:owner/repo", "m.gguf")
 	require.LessOrEqual(t, h.served, int64(1<<20+4), "no byte is sent twice")
 	require.Contains(t, p.Report.(*notes).said(), "again in")
 }
@@ -98,9 +103,7 @@ func TestAServerThatAlwaysBreaks(t *testing.T) {
 	require.ErrorContains(t, err, "no progress in 4 attempts")
 	require.NotErrorIs(t, err, ErrInput)
 	h.serve(nil)
-	paths, err := pulled(t, h.quick(dir), "hf:owner/repo")
-	require.NoError(t, err)
-	h.requireWhole(dir, paths, "m.gguf")
+	h.whole(h.quick(dir), "hf:owner/repo", "m.gguf")
 }
 
 // A stalled body is ended and its range requested again.
@@ -113,12 +116,8 @@ func TestStalls(t *testing.T) {
 			if r.Header.Get("Range") == "bytes=0-3" || !always && n.Add(1) > 3 {
 				return false
 			}
-			first, last := asked(r, content)
-			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", first, last, len(content)))
-			w.WriteHeader(http.StatusPartialContent)
-			if _, err := w.Write(content[first : first+10]); err == nil {
-				w.(http.Flusher).Flush()
-			}
+			first, _ := begin(w, r, content)
+			flush(w, content[first:first+10])
 			select {
 			case <-r.Context().Done():
 			case <-ended:
@@ -127,14 +126,14 @@ func TestStalls(t *testing.T) {
 		})
 		p := h.quick(dir)
 		p.stall = 200 * time.Millisecond
-		paths, err := pulled(t, p, "hf:owner/repo")
-		close(ended)
 		if always {
+			_, err := pulled(t, p, "hf:owner/repo")
+			close(ended)
 			require.ErrorContains(t, err, "has sent almost nothing for 200ms")
 			continue
 		}
-		require.NoError(t, err)
-		h.requireWhole(dir, paths, "m.gguf")
+		h.whole(p, "hf:owner/repo", "m.gguf")
+		close(ended)
 		require.Contains(t, p.Report.(*notes).said(), "almost nothing")
 	}
 }
@@ -142,19 +141,9 @@ func TestStalls(t *testing.T) {
 // A pull that was stopped is resumed: every byte is sent once.
 func TestResume(t *testing.T) {
 	h, dir := newHub(t, threeParts), t.TempDir()
-	ctx, cancel := context.WithCancel(t.Context())
+	h.stopped(dir, "hf:owner/repo:Q4_K_M", 150_000)
 	p := h.quick(dir)
-	p.Report.(*notes).seen = func(done int64) {
-		if done > 150_000 {
-			cancel()
-		}
-	}
-	_, err := p.pull(ctx, "hf:owner/repo:Q4_K_M")
-	require.ErrorIs(t, err, context.Canceled)
-	p = h.quick(dir)
-	paths, err := pulled(t, p, "hf:owner/repo:Q4_K_M")
-	require.NoError(t, err)
-	h.requireWhole(dir, paths, threeNames...)
+	h.whole(p, "hf:owner/repo:Q4_K_M", threeNames...)
 	fetch := p.Report.(*notes).phases[0]
 	require.EqualValues(t, 365_554, fetch.total)
 	require.Greater(t, fetch.had, int64(150_000), "what was there")
@@ -183,21 +172,11 @@ func TestStatesThatDoNotFit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, dir := newHub(t, map[string]int{"m.gguf": 300_000}), t.TempDir()
-			ctx, cancel := context.WithCancel(t.Context())
-			p := h.quick(dir)
-			p.Report.(*notes).seen = func(done int64) {
-				if done > 100_000 {
-					cancel()
-				}
-			}
-			_, err := p.pull(ctx, "hf:owner/repo")
-			require.ErrorIs(t, err, context.Canceled)
+			h.stopped(dir, "hf:owner/repo", 100_000)
 			part := filepath.Join(dir, "m.gguf.part")
 			require.NoError(t, spoil(part+".json", part))
-			p = h.quick(dir)
-			paths, err := pulled(t, p, "hf:owner/repo")
-			require.NoError(t, err)
-			h.requireWhole(dir, paths, "m.gguf")
+			p := h.quick(dir)
+			h.whole(p, "hf:owner/repo", "m.gguf")
 			require.Contains(t, p.Report.(*notes).said(), "fetching it from the beginning")
 		})
 	}
@@ -210,17 +189,13 @@ func TestNoRanges(t *testing.T) {
 	h.serve(func(w http.ResponseWriter, _ *http.Request, content []byte) bool {
 		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
 		if at := n.Add(1); at == 2 || at == 3 {
-			if _, err := w.Write(content[:200_000]); err == nil {
-				w.(http.Flusher).Flush()
-			}
+			flush(w, content[:200_000])
 			panic(http.ErrAbortHandler)
 		}
 		_, err := w.Write(content)
 		return err == nil || true
 	})
-	paths, err := pulled(t, h.quick(dir), "hf:owner/repo")
-	require.NoError(t, err)
-	h.requireWhole(dir, paths, "m.gguf")
+	h.whole(h.quick(dir), "hf:owner/repo", "m.gguf")
 	require.EqualValues(t, 4, n.Load(), "the first bytes, two broken attempts, a whole one")
 }
 
@@ -259,20 +234,10 @@ func TestPullAnAddress(t *testing.T) {
 		return false
 	})
 	ref := h.store.URL + "/d%20e/m-00002-of-00002.gguf"
-	ctx, cancel := context.WithCancel(t.Context())
-	p := h.quick(dir)
-	p.Report.(*notes).seen = func(done int64) {
-		if done > 70_000 {
-			cancel()
-		}
-	}
-	_, err := p.pull(ctx, ref)
-	require.ErrorIs(t, err, context.Canceled)
+	h.stopped(dir, ref, 70_000)
 	tag.Store(`"two"`) // the file has changed, so the existing data does not belong to it
-	p = h.quick(dir)
-	paths, err := pulled(t, p, ref)
-	require.NoError(t, err)
-	h.requireWhole(dir, paths, "d e/m-00001-of-00002.gguf", "d e/m-00002-of-00002.gguf")
+	p := h.quick(dir)
+	h.whole(p, ref, "d e/m-00001-of-00002.gguf", "d e/m-00002-of-00002.gguf")
 	require.Contains(t, p.Report.(*notes).said(), "fetching it from the beginning")
 	require.Contains(t, p.Report.(*notes).said(), "no checksum; SHA-256 is "+sum(h.files["d e/m-00001-of-00002.gguf"]))
 	require.Empty(t, h.tokens["store"])

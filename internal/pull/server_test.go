@@ -158,18 +158,35 @@ func (h *hub) quick(dir string) *puller {
 	return p
 }
 
-func (h *hub) requireWhole(dir string, paths []string, wanted ...string) {
+// whole runs a pull, which leaves the wanted files in its directory and nothing else.
+func (h *hub) whole(p *puller, ref string, wanted ...string) {
 	h.t.Helper()
+	paths, err := pulled(h.t, p, ref)
+	require.NoError(h.t, err)
 	require.Len(h.t, paths, len(wanted))
 	for i, path := range wanted {
-		require.Equal(h.t, filepath.Join(dir, filepath.Base(path)), paths[i])
+		require.Equal(h.t, filepath.Join(p.Dir, filepath.Base(path)), paths[i])
 		got, err := os.ReadFile(paths[i])
 		require.NoError(h.t, err)
 		require.True(h.t, bytes.Equal(h.files[path], got), path)
 	}
-	left, err := os.ReadDir(dir)
+	left, err := os.ReadDir(p.Dir)
 	require.NoError(h.t, err)
 	require.Len(h.t, left, len(wanted), "nothing else is left in the directory")
+}
+
+// stopped runs a pull that is stopped once it has more than so many bytes.
+func (h *hub) stopped(dir, ref string, bytes int64) {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(h.t.Context())
+	p := h.quick(dir)
+	p.Report.(*notes).seen = func(done int64) {
+		if done > bytes {
+			cancel()
+		}
+	}
+	_, err := p.pull(ctx, ref)
+	require.ErrorIs(h.t, err, context.Canceled)
 }
 
 // notes checks that the numbers of a report agree.

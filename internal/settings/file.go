@@ -92,7 +92,10 @@ func (f *File) collect(command string, at []string, table map[string]any, lines 
 		name := strings.TrimSpace(command + " " + key)
 		names := prefixes(commands)
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("%s:%d: there is no command for the table [%s]%s", f.Path, line, dotted(name), Nearest(dotted(name), "[%s]", mapped(names, dotted)))
+			for i, known := range names {
+				names[i] = dotted(known)
+			}
+			return fmt.Errorf("%s:%d: there is no command for the table [%s]%s", f.Path, line, dotted(name), Nearest(dotted(name), "[%s]", names))
 		}
 		if err := f.collect(name, where, below, lines, commands); err != nil {
 			return err
@@ -221,9 +224,9 @@ func texts(f *pflag.Flag, v any) ([]string, error) {
 	}
 	out := []string{}
 	for _, x := range list {
-		s, ok := k.text(x)
+		s, ok := k.argument(x)
 		if !ok {
-			expected := k.name
+			expected := string(k)
 			if repeated {
 				expected += " or a list"
 			}
@@ -356,11 +359,3 @@ func walk(text []byte, visit func(where string, line int)) {
 
 // dotted returns the name of a command as a table's.
 func dotted(command string) string { return strings.ReplaceAll(command, " ", ".") }
-
-func mapped(list []string, f func(string) string) []string {
-	out := make([]string, len(list))
-	for i, s := range list {
-		out[i] = f(s)
-	}
-	return out
-}

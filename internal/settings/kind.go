@@ -1,83 +1,84 @@
 package settings
 
 import (
+	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/pflag"
+
+	"ringmaster/internal/units"
 )
 
-// kind says how a file writes the values of a type of flag.
-type kind struct {
-	name string // for errors
-	// text returns the argument for the flag's Set; false if v has another type.
-	text func(v any) (string, bool)
-	// parse returns the TOML value of the flag's text; false for a string.
-	parse func(text string) (any, bool)
-}
+// kind is how a file writes the values of a type of flag, in the words of an error.
+type kind string
 
-var kinds = map[string]kind{
-	"bool":     {"true or false", boolText, parseBool},
-	"int":      {"a whole number", intText, parseInt},
-	"float":    {"a number", floatText, parseFloat},
-	"duration": {`a duration such as "90s"`, stringText, parseNothing},
-	"string":   {"a string", stringText, parseNothing},
-}
+const (
+	boolean  kind = "true or false"
+	whole    kind = "a whole number"
+	number   kind = "a number"
+	duration kind = `a duration such as "90s"`
+	anyText  kind = "a string"
+)
 
 // elementOf returns the kind of a flag's values; for a flag that may be repeated, that of
 // each.
 func elementOf(f *pflag.Flag) kind {
-	switch name := strings.TrimSuffix(strings.TrimSuffix(f.Value.Type(), "Slice"), "Array"); name {
-	case "bool", "duration":
-		return kinds[name]
+	switch strings.TrimSuffix(strings.TrimSuffix(f.Value.Type(), "Slice"), "Array") {
+	case "bool":
+		return boolean
+	case "duration":
+		return duration
 	case "int", "int32", "int64", "uint", "uint32", "uint64":
-		return kinds["int"]
+		return whole
 	case "float32", "float64":
-		return kinds["float"]
+		return number
 	default:
-		return kinds["string"]
+		return anyText
 	}
 }
 
-func boolText(v any) (string, bool) {
-	b, ok := v.(bool)
-	return strconv.FormatBool(b), ok
-}
-
-func intText(v any) (string, bool) {
-	n, ok := v.(int64)
-	return strconv.FormatInt(n, 10), ok
-}
-
-func floatText(v any) (string, bool) {
-	if x, ok := v.(float64); ok {
-		return strconv.FormatFloat(x, 'g', -1, 64), true
+// argument returns the text for the flag's Set; false if v has another type.
+func (k kind) argument(v any) (string, bool) {
+	switch v := v.(type) {
+	case bool:
+		return strconv.FormatBool(v), k == boolean
+	case int64:
+		return strconv.FormatInt(v, 10), k == whole || k == number
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64), k == number
+	case string:
+		return v, k == anyText || k == duration
 	}
-	return intText(v)
+	return "", false
 }
 
-func stringText(v any) (string, bool) {
-	s, ok := v.(string)
-	return s, ok
+// value returns the TOML value of the flag's text.
+func (k kind) value(text string) any {
+	var v any
+	err := strconv.ErrSyntax
+	switch k {
+	case boolean:
+		v, err = strconv.ParseBool(text)
+	case whole:
+		v, err = strconv.ParseInt(text, 10, 64)
+	case number:
+		v, err = strconv.ParseFloat(text, 64)
+	case duration:
+		var d time.Duration
+		d, err = time.ParseDuration(text)
+		v = units.Duration(d)
+	}
+	if err == nil {
+		return v
+	}
+	if u, err := url.Parse(text); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return text
 }
-
-func parseBool(text string) (any, bool) {
-	b, err := strconv.ParseBool(text)
-	return b, err == nil
-}
-
-func parseInt(text string) (any, bool) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	return n, err == nil
-}
-
-func parseFloat(text string) (any, bool) {
-	x, err := strconv.ParseFloat(text, 64)
-	return x, err == nil
-}
-
-func parseNothing(string) (any, bool) { return nil, false }
 
 // typeName names the type of a TOML value in an error. It does not show the value, which
 // may be a key.

@@ -5,13 +5,9 @@ package settings
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
-
-	"ringmaster/internal/units"
 )
 
 // secretMark is the annotation of secret flags, which are never shown.
@@ -129,25 +125,9 @@ func Value(f *pflag.Flag) any {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		out := []any{}
 		for _, text := range list.GetSlice() {
-			out = append(out, single(elementOf(f), text))
+			out = append(out, elementOf(f).value(text))
 		}
 		return out
 	}
-	return single(elementOf(f), f.Value.String())
-}
-
-// single parses a text into a value of a kind.
-func single(k kind, text string) any {
-	if v, ok := k.parse(text); ok {
-		return v
-	}
-	if k.name == kinds["duration"].name {
-		if d, err := time.ParseDuration(text); err == nil {
-			return units.Duration(d)
-		}
-	}
-	if u, err := url.Parse(text); err == nil && u.User != nil {
-		return u.Redacted()
-	}
-	return text
+	return elementOf(f).value(f.Value.String())
 }
