@@ -72,8 +72,6 @@ func (o *clusterOptions) checkDrain(limit time.Duration) error {
 		return fmt.Errorf("--rank is missing, the follower that is to leave, 1 or more: rank 0 leads the group and cannot leave it")
 	case o.Coordinator == "":
 		return fmt.Errorf("--coordinator HOST:PORT is missing, the address of rank 0")
-	case o.checkEncrypt() != nil:
-		return o.checkEncrypt()
 	}
-	return nil
+	return o.checkEncrypt()
 }

@@ -41,8 +41,7 @@ func printError(w io.Writer, err error) {
 // exitCode returns 2 if the command cannot work as called (for example because of the
 // model's file), otherwise that of its verdict, or 1.
 func exitCode(err error) int {
-	var v *verdict
-	if errors.As(err, &v) {
+	if v, ok := errors.AsType[*verdict](err); ok {
 		return v.code
 	}
 	var f *model.FileError

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -68,14 +69,7 @@ func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch i
 		return err
 	}
 	w := bufio.NewWriterSize(f, 1<<20)
-	defer func() {
-		if ferr := w.Flush(); err == nil {
-			err = ferr
-		}
-		if cerr := f.Close(); err == nil {
-			err = cerr
-		}
-	}()
+	defer func() { err = errors.Join(err, w.Flush(), f.Close()) }()
 	if err := logits.Write(ctx, n.Model, ids, batch, w); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,10 +44,7 @@ func checkPackaged(t *testing.T, metrics string) {
 	for _, p := range problems {
 		require.NotContains(t, p.Metric, "ringmaster_", "%s", p.Text)
 	}
-	labels := map[string][]string{}
-	for name, more := range withCertificates {
-		labels[name] = more
-	}
+	labels := maps.Clone(withCertificates)
 	for _, m := range sample.FindAllStringSubmatch(metrics, -1) {
 		for _, l := range label.FindAllStringSubmatch(m[2], -1) {
 			labels[m[1]] = append(labels[m[1]], l[1])

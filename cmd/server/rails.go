@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 
@@ -79,10 +80,8 @@ writes the device matrix for JACCL_IBV_DEVICES or MLX_IBV_DEVICES.`,
 				}
 			}
 			plan, err := rails.MakePlan(reports, switched, matrix.RingWanted(os.LookupEnv))
-			if _, werr := io.WriteString(cmd.OutOrStdout(), plan.Map); err == nil {
-				err = werr
-			}
-			if err != nil {
+			_, werr := io.WriteString(cmd.OutOrStdout(), plan.Map)
+			if err = errors.Join(err, werr); err != nil {
 				return err
 			}
 			if out == "" {

@@ -191,10 +191,10 @@ func (o *groupChecks) check(given func(name string) bool) error {
 		}
 		return nil
 	}
-	switch {
-	case o.cluster.checkEncrypt() != nil:
-		return usage.Wrap(o.cluster.checkEncrypt())
-	case !o.Recompute && o.Soak == 0:
+	if err := o.cluster.checkEncrypt(); err != nil {
+		return usage.Wrap(err)
+	}
+	if !o.Recompute && o.Soak == 0 {
 		return usage.Errorf("--recompute=false and --soak 0 leave nothing to examine of the group; leave --coordinator out")
 	}
 	return nil

@@ -153,8 +153,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	return fmt.Errorf("%s: %w; is the server running, and is --url its address?", c.base, safetext.Error(err, safetext.Evidence))

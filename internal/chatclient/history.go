@@ -2,6 +2,7 @@ package chatclient
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,10 +99,7 @@ func (h *History) Save() error {
 		b.WriteString(l + "\n")
 	}
 	_, err = f.WriteString(b.String())
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
+	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), h.path)
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"ringmaster/distributed"
 	"ringmaster/internal/pull"
@@ -281,12 +282,7 @@ func (r *rank) finish(ctx context.Context, g *distributed.Group, i int) error {
 
 // finished reports whether all files are complete, compared, and have their names.
 func (r *rank) finished() bool {
-	for _, f := range r.files {
-		if !f.named {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.files, func(f *file) bool { return !f.named })
 }
 
 func (r *rank) paths() (out []string) {

@@ -3,6 +3,7 @@ package forecast
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,14 +22,7 @@ var presets = map[string]string{
 }
 
 // PresetNames returns the names of the shapes that need no file, in order.
-func PresetNames() []string {
-	var names []string
-	for n := range presets {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
+func PresetNames() []string { return slices.Sorted(maps.Keys(presets)) }
 
 // open opens the model, or writes the preset's shape with holes for the weights.
 func (o *Options) open() (f *gguf.File, done func(), err error) {

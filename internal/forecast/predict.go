@@ -3,6 +3,7 @@ package forecast
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"ringmaster/groupplan"
 	"ringmaster/internal/usage"
@@ -69,12 +70,7 @@ func (o *Forecaster) reads(plan *Plan, ranks int) ([]int64, error) {
 
 // predictable reports whether the rates of all hosts are known.
 func predictable(hosts []Host) bool {
-	for _, h := range hosts {
-		if h.Rate == 0 || h.Compute == 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(hosts, func(h Host) bool { return h.Rate == 0 || h.Compute == 0 })
 }
 
 // supposed returns the costs of a group of hosts with ops that reach a fraction of their

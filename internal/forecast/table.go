@@ -65,7 +65,7 @@ func tableRow(ranks int, share string, all []Prediction, first map[string]float6
 		if first[key] == 0 {
 			first[key] = p.Rate
 		}
-		fmt.Fprintf(&b, " %s | %.2f |", tableNumber(p.Rate), p.Rate/first[key])
+		fmt.Fprintf(&b, " %.1f | %.2f |", p.Rate, p.Rate/first[key])
 	}
 	decode := all[len(all)-1]
 	fmt.Fprintf(&b, " %.2f, %.2f |", 1e3*decode.Compute, 1e3*decode.Waiting)
@@ -75,6 +75,3 @@ func tableRow(ranks int, share string, all []Prediction, first map[string]float6
 	b.WriteString("\n")
 	return b.String()
 }
-
-// tableNumber formats a rate in a table.
-func tableNumber(rate float64) string { return fmt.Sprintf("%.1f", rate) }

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"strconv"
 
@@ -26,7 +25,7 @@ func Write(ctx context.Context, m model.Model, ids []int32, batch int, w io.Writ
 			return err
 		}
 		for _, row := range rows {
-			if err := writeFloats(w, row); err != nil {
+			if err := binary.Write(w, binary.LittleEndian, row); err != nil {
 				return fmt.Errorf("writing the logits: %w", err)
 			}
 		}
@@ -34,15 +33,6 @@ func Write(ctx context.Context, m model.Model, ids []int32, batch int, w io.Writ
 		pos += n
 	}
 	return nil
-}
-
-func writeFloats(w io.Writer, row []float32) error {
-	buf := make([]byte, 4*len(row))
-	for i, v := range row {
-		binary.LittleEndian.PutUint32(buf[4*i:], math.Float32bits(v))
-	}
-	_, err := w.Write(buf)
-	return err
 }
 
 // mostIDs bounds the ids of a file before the context is known, because no model has that

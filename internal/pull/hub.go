@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
@@ -215,14 +216,9 @@ func group(entries []entry) []*set {
 		}
 		sets[key].parts[number] = e
 	}
-	var list []*set
-	for _, s := range sets {
-		list = append(list, s)
-	}
-	slices.SortFunc(list, func(a, b *set) int {
+	return slices.SortedFunc(maps.Values(sets), func(a, b *set) int {
 		return cmp.Or(cmp.Compare(a.size(), b.size()), cmp.Compare(a.name, b.name))
 	})
-	return list
 }
 
 // matching returns the sets that quant names: by their path, or by a part of the name

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -126,10 +127,8 @@ func hostOf(resp *http.Response) string {
 // status returns an error that says what to do for the status of an answer, nil for those
 // in wanted.
 func (p *puller) status(resp *http.Response, wanted ...int) error {
-	for _, w := range wanted {
-		if resp.StatusCode == w {
-			return nil
-		}
+	if slices.Contains(wanted, resp.StatusCode) {
+		return nil
 	}
 	host, path, status := hostOf(resp), safetext.Line(resp.Request.URL.Path, safetext.Evidence), safetext.Line(resp.Status, safetext.Evidence)
 	switch s := resp.StatusCode; {

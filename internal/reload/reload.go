@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -112,7 +113,7 @@ func (v *Value[T]) look() {
 		}
 		return
 	}
-	if equal(contents, v.seen) {
+	if slices.EqualFunc(contents, v.seen, bytes.Equal) {
 		return
 	}
 	v.seen = contents
@@ -217,16 +218,4 @@ func checkRegular(path string, info fs.FileInfo) error {
 		return fmt.Errorf("%s is a %s; %w", path, info.Mode().Type(), errNotRegular)
 	}
 	return nil
-}
-
-func equal(a, b [][]byte) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if !bytes.Equal(a[i], b[i]) {
-			return false
-		}
-	}
-	return true
 }

@@ -3,6 +3,7 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -146,12 +147,7 @@ func (s *simulation) lose(g *group) {
 	}
 	g.life++
 	g.busy, g.state, g.noticed, g.wentDown = false, lost, s.now+s.Losses.Detect, s.now
-	ids := make([]uint64, 0, len(g.running))
-	for id := range g.running {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
+	for _, id := range slices.Sorted(maps.Keys(g.running)) {
 		r := g.running[id]
 		if r.sent > 0 {
 			s.leaveProxy()

@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -286,12 +287,7 @@ func (h *histogram) add(d time.Duration) {
 // quantiles are exact to half the width of a class.
 func (h *histogram) quantiles() Quantiles {
 	var values, weights []float64
-	classes := make([]int, 0, len(h.counts))
-	for c := range h.counts {
-		classes = append(classes, c)
-	}
-	slices.Sort(classes)
-	for _, c := range classes {
+	for _, c := range slices.Sorted(maps.Keys(h.counts)) {
 		values = append(values, math.Pow(classWidth, float64(c)+0.5)/1e9)
 		weights = append(weights, float64(h.counts[c]))
 	}

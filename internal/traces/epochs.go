@@ -58,22 +58,9 @@ func (s *Sender) interruptions(ctx context.Context, began, ended time.Time) {
 		if !e.began.Before(ended) || !began.Before(e.ended) {
 			continue
 		}
-		_, span := s.tracer.Start(ctx, "recovery", trace.WithTimestamp(latest(e.began, began)), trace.WithLinks(trace.Link{SpanContext: e.span}),
+		latest := slices.MaxFunc([]time.Time{e.began, began}, time.Time.Compare)
+		_, span := s.tracer.Start(ctx, "recovery", trace.WithTimestamp(latest), trace.WithLinks(trace.Link{SpanContext: e.span}),
 			trace.WithAttributes(attribute.Int64("ringmaster.epoch", int64(e.number))))
-		span.End(trace.WithTimestamp(earliest(e.ended, ended)))
+		span.End(trace.WithTimestamp(slices.MinFunc([]time.Time{e.ended, ended}, time.Time.Compare)))
 	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earliest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

@@ -14,14 +14,9 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// target is where traces go.
-type target struct {
-	wanted bool
-	shown  string
-}
-
-// targetOf rejects what the SDK would only log, or replace by another value.
-func targetOf(getenv func(string) string) (target, error) {
+// targetOf returns the address that traces go to, "" for none. It rejects what the SDK would
+// only log, or replace by another value.
+func targetOf(getenv func(string) string) (string, error) {
 	const prefix = "OTEL_EXPORTER_OTLP_"
 	name := prefix + "TRACES_ENDPOINT"
 	at := getenv(name)
@@ -31,23 +26,23 @@ func targetOf(getenv func(string) string) (target, error) {
 	}
 	disabled := strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none"
 	if at == "" || disabled {
-		return target{}, nil
+		return "", nil
 	}
 	u, err := url.Parse(strings.TrimSpace(at))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return target{}, fmt.Errorf("%s is %q; expected the address of a collector, such as http://127.0.0.1:4318", name, withoutPassword(u, at))
+		return "", fmt.Errorf("%s is %q; expected the address of a collector, such as http://127.0.0.1:4318", name, withoutPassword(u, at))
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" { // the exporter would leave them out
-		return target{}, fmt.Errorf("%s has a user, a query or a fragment, which are not sent; give what the collector asks for in %sHEADERS", name, prefix)
+		return "", fmt.Errorf("%s has a user, a query or a fragment, which are not sent; give what the collector asks for in %sHEADERS", name, prefix)
 	}
 	for _, v := range []string{prefix + "TRACES_PROTOCOL", prefix + "PROTOCOL"} {
 		switch p := getenv(v); p {
 		case "", "http/protobuf", "http/json":
 		default:
-			return target{}, fmt.Errorf("%s is %q; expected http/protobuf or http/json: collectors take these on port 4318", v, p)
+			return "", fmt.Errorf("%s is %q; expected http/protobuf or http/json: collectors take these on port 4318", v, p)
 		}
 	}
-	return target{wanted: true, shown: u.String()}, nil
+	return u.String(), nil
 }
 
 // withoutPassword returns an address for an error message; u is nil if it could not be

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -66,10 +67,7 @@ func (r *Report) Write(w io.Writer) error {
 			return err
 		}
 	}
-	of := r.URL
-	if of == "" {
-		of = r.Coordinator
-	}
+	of := cmp.Or(r.URL, r.Coordinator)
 	if r.Fingerprint == "" {
 		_, err := fmt.Fprintf(w, "%s: %s (%s)\n", r.Verdict, of, r.Model)
 		return err

@@ -104,8 +104,7 @@ func (s *Server) do(ctx context.Context, method, path string, body []byte) (*htt
 	}
 	resp, err := s.http.Do(req)
 	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
 		return nil, fmt.Errorf("%s: %w; is the server running there?", s.Base, safetext.Error(err, safetext.Evidence))

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -171,14 +172,14 @@ func compare(name, what string, one, two []*Answer, o Options) Check {
 		a, b := one[i], two[i]
 		for j := range max(len(a.Tokens), len(b.Tokens)) {
 			if j >= len(a.Tokens) || j >= len(b.Tokens) || a.Tokens[j].Text != b.Tokens[j].Text {
-				flips = first(flips, fmt.Sprintf("prompt %d, token %d: %s and %s", i, j, show(a, j), show(b, j)))
+				flips = cmp.Or(flips, fmt.Sprintf("prompt %d, token %d: %s and %s", i, j, show(a, j), show(b, j)))
 				break // after a different token the rest has nothing in common
 			}
 			positions++
 			x, y := a.Tokens[j], b.Tokens[j]
 			drift = append(drift, math.Abs(x.Logprob-y.Logprob))
 			if x.Logprob != y.Logprob || !maps.Equal(x.Top, y.Top) {
-				bits = first(bits, fmt.Sprintf("prompt %d, token %d: %s and %s", i, j, show(a, j), show(b, j)))
+				bits = cmp.Or(bits, fmt.Sprintf("prompt %d, token %d: %s and %s", i, j, show(a, j), show(b, j)))
 			}
 		}
 	}
@@ -192,9 +193,9 @@ func compare(name, what string, one, two []*Answer, o Options) Check {
 	case flips == "" && bits == "":
 		c.Detail = fmt.Sprintf("%s: the same %d tokens, the same bits", what, positions)
 	case o.Exact:
-		c.Verdict, c.Detail = Fail, fmt.Sprintf("%s: different, first at %s", what, first(flips, bits))
+		c.Verdict, c.Detail = Fail, fmt.Sprintf("%s: different, first at %s", what, cmp.Or(flips, bits))
 	case positions == 0 || median > o.Tolerance:
-		c.Verdict, c.Detail = Fail, fmt.Sprintf("%s: log-probabilities differ by %.2g (median of %d), more than %.2g; first at %s", what, median, positions, o.Tolerance, first(flips, bits))
+		c.Verdict, c.Detail = Fail, fmt.Sprintf("%s: log-probabilities differ by %.2g (median of %d), more than %.2g; first at %s", what, median, positions, o.Tolerance, cmp.Or(flips, bits))
 	default:
 		c.Detail = fmt.Sprintf("%s: equal except for rounding: log-probabilities differ by %.2g (median of %d)", what, median, positions)
 		if flips != "" {
@@ -202,13 +203,6 @@ func compare(name, what string, one, two []*Answer, o Options) Check {
 		}
 	}
 	return c
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 func show(a *Answer, i int) string {

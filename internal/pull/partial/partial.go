@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -274,12 +275,8 @@ func renameBy(once, link func(from, to string) error, from, to string) error {
 
 // unable reports whether an error says that a file system lacks an operation.
 func unable(err error) bool {
-	for _, e := range []unix.Errno{unix.EINVAL, unix.ENOSYS, unix.ENOTSUP, unix.EOPNOTSUPP, unix.EPERM} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	lacks := []unix.Errno{unix.EINVAL, unix.ENOSYS, unix.ENOTSUP, unix.EOPNOTSUPP, unix.EPERM}
+	return slices.ContainsFunc(lacks, func(e unix.Errno) bool { return errors.Is(err, e) })
 }
 
 func syncDir(path string) error {
