@@ -49,12 +49,10 @@ func TestBetween(t *testing.T) {
 		for range 3 {
 			go func() { require.NoError(t, call()) }()
 		}
-		s, err := e.Submit(t.Context(), Request{Prompt: []int32{1, 2, 3}, MaxTokens: 20, IgnoreEOS: true})
-		require.NoError(t, err)
+		s := submit(t, e, Request{Prompt: []int32{1, 2, 3}, MaxTokens: 20, IgnoreEOS: true})
 		synctest.Wait()
 		close(hold)
-		_, err = collect(t.Context(), s)
-		require.NoError(t, err)
+		finish(t, s)
 		synctest.Wait()
 		require.Equal(t, []int{0, 1, 2, 3}, steps)
 

@@ -43,8 +43,7 @@ func TestConstraint(t *testing.T) {
 		if change != nil {
 			change(&r)
 		}
-		s, err := e.Submit(testContext(t), r)
-		require.NoError(t, err)
+		s := submit(t, e, r)
 		return collect(testContext(t), s)
 	}
 	got, err := ask(&onlyIDs{allowed: [][]int32{{7}, {8, 9}, {10}, {11}}}, nil)

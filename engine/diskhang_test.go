@@ -79,13 +79,6 @@ func TestADiskThatHangs(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		asked := func(e *Engine, r Request) answer {
-			s, err := e.Submit(ctx, r)
-			require.NoError(t, err)
-			a, err := collect(ctx, s)
-			require.NoError(t, err)
-			return a
-		}
 		disk := &stuckDisk{}
 		store, err := diskcache.Open(filepath.Join(dir, "cache"), diskcache.Options{Budget: 1 << 30, Logger: slog.New(slog.DiscardHandler), Files: disk})
 		require.NoError(t, err)
@@ -93,7 +86,7 @@ func TestADiskThatHangs(t *testing.T) {
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 64, Rewind: 2})
 		e, err := New(m, enginetest.Vocabulary{}, Options{Sessions: -1, Disk: store, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
-		require.Equal(t, first.ids(), asked(e, r).ids())
+		require.Equal(t, first.ids(), ask(t, e, r).ids())
 		require.NoError(t, e.Flush(ctx))
 		synctest.Wait()
 		for e.Stats().Disk.Saved == 0 { // the last sync
@@ -103,15 +96,13 @@ func TestADiskThatHangs(t *testing.T) {
 		// While a read hangs, other requests are answered; then the prompt runs.
 		disk.stick()
 		began := time.Now()
-		waiting, err := e.Submit(ctx, next)
-		require.NoError(t, err)
+		waiting := submit(t, e, next)
 		for range 3 {
-			require.Equal(t, wantOther.ids(), asked(e, another).ids())
+			require.Equal(t, wantOther.ids(), ask(t, e, another).ids())
 		}
 		require.Less(t, time.Since(began), time.Second)
 		require.False(t, e.Stats().Disk.Hangs)
-		got, err := collect(ctx, waiting)
-		require.NoError(t, err)
+		got := finish(t, waiting)
 		require.Equal(t, want.ids(), got.ids())
 		require.Zero(t, got.Usage.Cached)
 		require.Less(t, time.Since(began), 11*time.Second)
@@ -119,27 +110,27 @@ func TestADiskThatHangs(t *testing.T) {
 
 		// Now the disk is not used.
 		began = time.Now()
-		require.Equal(t, want.ids(), asked(e, next).ids())
+		require.Equal(t, want.ids(), ask(t, e, next).ids())
 		require.Less(t, time.Since(began), time.Second)
 
 		// When it responds, it is used again.
 		disk.answer()
 		<-time.After(2 * time.Minute) // of the bubble
 		require.False(t, e.Stats().Disk.Hangs)
-		require.Equal(t, len(next.Prompt)-2, asked(e, next).Usage.Cached)
+		require.Equal(t, len(next.Prompt)-2, ask(t, e, next).Usage.Cached)
 
 		// While a write hangs, before and after its limit, all requests are answered.
 		disk.stick()
 		began = time.Now()
 		for i := range 20 {
-			asked(e, Request{Prompt: prompt(uint64(10+i), 200), MaxTokens: 2, IgnoreEOS: true})
-			require.Equal(t, wantOther.ids(), asked(e, another).ids())
+			ask(t, e, Request{Prompt: prompt(uint64(10+i), 200), MaxTokens: 2, IgnoreEOS: true})
+			require.Equal(t, wantOther.ids(), ask(t, e, another).ids())
 		}
 		require.Less(t, time.Since(began), time.Second)
 		require.False(t, e.Stats().Disk.Hangs)
 		<-time.After(2 * time.Minute) // of the bubble
 		require.True(t, e.Stats().Disk.Hangs)
-		require.Equal(t, want.ids(), asked(e, next).ids())
+		require.Equal(t, want.ids(), ask(t, e, next).ids())
 
 		// A stop does not wait for it.
 		began = time.Now()

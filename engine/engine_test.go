@@ -5,12 +5,13 @@ import (
 	"errors"
 	"io"
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
@@ -22,12 +23,8 @@ func TestAnswerOfAScript(t *testing.T) {
 	if a.Text != "Paris is it." || a.Finish != FinishStop || a.StopText != "" {
 		t.Fatalf("got %+v", a.Event)
 	}
-	if want := (Usage{Prompt: 6, Completion: 13}); a.Usage != want {
-		t.Fatalf("usage %+v, want %+v", a.Usage, want)
-	}
-	if got := tokenText(a.Tokens); got != a.Text {
-		t.Fatalf("tokens %q beside text %q", got, a.Text)
-	}
+	require.Equal(t, Usage{Prompt: 6, Completion: 13}, a.Usage)
+	require.Equal(t, a.Text, tokenText(a.Tokens), "the tokens beside the text")
 }
 
 func TestEndsOfAnAnswer(t *testing.T) {
@@ -54,9 +51,7 @@ func TestEndsOfAnAnswer(t *testing.T) {
 			if a.Text != c.text || a.Finish != c.finish || a.StopText != c.stop || a.Usage.Completion != c.completion {
 				t.Fatalf("got %+v", a.Event)
 			}
-			if got := tokenText(a.Tokens); got != a.Text {
-				t.Fatalf("tokens %q beside text %q", got, a.Text)
-			}
+			require.Equal(t, a.Text, tokenText(a.Tokens), "the tokens beside the text")
 		})
 	}
 }
@@ -76,39 +71,27 @@ func TestEndTokensAreHeldOffAndIgnored(t *testing.T) {
 func TestTheContextEndsAnAnswer(t *testing.T) {
 	e := start(t, enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: 10}), Options{})
 	a := ask(t, e, Request{Prompt: encode("1234567"), IgnoreEOS: true})
-	if a.Finish != FinishLength || a.Usage.Completion != 3 {
-		t.Fatalf("got %+v", a.Event)
-	}
+	require.Equal(t, FinishLength, a.Finish)
+	require.Equal(t, 3, a.Usage.Completion)
 	_, err := e.Submit(testContext(t), Request{Prompt: encode("1234567890")})
-	if !errors.Is(err, ErrTooLong) {
-		t.Fatalf("a prompt as long as the context: %v", err)
-	}
+	require.ErrorIs(t, err, ErrTooLong, "a prompt as long as the context")
 }
 
 func TestTextIsWholeUTF8(t *testing.T) {
 	e := start(t, enginetest.Script("añ€😀\xe2\x82z\xf0\x9f"), Options{})
 	ctx := testContext(t)
-	s, err := e.Submit(ctx, Request{Prompt: encode("?")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := submit(t, e, Request{Prompt: encode("?")})
 	var text string
 	for {
 		ev, err := s.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.ToValidUTF8(ev.Text, "!") != ev.Text {
-			t.Fatalf("event with %q", ev.Text)
-		}
+		require.NoError(t, err)
+		require.Equal(t, ev.Text, strings.ToValidUTF8(ev.Text, "!"))
 		text += ev.Text
 	}
-	if want := "añ€😀\ufffd\ufffdz\ufffd\ufffd"; text != want {
-		t.Fatalf("got %q, want %q", text, want)
-	}
+	require.Equal(t, "añ€😀\ufffd\ufffdz\ufffd\ufffd", text)
 }
 
 func TestSessionsAreReused(t *testing.T) {
@@ -118,13 +101,10 @@ func TestSessionsAreReused(t *testing.T) {
 	// Every sampled token but the last has run.
 	longer := append(append(encode("hello there"), first.ids()...), encode(" and on")...)
 	a := ask(t, e, Request{Prompt: longer, MaxTokens: 5, IgnoreEOS: true})
-	if a.Usage.Cached != 11+3 {
-		t.Fatalf("usage %+v, want 14 cached", a.Usage)
-	}
+	require.Equal(t, 11+3, a.Usage.Cached)
 	alone := start(t, enginetest.NewModel(enginetest.Size, enginetest.Options{}), Options{Sessions: -1})
-	if want := ask(t, alone, Request{Prompt: longer, MaxTokens: 5, IgnoreEOS: true}); !slices.Equal(want.ids(), a.ids()) {
-		t.Fatalf("reused %v, alone %v", a.ids(), want.ids())
-	}
+	want := ask(t, alone, Request{Prompt: longer, MaxTokens: 5, IgnoreEOS: true})
+	require.Equal(t, want.ids(), a.ids(), "with and without reuse")
 	if got := e.Stats(); got.CachedTokens != 14 || got.PrefillTokens != 11+8 || got.Tokens != 9 || got.Sessions != 1 {
 		t.Fatalf("stats %+v", got)
 	}
@@ -134,9 +114,8 @@ func TestTheSamePromptRunsOneToken(t *testing.T) {
 	e := start(t, enginetest.Script(""), Options{})
 	for i, want := range []int{0, 10} {
 		a := ask(t, e, Request{Prompt: encode("hello world")})
-		if a.Usage.Cached != want || a.Finish != FinishStop {
-			t.Fatalf("time %d: %+v", i, a.Usage)
-		}
+		require.Equal(t, want, a.Usage.Cached, "time %d", i)
+		require.Equal(t, FinishStop, a.Finish, "time %d", i)
 	}
 }
 
@@ -148,9 +127,7 @@ func TestSeeds(t *testing.T) {
 			Sampling: Sampling{Temperature: 1, Seed: &seed},
 		}).ids()
 	}
-	if !slices.Equal(say(7), say(7)) {
-		t.Fatal("one seed, two texts")
-	}
+	require.Equal(t, say(7), say(7), "one seed, two texts")
 	if slices.Equal(say(7), say(8)) {
 		t.Fatal("two seeds, one text")
 	}
@@ -169,9 +146,7 @@ func TestLogprobs(t *testing.T) {
 	}
 	ref := enginetest.NewModel(enginetest.Size, enginetest.Options{})
 	rows, err := ref.Forward(t.Context(), model.Step{Entries: []model.Entry{{Seq: 1, Tokens: history, Want: model.WantAll}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i, tok := range append(slices.Clone(a.Prompt), a.Tokens...) {
 		if i == 0 {
 			continue
@@ -201,21 +176,15 @@ func TestProgressOfALongPrompt(t *testing.T) {
 	})
 	e := start(t, m, Options{PrefillChunk: 4})
 	ctx := testContext(t)
-	s, err := e.Submit(ctx, Request{Prompt: encode("0123456789"), MaxTokens: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := submit(t, e, Request{Prompt: encode("0123456789"), MaxTokens: 1})
 	for _, want := range []Progress{{4, 10}, {8, 10}} {
 		steps <- struct{}{}
 		ev, err := s.Next(ctx)
-		if err != nil || ev.Progress != want {
-			t.Fatalf("got %+v, %v, want %v", ev, err, want)
-		}
+		require.NoError(t, err)
+		require.Equal(t, want, ev.Progress)
 	}
 	steps <- struct{}{}
-	if a, err := collect(ctx, s); err != nil || a.Finish != FinishLength {
-		t.Fatalf("got %+v, %v", a, err)
-	}
+	require.Equal(t, FinishLength, finish(t, s).Finish)
 }
 
 // receive waits for a value or for the end of ctx, as a step of a model would.
@@ -232,14 +201,10 @@ func TestASlowReaderLosesNothingAndStallsNoOther(t *testing.T) {
 	text := strings.Repeat("0123456789", 30)
 	e := start(t, enginetest.Script(text), Options{})
 	ctx := testContext(t)
-	slow, err := e.Submit(ctx, Request{Prompt: encode("slow")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	slow := submit(t, e, Request{Prompt: encode("slow")})
 	// Both run concurrently, so when this one has ended so has the other.
-	if a := ask(t, e, Request{Prompt: encode("fast, and a little longer")}); a.Text != text {
-		t.Fatalf("fast reader got %q", a.Text)
-	}
+	a := ask(t, e, Request{Prompt: encode("fast, and a little longer")})
+	require.Equal(t, text, a.Text, "the fast reader")
 	a, err := collect(ctx, slow)
 	if err != nil || a.Text != text || len(a.Tokens) != len(text) || a.Finish != FinishStop {
 		t.Fatalf("slow reader got %q, %d tokens, %v", a.Text, len(a.Tokens), err)
@@ -262,40 +227,24 @@ func TestBusyAndReady(t *testing.T) {
 		MaxActive: 1, QueueLength: 1, StuckAfter: time.Minute,
 		Clock: func() time.Time { return time.Unix(now.Load(), 0) },
 	})
-	if err := e.Ready(); err != nil {
-		t.Fatalf("idle, but %v", err)
-	}
+	require.NoError(t, e.Ready(), "idle")
 	ctx := testContext(t)
 	var streams []*Stream
 	for range 2 {
-		s, err := e.Submit(ctx, Request{Prompt: encode("x"), MaxTokens: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		streams = append(streams, s)
+		streams = append(streams, submit(t, e, Request{Prompt: encode("x"), MaxTokens: 1}))
 	}
-	if _, err := e.Submit(ctx, Request{Prompt: encode("x")}); !errors.Is(err, ErrBusy) {
-		t.Fatalf("third request: %v", err)
-	}
-	if err := e.Ready(); !errors.Is(err, ErrBusy) {
-		t.Fatalf("full, but ready says %v", err)
-	}
+	_, err := e.Submit(ctx, Request{Prompt: encode("x")})
+	require.ErrorIs(t, err, ErrBusy, "third request")
+	require.ErrorIs(t, e.Ready(), ErrBusy)
 	streams[1].Close()
-	if err := e.Ready(); err != nil {
-		t.Fatalf("room again, but %v", err)
-	}
+	require.NoError(t, e.Ready(), "room again")
 	<-entered
 	now.Store(61)
-	if err := e.Ready(); err == nil || !strings.Contains(err.Error(), "stuck") {
-		t.Fatalf("a step of 61 s: %v", err)
-	}
+	require.ErrorContains(t, e.Ready(), "stuck", "a step of 61 s")
 	close(gate)
-	if _, err := collect(ctx, streams[0]); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := streams[1].Next(ctx); !errors.Is(err, context.Canceled) {
-		t.Fatalf("closed stream: %v", err)
-	}
+	finish(t, streams[0])
+	_, err = streams[1].Next(ctx)
+	require.ErrorIs(t, err, context.Canceled, "closed stream")
 }
 
 func TestInvalidRequestsNameTheField(t *testing.T) {
@@ -321,9 +270,8 @@ func TestInvalidRequestsNameTheField(t *testing.T) {
 		r := Request{Prompt: encode("x")}
 		change(&r)
 		_, err := e.Submit(t.Context(), r)
-		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, got %v", want, err)
-		}
+		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorContains(t, err, want)
 	}
 }
 
@@ -340,29 +288,17 @@ func TestPaddingOfALogitsRowIsNeverDrawn(t *testing.T) {
 			t.Fatalf("drew %+v", tok)
 		}
 	}
-	if _, err := New(enginetest.NewModel(100, enginetest.Options{}), enginetest.Vocabulary{}, Options{}); !errors.Is(err, ErrInvalid) {
-		t.Fatalf("a vocabulary larger than the logits: %v", err)
-	}
+	_, err := New(enginetest.NewModel(100, enginetest.Options{}), enginetest.Vocabulary{}, Options{})
+	require.ErrorIs(t, err, ErrInvalid, "a vocabulary larger than the logits")
 }
 
 func TestSubmitKeepsNothingOfTheCaller(t *testing.T) {
-	gate := make(chan struct{})
-	m := enginetest.NewModel(enginetest.Size, enginetest.Options{
-		OnForward: func(ctx context.Context, _ model.Step) error { return receive(ctx, gate) },
-	})
+	m, gate := gated(enginetest.Options{})
 	e := start(t, m, Options{PrefillChunk: 2})
-	ctx := testContext(t)
 	r := Request{Prompt: encode("abcdef"), MaxTokens: 1}
-	s, err := e.Submit(ctx, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := submit(t, e, r)
 	copy(r.Prompt, encode("xxxxxx"))
 	close(gate)
-	if _, err := collect(ctx, s); err != nil {
-		t.Fatal(err)
-	}
-	if got := m.Live(); !reflect.DeepEqual(got, map[model.SeqID][]int32{1: encode("abcdef")}) {
-		t.Fatalf("the model has run %v", got)
-	}
+	finish(t, s)
+	require.Equal(t, map[model.SeqID][]int32{1: encode("abcdef")}, m.Live(), "what the model has run")
 }

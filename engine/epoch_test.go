@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/require"
+
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
 )
@@ -17,9 +19,8 @@ var errRank1 = errors.New("rank 1 at 10.0.0.2:41234: connection closed")
 func wantLost(t *testing.T, s *Stream) {
 	t.Helper()
 	err := wantError(t, s, ErrUnavailable)
-	if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), errRank1.Error()) {
-		t.Fatalf("%v does not tell the cause", err)
-	}
+	require.ErrorIs(t, err, model.ErrUnavailable)
+	require.ErrorContains(t, err, errRank1.Error())
 }
 
 // wantUnavailable checks that an engine accepts no requests and says why; wantReady
@@ -36,9 +37,7 @@ func wantUnavailable(t *testing.T, e *Engine) {
 
 func wantReady(t *testing.T, e *Engine) {
 	t.Helper()
-	if err := e.Ready(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.Ready())
 }
 
 // TestALostRankEndsRequestsAndTheEngineContinues: whatever the model is doing when it loses
@@ -79,9 +78,8 @@ func TestALostRankEndsRequestsAndTheEngineContinues(t *testing.T) {
 					t.Fatalf("after the return: %+v, %v", a.Usage, err)
 				}
 				synctest.Wait()
-				if m.Known() != 1 || len(m.Live()) != 1 {
-					t.Fatalf("the model holds %d sequences, the engine keeps one", m.Known())
-				}
+				require.Equal(t, 1, m.Known(), "the engine keeps one sequence")
+				require.Len(t, m.Live(), 1, "the engine keeps one sequence")
 			})
 		})
 	}
@@ -102,13 +100,10 @@ func TestSessionsOfALostEpochAreNotReused(t *testing.T) {
 		m.Return()
 		for i, cached := range []int{0, len(r.Prompt) - 1} { // the first request fills the prefix cache again, the second hits it
 			a := ask(t, e, r)
-			if a.Usage.Cached != cached || a.Text != first.Text {
-				t.Fatalf("time %d after the return: %+v, want %d cached", i, a.Usage, cached)
-			}
+			require.Equal(t, cached, a.Usage.Cached, "time %d after the return", i)
+			require.Equal(t, first.Text, a.Text, "time %d after the return", i)
 		}
-		if got := e.Stats(); got.Sessions != 1 {
-			t.Fatalf("%+v", got)
-		}
+		require.Equal(t, 1, e.Stats().Sessions)
 	})
 }
 
@@ -119,14 +114,8 @@ func TestALossBetweenForwardAndCommit(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := &lateLoss{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{}), at: 2, back: back}
 				e, err := New(m, enginetest.Vocabulary{}, Options{Logger: slog.New(slog.DiscardHandler)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer func() {
-					if err := e.Close(t.Context()); err != nil {
-						t.Error(err)
-					}
-				}()
+				require.NoError(t, err)
+				defer func() { require.NoError(t, e.Close(t.Context())) }()
 				s := submit(t, e, Request{Prompt: encode("abc"), MaxTokens: 9, IgnoreEOS: true})
 				wantError(t, s, ErrUnavailable)
 				synctest.Wait()
@@ -135,12 +124,9 @@ func TestALossBetweenForwardAndCommit(t *testing.T) {
 					m.Return()
 				}
 				wantReady(t, e)
-				if a := ask(t, e, Request{Prompt: encode("abc"), MaxTokens: 2, IgnoreEOS: true}); a.Usage.Cached != 0 {
-					t.Fatalf("reused what was lost: %+v", a.Usage)
-				}
-				if v := m.Violations(); len(v) > 0 {
-					t.Fatal(v)
-				}
+				a := ask(t, e, Request{Prompt: encode("abc"), MaxTokens: 2, IgnoreEOS: true})
+				require.Zero(t, a.Usage.Cached, "reused what was lost")
+				require.Empty(t, m.Violations())
 			})
 		})
 	}
@@ -169,20 +155,12 @@ func TestAnEpochThatBeganUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &blinking{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{})}
 		e, err := New(m, enginetest.Vocabulary{}, Options{MaxActive: 1, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		lost := submit(t, e, Request{Prompt: encode("lost"), MaxTokens: 9, IgnoreEOS: true})
 		waits := submit(t, e, Request{Prompt: encode("waits"), MaxTokens: 2, IgnoreEOS: true})
-		if err := wantError(t, lost, ErrUnavailable); !strings.Contains(err.Error(), "new epoch") {
-			t.Fatal(err)
-		}
-		if a, err := collect(t.Context(), waits); err != nil || a.Usage.Completion != 2 {
-			t.Fatalf("the one that waited: %+v, %v", a.Usage, err)
-		}
-		if err := e.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.ErrorContains(t, wantError(t, lost, ErrUnavailable), "new epoch")
+		require.Equal(t, 2, finish(t, waits).Usage.Completion)
+		require.NoError(t, e.Close(t.Context()))
 		if v := m.Violations(); len(v) > 0 || m.Known() != 1 {
 			t.Fatalf("%v, %d sequences", v, m.Known())
 		}
@@ -211,18 +189,14 @@ func TestAModelWithoutEpochs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, gate := gated(enginetest.Options{})
 		e, err := New(struct{ model.Model }{m}, enginetest.Vocabulary{}, Options{Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s := submit(t, e, Request{Prompt: encode("abc")})
 		gate <- &model.UnavailableError{Cause: errRank1}
 		wantLost(t, s)
 		wantReady(t, e)
 		close(gate)
 		ask(t, e, Request{Prompt: encode("abc"), MaxTokens: 1})
-		if err := e.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, e.Close(t.Context()))
 	})
 }
 
@@ -233,11 +207,7 @@ func TestCloseWhileUnavailable(t *testing.T) {
 		m.Lose(errRank1)
 		e := start(t, m, Options{})
 		wantUnavailable(t, e)
-		if err := e.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Ready(); !errors.Is(err, ErrClosed) {
-			t.Fatalf("ready says %v", err)
-		}
+		require.NoError(t, e.Close(t.Context()))
+		require.ErrorIs(t, e.Ready(), ErrClosed)
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/require"
+
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
 )
@@ -35,9 +37,7 @@ func gated(o enginetest.Options) (*enginetest.Model, chan error) {
 func submit(t *testing.T, e *Engine, r Request) *Stream {
 	t.Helper()
 	s, err := e.Submit(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -45,9 +45,7 @@ func submit(t *testing.T, e *Engine, r Request) *Stream {
 func wantError(t *testing.T, s *Stream, want error) error {
 	t.Helper()
 	_, err := collect(t.Context(), s)
-	if !errors.Is(err, want) {
-		t.Fatalf("the stream ended with %v, want %v", err, want)
-	}
+	require.ErrorIs(t, err, want)
 	return err
 }
 
@@ -65,9 +63,7 @@ func TestCancelInPrefillEndsTheStep(t *testing.T) {
 				ctx, end := context.WithCancel(t.Context())
 				defer end()
 				s, err := e.Submit(ctx, Request{Prompt: make([]int32, 1000)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				gate <- nil
 				synctest.Wait() // the second chunk runs
 				cancel(s, end)
@@ -79,9 +75,7 @@ func TestCancelInPrefillEndsTheStep(t *testing.T) {
 				// What has already run does not run again.
 				s = submit(t, e, Request{Prompt: make([]int32, 8), MaxTokens: 1})
 				gate <- nil
-				if a, err := collect(t.Context(), s); err != nil || a.Usage.Cached != 4 {
-					t.Fatalf("the next request: %+v, %v", a.Usage, err)
-				}
+				require.Equal(t, 4, finish(t, s).Usage.Cached)
 			})
 		})
 	}
@@ -102,9 +96,7 @@ func TestCancelBesideOthersLetsTheStepEnd(t *testing.T) {
 			t.Fatalf("the step of both was ended: %+v", got)
 		}
 		gate <- nil
-		if _, err := collect(t.Context(), stays); err != nil {
-			t.Fatal(err)
-		}
+		finish(t, stays)
 		synctest.Wait()
 		if got := e.Stats(); got.Steps != 2 || got.Active != 0 {
 			t.Fatalf("the cancelled prompt continued: %+v", got)
@@ -125,16 +117,13 @@ func TestAFailedStepFailsTheEngine(t *testing.T) {
 		gate <- cause
 		for _, s := range streams {
 			wantError(t, s, ErrFailed)
-			if err := wantError(t, s, cause); !strings.Contains(err.Error(), "step 2 (sequence 1, 1 tokens at 6)") {
-				t.Fatalf("%v does not name the step", err)
-			}
+			err := wantError(t, s, cause)
+			require.ErrorContains(t, err, "step 2 (sequence 1, 1 tokens at 6)")
 		}
 		if _, err := e.Submit(t.Context(), Request{Prompt: encode("x")}); !errors.Is(err, ErrFailed) || !errors.Is(err, cause) {
 			t.Fatalf("submit says %v", err)
 		}
-		if err := e.Ready(); !errors.Is(err, ErrFailed) {
-			t.Fatalf("ready says %v", err)
-		}
+		require.ErrorIs(t, e.Ready(), ErrFailed)
 	})
 }
 
@@ -155,19 +144,13 @@ func TestAPanicOfTheModelFailsTheEngine(t *testing.T) {
 				panic(v)
 			}})
 			e, err := New(m, enginetest.Vocabulary{}, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			s := submit(t, e, Request{Prompt: encode("abc")})
 			if err := wantError(t, s, ErrFailed); !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("got %v, want %q", err, want)
 			}
-			if err := e.Ready(); !errors.Is(err, ErrFailed) {
-				t.Errorf("ready says %v", err)
-			}
-			if err := e.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			require.ErrorIs(t, e.Ready(), ErrFailed)
+			require.NoError(t, e.Close(t.Context()))
 			if got := log.String(); strings.Contains(got, "secret") || !strings.Contains(got, "stack=") {
 				t.Errorf("the log is %s", got)
 			}
@@ -205,16 +188,10 @@ func TestAModelThatAnswersWronglyFailsTheEngine(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			bad.Model = enginetest.NewModel(enginetest.Size, enginetest.Options{})
 			e, err := New(&bad, enginetest.Vocabulary{}, Options{Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			s := submit(t, e, Request{Prompt: encode("abc")})
-			if err := wantError(t, s, ErrFailed); !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %q", err, want)
-			}
-			if err := e.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			require.ErrorContains(t, wantError(t, s, ErrFailed), want)
+			require.NoError(t, e.Close(t.Context()))
 		})
 	}
 }
@@ -227,9 +204,7 @@ func TestMemoryIsTakenFromSessionsFirst(t *testing.T) {
 			ask(t, e, Request{Prompt: encode(prompt), MaxTokens: 1})
 		}
 		a := ask(t, e, Request{Prompt: encode("a third"), MaxTokens: 2, IgnoreEOS: true})
-		if a.Usage.Completion != 2 {
-			t.Fatalf("got %+v", a.Event)
-		}
+		require.Equal(t, 2, a.Usage.Completion)
 		if live := m.Live(); len(live) != 2 || live[1] != nil {
 			t.Fatalf("left are %v, the oldest should be gone", live)
 		}
@@ -246,14 +221,10 @@ func TestMemoryFailsOnlyWhoNeedsIt(t *testing.T) {
 		large := submit(t, e, Request{Prompt: make([]int32, 100)})
 		synctest.Wait()
 		close(gate)
-		if a, err := collect(t.Context(), small); err != nil || a.Usage.Completion != 10 {
-			t.Fatalf("the small one: %+v, %v", a.Event, err)
-		}
+		require.Equal(t, 10, finish(t, small).Usage.Completion)
 		wantError(t, large, ErrNoMemory)
 		wantError(t, large, model.ErrNoMemory)
-		if err := e.Ready(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, e.Ready())
 	})
 }
 
@@ -263,14 +234,10 @@ func TestNoMemoryToForgetIsAFailure(t *testing.T) {
 		e := start(t, m, Options{Sessions: -1})
 		s := submit(t, e, Request{Prompt: encode("x"), MaxTokens: 1})
 		gate <- nil
-		if _, err := collect(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		finish(t, s)
 		gate <- model.ErrNoMemory // outcome of the step that drops the sequence
 		synctest.Wait()
-		if err := e.Ready(); !errors.Is(err, ErrFailed) {
-			t.Fatalf("ready says %v", err)
-		}
+		require.ErrorIs(t, e.Ready(), ErrFailed)
 	})
 }
 
@@ -281,17 +248,12 @@ func TestCloseEndsTheStreams(t *testing.T) {
 		active := submit(t, e, Request{Prompt: encode("active")})
 		queued := submit(t, e, Request{Prompt: encode("queued")})
 		synctest.Wait()
-		if err := e.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, e.Close(t.Context()))
 		wantError(t, active, ErrClosed)
 		wantError(t, queued, ErrClosed)
-		if _, err := e.Submit(t.Context(), Request{Prompt: encode("x")}); !errors.Is(err, ErrClosed) {
-			t.Fatalf("submit says %v", err)
-		}
-		if err := e.Ready(); !errors.Is(err, ErrClosed) {
-			t.Fatalf("ready says %v", err)
-		}
+		_, err := e.Submit(t.Context(), Request{Prompt: encode("x")})
+		require.ErrorIs(t, err, ErrClosed)
+		require.ErrorIs(t, e.Ready(), ErrClosed)
 	})
 }
 
@@ -306,9 +268,7 @@ func TestCloseDoesNotWaitForeverForAStep(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := e.Close(ctx); !errors.Is(err, context.Canceled) {
-			t.Fatalf("close says %v", err)
-		}
+		require.ErrorIs(t, e.Close(ctx), context.Canceled)
 		wantError(t, s, ErrClosed)
 		close(deaf)
 	})
@@ -321,12 +281,9 @@ func TestNextWaitsNoLongerThanItsContext(t *testing.T) {
 		s := submit(t, e, Request{Prompt: encode("x"), MaxTokens: 1})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
-			t.Fatalf("next says %v", err)
-		}
+		_, err := s.Next(ctx)
+		require.ErrorIs(t, err, context.Canceled)
 		close(gate)
-		if a, err := collect(t.Context(), s); err != nil || a.Usage.Completion != 1 {
-			t.Fatalf("the stream did not continue: %+v, %v", a, err)
-		}
+		require.Equal(t, 1, finish(t, s).Usage.Completion)
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"ringmaster/engine/enginetest"
 )
 
@@ -30,18 +32,12 @@ func start(t *testing.T, m *enginetest.Model, opts Options) *Engine {
 		opts.Random = func() uint64 { return 1 }
 	}
 	e, err := New(m, enginetest.Vocabulary{}, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := e.Close(ctx); err != nil {
-			t.Error(err)
-		}
-		for _, v := range m.Violations() {
-			t.Error(v)
-		}
+		require.NoError(t, e.Close(ctx))
+		require.Empty(t, m.Violations())
 	})
 	return e
 }
@@ -78,19 +74,18 @@ func collect(ctx context.Context, s *Stream) (a answer, err error) {
 	}
 }
 
+// finish reads an answer to its end.
+func finish(t *testing.T, s *Stream) answer {
+	t.Helper()
+	a, err := collect(testContext(t), s)
+	require.NoError(t, err)
+	return a
+}
+
 // ask submits a request and reads the answer.
 func ask(t *testing.T, e *Engine, r Request) answer {
 	t.Helper()
-	ctx := testContext(t)
-	s, err := e.Submit(ctx, r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := collect(ctx, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return finish(t, submit(t, e, r))
 }
 
 func encode(text string) []int32 { return enginetest.Vocabulary{}.Encode(text) }

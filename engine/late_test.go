@@ -64,9 +64,7 @@ func TestLateMasks(t *testing.T) {
 	for _, place := range []int{0, 1, 5, 11} {
 		c.gates[place] = make(chan struct{})
 	}
-	ctx := testContext(t)
-	s, err := e.Submit(ctx, request(c, 3))
-	require.NoError(t, err)
+	s := submit(t, e, request(c, 3))
 	for range len(c.gates) {
 		place := <-c.inside
 		before := e.Stats().Tokens
@@ -74,8 +72,7 @@ func TestLateMasks(t *testing.T) {
 		require.GreaterOrEqual(t, e.Stats().Tokens-before, uint64(12))
 		close(c.gates[place])
 	}
-	got, err := collect(ctx, s)
-	require.NoError(t, err)
+	got := finish(t, s)
 	require.Equal(t, want.Tokens, got.Tokens)
 	require.Equal(t, want.Text, got.Text)
 }
@@ -93,7 +90,6 @@ func TestLateMasksChangeNothing(t *testing.T) {
 		want[i] = ask(t, e, request(i, &gatedConstraint{}))
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	ctx := testContext(t)
 	var gates []chan struct{}
 	var streams []*Stream
 	for i := range want {
@@ -104,9 +100,7 @@ func TestLateMasksChangeNothing(t *testing.T) {
 				gates = append(gates, c.gates[place])
 			}
 		}
-		s, err := e.Submit(ctx, request(i, c))
-		require.NoError(t, err)
-		streams = append(streams, s)
+		streams = append(streams, submit(t, e, request(i, c)))
 	}
 	r.Shuffle(len(gates), func(i, j int) { gates[i], gates[j] = gates[j], gates[i] })
 	go func() {
@@ -115,9 +109,7 @@ func TestLateMasksChangeNothing(t *testing.T) {
 		}
 	}()
 	for i, s := range streams {
-		got, err := collect(ctx, s)
-		require.NoError(t, err)
-		require.Equal(t, want[i].ids(), got.ids(), "request %d", i)
+		require.Equal(t, want[i].ids(), finish(t, s).ids(), "request %d", i)
 	}
 }
 
@@ -127,8 +119,7 @@ func TestLateMasksEnd(t *testing.T) {
 	e := start(t, m, Options{})
 	for _, place := range []int{0, 3} {
 		c := &gatedConstraint{inside: make(chan int), gates: map[int]chan struct{}{place: make(chan struct{})}, ended: make(chan struct{})}
-		s, err := e.Submit(testContext(t), Request{Prompt: []int32{5, 6}, MaxTokens: 9, Constraint: c, IgnoreEOS: true})
-		require.NoError(t, err)
+		s := submit(t, e, Request{Prompt: []int32{5, 6}, MaxTokens: 9, Constraint: c, IgnoreEOS: true})
 		<-c.inside
 		s.Close()
 		<-c.ended

@@ -71,9 +71,7 @@ func TestMemoryIsSetAsideForMaxTokens(t *testing.T) {
 		require.Equal(t, []int64{2 * 74, 2*74 + 73}, []int64{stats.Memory, stats.MemoryBudget})
 		close(gate)
 		for _, s := range streams {
-			a, err := collect(t.Context(), s)
-			require.NoError(t, err)
-			require.Equal(t, 50, a.Usage.Completion)
+			require.Equal(t, 50, finish(t, s).Usage.Completion)
 		}
 		require.Empty(t, m.Violations())
 		stats = e.Stats()
@@ -101,8 +99,7 @@ func TestLogprobsTakeMemory(t *testing.T) {
 		require.ErrorIs(t, err, ErrTooLarge)
 		close(gate)
 		for _, s := range []*Stream{first, second} {
-			_, err := collect(t.Context(), s)
-			require.NoError(t, err)
+			finish(t, s)
 		}
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/require"
+
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
 )
@@ -32,9 +34,7 @@ func oracle(t *testing.T, r Request, context int) (tokens []int32, text string, 
 		rows, err := m.Forward(t.Context(), model.Step{Entries: []model.Entry{{
 			Seq: model.SeqID(n + 1), Tokens: history, Want: model.WantLast,
 		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var banned []int32
 		if n < r.MinTokens {
 			banned = []int32{enginetest.EOS}

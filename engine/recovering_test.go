@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
 )
@@ -30,14 +32,8 @@ func TestRecovering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &recoverer{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{})}
 		e, err := New(m, enginetest.Vocabulary{}, Options{Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := e.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}()
+		require.NoError(t, err)
+		defer func() { require.NoError(t, e.Close(t.Context())) }()
 		for _, c := range []struct {
 			err     error
 			reading time.Duration
@@ -51,9 +47,8 @@ func TestRecovering(t *testing.T) {
 			synctest.Wait()
 			m.err = c.err
 			reading, yes := e.Recovering()
-			if reading != c.reading || yes != c.yes {
-				t.Fatalf("%v: %v, %v", c.err, reading, yes)
-			}
+			require.Equal(t, c.reading, reading, "%v", c.err)
+			require.Equal(t, c.yes, yes, "%v", c.err)
 			if ready := e.Ready(); (ready != nil) != c.yes || c.yes && !errors.Is(ready, errRank1) {
 				t.Fatalf("%v: ready %v", c.err, ready)
 			}

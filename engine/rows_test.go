@@ -93,8 +93,7 @@ func TestNonFiniteLogitsEndOnlyTheirRequest(t *testing.T) {
 				bad := submit(t, e, tt.r)
 				close(gate)
 				require.ErrorContains(t, wantError(t, bad, ErrNonFinite), tt.want)
-				a, err := collect(t.Context(), beside)
-				require.NoError(t, err, "the request beside it")
+				a := finish(t, beside)
 				checkAnswer(t, good, a, 4096)
 				require.Contains(t, log.String(), tt.want)
 
@@ -126,8 +125,7 @@ func TestASpoiledSequenceIsNotReused(t *testing.T) {
 		synctest.Wait()
 		streams[0].Close()
 		gate <- nil
-		_, err = collect(t.Context(), streams[1])
-		require.NoError(t, err)
+		finish(t, streams[1])
 		synctest.Wait()
 		require.Equal(t, 1, e.Stats().Sessions, "of the other request only")
 		require.Len(t, m.Live(), 1)
@@ -146,9 +144,7 @@ func TestASpoiledSequenceIsNotReused(t *testing.T) {
 		require.Equal(t, 4, bad.Cached)
 		m.bad = -1 // as if the cache alone had been spoiled
 		s = submit(t, e, Request{Prompt: encode("abc!xyz"), MaxTokens: 1})
-		a, err := collect(t.Context(), s)
-		require.NoError(t, err)
-		require.Zero(t, a.Usage.Cached)
+		require.Zero(t, finish(t, s).Usage.Cached)
 		require.NoError(t, e.Close(t.Context()))
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // drawMany counts the tokens of n draws, each with a new sampler.
@@ -67,9 +69,7 @@ func TestWhichTokensCanBeDrawn(t *testing.T) {
 		"bias away":              {Sampling{Temperature: 1, LogitBias: map[int32]float64{1: -100}}, nil, row, []int32{0, 2, 3}},
 		"nothing left":           {Sampling{Temperature: 1, TopK: 2}, []int32{0, 1}, []float32{1, 2}, []int32{0}},
 	} {
-		if got := ids(drawMany(500, c.p, c.row, c.banned...)); !slices.Equal(got, c.want) {
-			t.Errorf("%s: drew %v, want %v", name, got, c.want)
-		}
+		require.Equal(t, c.want, ids(drawMany(500, c.p, c.row, c.banned...)), name)
 	}
 }
 
@@ -109,20 +109,14 @@ func TestPenaltiesCountTheAnswerOnly(t *testing.T) {
 		got = append(got, s.draw(row, nil, &mem))
 	}
 	// 3; 2.5 is still more than 2.4; 2.0 is not; then 1.9, 1.9; ...
-	if want := []int32{0, 0, 1, 0, 1}; !slices.Equal(got, want) {
-		t.Errorf("frequency: %v, want %v", got, want)
-	}
+	require.Equal(t, []int32{0, 0, 1, 0, 1}, got, "frequency")
 	s, got = newSampler(Sampling{PresencePenalty: 1.5}, 0), nil
 	for range 4 {
 		got = append(got, s.draw(row, nil, &mem))
 	}
 	// 3; then 1.5 < 2.4; then 1.5, 0.9, 1: the penalty applies only once.
-	if want := []int32{0, 1, 0, 0}; !slices.Equal(got, want) {
-		t.Errorf("presence: %v, want %v", got, want)
-	}
-	if !slices.Equal(row, []float32{3, 2.4, 1}) {
-		t.Errorf("the row was changed: %v", row)
-	}
+	require.Equal(t, []int32{0, 1, 0, 0}, got, "presence")
+	require.Equal(t, []float32{3, 2.4, 1}, row, "the row was changed")
 }
 
 // TestCutsAgainstASort compares the partial selection with a full sort on
@@ -197,14 +191,10 @@ func sortedCuts(row []float32, p Sampling) []int32 {
 
 func TestLargest(t *testing.T) {
 	row := []float32{1, 9, 3, 9, 4}
-	for n, want := range [][]int32{{}, {1}, {1, 3}, {1, 3, 4}} {
-		if got := largest(row, n); !slices.Equal(got, want) {
-			t.Errorf("%d largest are %v, want %v", n, got, want)
-		}
+	for n, want := range [][]int32{nil, {1}, {1, 3}, {1, 3, 4}} {
+		require.Equal(t, want, largest(row, n), "%d largest", n)
 	}
-	if got := largest(row, 20); !slices.Equal(got, []int32{1, 3, 4, 2, 0}) {
-		t.Errorf("20 largest of 5 are %v", got)
-	}
+	require.Equal(t, []int32{1, 3, 4, 2, 0}, largest(row, 20), "20 largest of 5")
 }
 
 // BenchmarkDraw samples one token of DeepSeek's vocabulary.

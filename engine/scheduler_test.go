@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
 )
@@ -51,9 +53,7 @@ func TestSchedulerTranscripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			var sched *scheduler
 			var out []string
 			for paragraph := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
@@ -72,9 +72,7 @@ func TestSchedulerTranscripts(t *testing.T) {
 				out = append(out, head+"\n----\n"+got)
 			}
 			if *rewrite {
-				if err := os.WriteFile(file, []byte(strings.Join(out, "\n\n")+"\n"), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(file, []byte(strings.Join(out, "\n\n")+"\n"), 0o644))
 			}
 		})
 	}
@@ -85,9 +83,7 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 	s := *sched
 	number := func(i int) int {
 		n, err := strconv.Atoi(words[i])
-		if err != nil {
-			t.Fatalf("%v: %v", words, err)
-		}
+		require.NoError(t, err, "%v", words)
 		return n
 	}
 	var b strings.Builder
@@ -126,9 +122,8 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		if last, ok := strings.CutPrefix(words[len(words)-1], "answer="); ok {
 			words = words[:len(words)-1]
 			var err error
-			if answer, err = strconv.Atoi(last); err != nil {
-				t.Fatal(err)
-			}
+			answer, err = strconv.Atoi(last)
+			require.NoError(t, err)
 		}
 		if words[len(words)-1] == "all" {
 			words, all = words[:len(words)-1], true
@@ -272,9 +267,8 @@ func parseTokens(t *testing.T, words []string) (tokens []int32) {
 		}
 		a, err1 := strconv.Atoi(first)
 		z, err2 := strconv.Atoi(last)
-		if err1 != nil || err2 != nil {
-			t.Fatalf("tokens %q", w)
-		}
+		require.NoError(t, err1, "tokens %q", w)
+		require.NoError(t, err2, "tokens %q", w)
 		for ; a <= z; a++ {
 			tokens = append(tokens, int32(a))
 		}

@@ -1,35 +1,29 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"ringmaster/engine/enginetest"
-	"ringmaster/model"
 )
 
 // TestSubmitAll checks that places are taken for all requests or for none, and that a
 // request for more places than can ever exist is a distinct error.
 func TestSubmitAll(t *testing.T) {
-	gate := make(chan struct{})
-	m := enginetest.NewModel(enginetest.Size, enginetest.Options{
-		OnForward: func(ctx context.Context, _ model.Step) error { return receive(ctx, gate) },
-	})
+	m, gate := gated(enginetest.Options{})
 	e := start(t, m, Options{MaxActive: 2, QueueLength: 2})
 	ctx := testContext(t)
 	requests := func(n int) []Request { return slices.Repeat([]Request{{Prompt: encode("x"), MaxTokens: 1}}, n) }
 	waiting := func() int { s := e.Stats(); return s.Queued + s.Active }
 
-	if _, err := e.SubmitAll(ctx, requests(5)); !errors.Is(err, ErrTooMany) {
-		t.Fatalf("five requests for four places: %v", err)
-	}
+	_, err := e.SubmitAll(ctx, requests(5))
+	require.ErrorIs(t, err, ErrTooMany, "five requests for four places")
 	streams, err := e.SubmitAll(ctx, requests(2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := e.SubmitAll(ctx, requests(3)); !errors.Is(err, ErrBusy) || waiting() != 2 {
 		t.Fatalf("three requests for two free places: %v, %d have places", err, waiting())
 	}
@@ -37,51 +31,39 @@ func TestSubmitAll(t *testing.T) {
 		t.Fatalf("the second is invalid: %v, %d have places", err, waiting())
 	}
 	more, err := e.SubmitAll(ctx, requests(2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	refused := e.Stats().Refused
 	if _, err := e.Admit(""); !errors.Is(err, ErrBusy) || e.Stats().Refused != refused+1 {
 		t.Fatalf("busy with every place taken: %v, %d refusals, before %d", err, e.Stats().Refused, refused)
 	}
 	close(gate)
 	for _, s := range append(streams, more...) {
-		if _, err := collect(ctx, s); err != nil {
-			t.Fatal(err)
-		}
+		finish(t, s)
 	}
 	// Requests that are still being made have one reserved place each.
 	var leave []func()
 	for range 4 {
 		release, err := e.Admit("")
-		if err != nil {
-			t.Fatalf("busy with a place free: %v", err)
-		}
+		require.NoError(t, err, "busy with a place free")
 		leave = append(leave, release)
 	}
 	if _, err := e.Admit(""); !errors.Is(err, ErrBusy) || waiting() != 4 {
 		t.Fatalf("no place is left: %v, %d are taken", err, waiting())
 	}
-	if _, err := e.SubmitAll(ctx, requests(1)); !errors.Is(err, ErrBusy) {
-		t.Fatalf("no place is left: %v", err)
-	}
+	_, err = e.SubmitAll(ctx, requests(1))
+	require.ErrorIs(t, err, ErrBusy, "no place is left")
 	leave[0]()
 	leave[0]()
-	if _, err := e.Admit(""); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.Admit(""); !errors.Is(err, ErrBusy) {
-		t.Fatalf("a place was given back twice: %v", err)
-	}
+	_, err = e.Admit("")
+	require.NoError(t, err)
+	_, err = e.Admit("")
+	require.ErrorIs(t, err, ErrBusy, "a place was given back twice")
 }
 
 // TestQueueOfTenants checks that a tenant gets its share of the queue and no more, that
 // another one still gets a place when the queue is full, and what the errors say.
 func TestQueueOfTenants(t *testing.T) {
-	gate := make(chan struct{})
-	m := enginetest.NewModel(enginetest.Size, enginetest.Options{
-		OnForward: func(ctx context.Context, _ model.Step) error { return receive(ctx, gate) },
-	})
+	m, gate := gated(enginetest.Options{})
 	e := start(t, m, Options{MaxActive: 2, QueueLength: 4, Sessions: 1})
 	ctx := testContext(t)
 	var all []*Stream
@@ -94,29 +76,22 @@ func TestQueueOfTenants(t *testing.T) {
 	if err := ask("secret", 5); !errors.Is(err, ErrTooMany) || !strings.Contains(err.Error(), "at most 4") {
 		t.Fatalf("five requests of one tenant for two places and two of the queue: %v", err)
 	}
-	if err := ask("secret", 4); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ask("secret", 4))
 	err := ask("secret", 1)
 	if !errors.Is(err, ErrShare) || !errors.Is(err, ErrBusy) || strings.Contains(err.Error(), "secret") {
 		t.Fatalf("beyond its share: %v", err)
 	}
 	for _, tenant := range []string{"b", "", "c"} { // the last one runs beyond the places
-		if err := ask(tenant, 1); err != nil {
-			t.Fatalf("tenant %q: %v", tenant, err)
-		}
+		require.NoError(t, ask(tenant, 1), "tenant %q", tenant)
 	}
 	if err := ask("d", 1); !errors.Is(err, ErrBusy) || errors.Is(err, ErrShare) {
 		t.Fatalf("everything is full: %v", err)
 	}
-	if _, err := e.SubmitAll(ctx, []Request{{Prompt: encode("x"), Tenant: "a"}, {Prompt: encode("x"), Tenant: "b"}}); !errors.Is(err, ErrInvalid) {
-		t.Fatalf("two tenants at once: %v", err)
-	}
+	_, err = e.SubmitAll(ctx, []Request{{Prompt: encode("x"), Tenant: "a"}, {Prompt: encode("x"), Tenant: "b"}})
+	require.ErrorIs(t, err, ErrInvalid, "two tenants at once")
 	close(gate)
 	for _, s := range all {
-		if _, err := collect(ctx, s); err != nil {
-			t.Fatal(err)
-		}
+		finish(t, s)
 	}
 	for _, weight := range []int{-1, MaxWeight + 1} {
 		if _, err := e.SubmitAll(ctx, []Request{{Prompt: encode("x"), Tenant: "secret", Weight: weight}}); !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "secret") {
@@ -132,13 +107,9 @@ func TestCacheScope(t *testing.T) {
 	cached := func(scope, more string) int {
 		return ask(t, e, Request{Prompt: encode("a long question" + more), MaxTokens: 1, CacheScope: scope}).Usage.Cached
 	}
-	if n := cached("one", ""); n != 0 {
-		t.Fatalf("%d tokens cached in an empty cache", n)
-	}
+	require.Zero(t, cached("one", ""), "cached in an empty cache")
 	for _, scope := range []string{"two", ""} {
-		if n := cached(scope, ""); n != 0 {
-			t.Fatalf("scope %q: %d tokens cached by another", scope, n)
-		}
+		require.Zero(t, cached(scope, ""), "scope %q: tokens cached by another", scope)
 	}
 	for _, scope := range []string{"one", "two", ""} {
 		if n := cached(scope, " and more"); n == 0 {

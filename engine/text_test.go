@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
 )
 
 // naiveStop finds where an answer ends and by which stop string, by definition: the first
@@ -93,22 +95,16 @@ func checkFilter(t *testing.T, text string, stops []string, cuts []byte, early i
 				break
 			}
 		}
-		if got.String() != string([]rune(show)) {
-			t.Fatalf("after token %d %q is shown, want %q", i, got.String(), show)
-		}
+		require.Equal(t, string([]rune(show)), got.String(), "shown after token %d", i)
 	}
 	if stop == "" {
 		take(f.flush())
 	}
-	if got.String() != want {
-		t.Fatalf("text %q, want %q", got.String(), want)
-	}
+	require.Equal(t, want, got.String())
 	// The tokens are the first ones, in order, and no more than the text needs.
 	length := 0
 	for i, tok := range freed {
-		if tok.ID != int32(i) {
-			t.Fatalf("token %d is number %d", tok.ID, i)
-		}
+		require.Equal(t, int32(i), tok.ID)
 		if length > cut || length == cut && len(tok.Bytes) > 0 {
 			t.Fatalf("token %d begins at %d, the text ends at %d", i, length, cut)
 		}
@@ -153,7 +149,6 @@ func TestTextIsNotHeldLongerThanNeeded(t *testing.T) {
 			break
 		}
 	}
-	if got, want := strings.Join(shown, "|"), "Hi|||\nUsual|ly||"; got != want {
-		t.Fatalf("shown %q, want %q", got, want)
-	}
+	got, want := strings.Join(shown, "|"), "Hi|||\nUsual|ly||"
+	require.Equal(t, want, got)
 }

@@ -25,10 +25,8 @@ func TestTimes(t *testing.T) {
 		Say:       func([]int32) string { return "abc" },
 	})
 	e := start(t, m, Options{Clock: clock, PrefillChunk: 4})
-	s, err := e.Submit(testContext(t), Request{Prompt: encode(strings.Repeat("x", 10))})
-	require.NoError(t, err)
-	_, err = collect(testContext(t), s)
-	require.NoError(t, err)
+	s := submit(t, e, Request{Prompt: encode(strings.Repeat("x", 10))})
+	finish(t, s)
 	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
 	// Three chunks of the prompt, the last of which gives a; then b, c and the end.
 	require.Equal(t, Times{Submitted: at(0), Started: at(0), Decoding: at(3), Ended: at(6), PrefillSteps: 3, DecodeSteps: 3}, s.Times())
@@ -36,10 +34,8 @@ func TestTimes(t *testing.T) {
 	// A request of another tenant that has waited, and one with a client that
 	// disconnected.
 	now.Store(100)
-	short, err := e.Submit(testContext(t), Request{Prompt: encode("y"), MaxTokens: 1})
-	require.NoError(t, err)
-	_, err = collect(testContext(t), short)
-	require.NoError(t, err)
+	short := submit(t, e, Request{Prompt: encode("y"), MaxTokens: 1})
+	finish(t, short)
 	require.Equal(t, Times{Submitted: at(100), Started: at(100), Decoding: at(101), Ended: at(101), PrefillSteps: 1}, short.Times())
 }
 
@@ -61,15 +57,13 @@ func TestTimesOfTheUnfinished(t *testing.T) {
 		},
 	})
 	e := start(t, m, Options{MaxActive: 1})
-	running, err := e.Submit(testContext(t), Request{Prompt: encode("x")})
-	require.NoError(t, err)
-	waiting, err := e.Submit(testContext(t), Request{Prompt: encode("y")})
-	require.NoError(t, err)
+	running := submit(t, e, Request{Prompt: encode("x")})
+	waiting := submit(t, e, Request{Prompt: encode("y")})
 	<-entered
 	for _, s := range []*Stream{waiting, running} {
 		require.Zero(t, s.Times().Ended)
 		s.Close()
-		_, err = s.Next(testContext(t))
+		_, err := s.Next(testContext(t))
 		require.True(t, errors.Is(err, context.Canceled))
 		got := s.Times()
 		require.NotZero(t, got.Submitted)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"ringmaster/model"
 )
 
@@ -17,9 +19,7 @@ func entry(seq model.SeqID, pos int, want model.Want, tokens ...int32) model.Ste
 func mustRun(t *testing.T, m *Model, s model.Step) [][]float32 {
 	t.Helper()
 	rows, err := m.Forward(context.Background(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	m.Commit(s)
 	return rows
 }
@@ -30,12 +30,8 @@ func TestChunksAndRewindGiveTheLogitsOfOnePass(t *testing.T) {
 	mustRun(t, m, entry(2, 0, model.WantNone, 3, 1))
 	mustRun(t, m, entry(2, 2, model.WantLast, 4, 9))
 	again := mustRun(t, m, entry(2, 3, model.WantLast, 1))
-	if !slices.Equal(whole[3], again[0]) {
-		t.Fatal("a rewound sequence has other logits")
-	}
-	if n := m.Len(2); n != 4 {
-		t.Fatalf("length %d after a rewind, want 4", n)
-	}
+	require.Equal(t, whole[3], again[0], "a rewound sequence has other logits")
+	require.Equal(t, 4, m.Len(2), "after a rewind")
 }
 
 func TestRules(t *testing.T) {
@@ -76,9 +72,7 @@ func TestScriptSaysItsText(t *testing.T) {
 			rows = mustRun(t, m, entry(1, m.Len(1), model.WantLast, best))
 		}
 	}
-	if want := []int32{'n', 'o', EOS, 'n', 'o', EOS}; !slices.Equal(said, want) {
-		t.Fatalf("said %v, want %v", said, want)
-	}
+	require.Equal(t, []int32{'n', 'o', EOS, 'n', 'o', EOS}, said)
 }
 
 func TestMemoryLimit(t *testing.T) {
