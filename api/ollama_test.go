@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -216,26 +215,10 @@ func TestOllamaDurations(t *testing.T) {
 // A silent stream has a line without a text at every tick.
 func TestOllamaTicks(t *testing.T) {
 	gate := make(chan struct{})
-	e := &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
-		acts := answerActs(len(r.Prompt), "Hi")
-		acts[0].wait = gate
-		return acts, nil
-	}}
 	for path, body := range map[string]string{"/api/chat": `{` + user + `,"think":false}`, "/api/generate": `{"prompt":"Hi","think":false}`} {
-		c := testConfig(e)
-		clock := newClock()
-		c.Clock = clock
-		url := serve(t, c)
-		done := make(chan *bufio.Scanner)
-		go func() {
-			resp, err := post(t, t.Context(), url+path, body)
-			if err != nil {
-				panic(err)
-			}
-			done <- bufio.NewScanner(resp.Body)
-		}()
+		clock, answer := silentStream(t, gated(gate), path, body)
 		clock.ticks <- time.Time{}
-		lines := <-done
+		lines := <-answer
 		next := func() (text string, end bool) {
 			require.True(t, lines.Scan())
 			var v struct {

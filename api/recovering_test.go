@@ -1,14 +1,11 @@
 package api
 
 import (
-	"bufio"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"ringmaster/engine"
 )
 
 // A stream that waits because the model recovers says so in its comments, in every
@@ -33,30 +30,16 @@ func TestStreamsSayThatTheyWait(t *testing.T) {
 			for _, s := range states {
 				asked <- s
 			}
-			e := &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
-				acts := answerActs(len(r.Prompt), "Hi")
-				acts[0].wait = gate
-				return acts, nil
-			}, recovering: func() (time.Duration, bool) {
+			e := gated(gate)
+			e.recovering = func() (time.Duration, bool) {
 				s := <-asked
 				return s.reading, s.yes
-			}}
-			c := testConfig(e)
-			clock := newClock()
-			c.Clock = clock
-			url := serve(t, c)
-			done := make(chan *bufio.Scanner)
-			go func() {
-				resp, err := post(t, t.Context(), url+d.path, d.body)
-				if err != nil {
-					panic(err)
-				}
-				done <- bufio.NewScanner(resp.Body)
-			}()
+			}
+			clock, answer := silentStream(t, e, d.path, d.body)
 			for range states {
 				clock.ticks <- time.Time{}
 			}
-			lines := <-done
+			lines := <-answer
 			close(gate)
 			var comments []string
 			for lines.Scan() {
