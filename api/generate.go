@@ -108,9 +108,18 @@ func (s *server) answer(ctx context.Context, c *gin.Context, call *dialect.Call,
 		ticks, stop = s.Clock.Ticker(s.KeepAlive)
 		defer stop()
 	}
-	err := running.Each(ctx, reply.Event, ticks, func() error { return reply.Tick(s.waits()) })
+	event := func(e *run.Event) error {
+		reply.Event(e)
+		return out.Err()
+	}
+	tick := func() error {
+		reply.Tick(s.waits())
+		return out.Err()
+	}
+	err := running.Each(ctx, event, ticks, tick)
 	if err == nil {
-		err = reply.End(running.Usage())
+		reply.End(running.Usage())
+		err = out.Err()
 	}
 	if err != nil {
 		s.failRun(c, out, err)
@@ -148,7 +157,7 @@ func (s *server) failRun(c *gin.Context, out *dialect.Writer, err error) {
 		c.Set(errorCode, "client_closed_request")
 		return
 	}
-	if out != nil && out.Failed {
+	if out != nil && out.Err() != nil {
 		c.Set(outcome, dialect.StatusClientClosed)
 		c.Set(errorCode, "client_closed_request")
 		return
@@ -166,10 +175,10 @@ func (s *server) failRun(c *gin.Context, out *dialect.Writer, err error) {
 	c.Set(outcome, e.Status)
 	c.Set(errorCode, e.Code)
 	if out.Fail != nil {
-		_ = out.Fail(e) // the stream ends either way
+		out.Fail(e)
 		return
 	}
-	_ = errorsOf(c.Request).Stream(out, e)
+	errorsOf(c.Request).Stream(out, e)
 }
 
 // fail responds with an error, in the form of the request's dialect, and stops the

@@ -26,15 +26,16 @@ type Call struct {
 	Now any
 }
 
-// Reply renders the answers of a call, as a stream or as a whole.
+// Reply renders the answers of a call, as a stream or as a whole. The Writer keeps the
+// first error, which ends the call.
 type Reply interface {
 	// Event renders the next event of one of the answers.
-	Event(e *run.Event) error
+	Event(e *run.Event)
 	// Tick is called every Config.KeepAlive of a stream. waits says why no tokens come,
 	// without names of hosts; "" if nothing is wrong.
-	Tick(waits string) error
+	Tick(waits string)
 	// End is called once, after the last event.
-	End(usage []run.Usage) error
+	End(usage []run.Usage)
 }
 
 // Errors describes how a dialect writes errors.
@@ -44,7 +45,7 @@ type Errors struct {
 	// Status is the HTTP status of an error; nil: Error.Status.
 	Status func(e *Error) int
 	// Stream ends a stream that has begun.
-	Stream func(out *Writer, e *Error) error
+	Stream func(out *Writer, e *Error)
 }
 
 // StatusOf returns the HTTP status of an error.

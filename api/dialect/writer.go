@@ -10,19 +10,23 @@ import (
 
 // Writer writes the answer to one request: as one JSON value, or as a stream of
 // server-sent events or of lines. It sends the headers of a stream with the first part,
-// so that an earlier error can still have its own status.
+// so that an earlier error can still have its own status. After an error it writes nothing
+// more, and Err has the error.
 type Writer struct {
 	http http.ResponseWriter
 
 	Started bool // a part of a stream has been written
-	Failed  bool // a write to the client failed
 	// Fail ends a stream that has begun with an error; nil: Errors.Stream does.
-	Fail func(e *Error) error
+	Fail func(e *Error)
 	sent bool // something since the last tick
+	err  error
 }
 
 // NewWriter writes to w.
 func NewWriter(w http.ResponseWriter) *Writer { return &Writer{http: w} }
+
+// Err returns why the first failed write to the client failed, nil if none has.
+func (w *Writer) Err() error { return w.err }
 
 // Silent is called at every tick, and reports whether nothing was sent since the last
 // tick.
@@ -39,30 +43,30 @@ const (
 )
 
 // Comment sends a comment of an event stream, which clients skip.
-func (w *Writer) Comment(text string) error {
-	return w.write(eventStream, []byte(": "+text+"\n\n"))
+func (w *Writer) Comment(text string) {
+	w.write(eventStream, []byte(": "+text+"\n\n"))
 }
 
 // Data sends a server-sent event without a name.
-func (w *Writer) Data(v any) error { return w.Event("", v) }
+func (w *Writer) Data(v any) { w.Event("", v) }
 
 // Event sends a server-sent event with a name and a JSON value.
-func (w *Writer) Event(name string, v any) error {
+func (w *Writer) Event(name string, v any) {
 	w.sent = true
 	var b []byte
 	if name != "" {
 		b = append(append(append(b, "event: "...), name...), '\n')
 	}
-	return w.write(eventStream, append(append(append(b, "data: "...), Marshal(v)...), "\n\n"...))
+	w.write(eventStream, append(append(append(b, "data: "...), Marshal(v)...), "\n\n"...))
 }
 
 // Done sends the event that ends a stream of OpenAI's API.
-func (w *Writer) Done() error { return w.write(eventStream, []byte("data: [DONE]\n\n")) }
+func (w *Writer) Done() { w.write(eventStream, []byte("data: [DONE]\n\n")) }
 
 // Line sends a JSON value on a line of its own.
-func (w *Writer) Line(v any) error {
+func (w *Writer) Line(v any) {
 	w.sent = true
-	return w.write(lineStream, append(Marshal(v), '\n'))
+	w.write(lineStream, append(Marshal(v), '\n'))
 }
 
 // JSON responds with one JSON value.
@@ -74,7 +78,10 @@ func (w *Writer) JSON(status int, v any) {
 	_, _ = w.http.Write(b) // an error means the client has disconnected
 }
 
-func (w *Writer) write(media string, b []byte) error {
+func (w *Writer) write(media string, b []byte) {
+	if w.err != nil {
+		return
+	}
 	if !w.Started {
 		w.Started = true
 		h := w.http.Header()
@@ -88,10 +95,8 @@ func (w *Writer) write(media string, b []byte) error {
 		err = http.NewResponseController(w.http).Flush()
 	}
 	if err != nil {
-		w.Failed = true
-		return fmt.Errorf("api: writing to the client: %w", err)
+		w.err = fmt.Errorf("api: writing to the client: %w", err)
 	}
-	return nil
 }
 
 // Marshal returns v as JSON on one line without HTML escapes. v is a struct of a dialect

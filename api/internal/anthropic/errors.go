@@ -14,7 +14,7 @@ const statusOverloaded = 529
 var Errors = dialect.Errors{
 	Body:   errorBody,
 	Status: status,
-	Stream: func(out *dialect.Writer, e *dialect.Error) error { return out.Event("error", errorBody(e)) },
+	Stream: func(out *dialect.Writer, e *dialect.Error) { out.Event("error", errorBody(e)) },
 }
 
 // status returns the HTTP status of an error. Unavailable becomes overloaded, because

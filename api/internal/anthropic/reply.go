@@ -70,67 +70,54 @@ type event struct {
 	Usage   *usage   `json:"usage,omitempty"`
 }
 
-func (r *reply) send(e event) error {
-	if !r.stream {
-		return nil
+func (r *reply) send(e event) {
+	if r.stream {
+		r.out.Event(e.Type, e)
 	}
-	return r.out.Event(e.Type, e)
 }
 
 // start sends the first event.
-func (r *reply) start(u run.Usage) error {
+func (r *reply) start(u run.Usage) {
 	if r.started {
-		return nil
+		return
 	}
 	r.started = true
 	u.Prompt = max(u.Prompt, r.prompt)
 	r.message.Usage = newUsage(u)
 	m := r.message
-	return r.send(event{Type: "message_start", Message: &m})
+	r.send(event{Type: "message_start", Message: &m})
 }
 
 // Event implements dialect.Reply.
-func (r *reply) Event(e *run.Event) error {
+func (r *reply) Event(e *run.Event) {
 	r.progress.Follow(e)
-	if err := r.start(e.Usage); err != nil {
-		return err
-	}
-	if e.Reasoning != "" {
-		if err := r.text("thinking", e.Reasoning); err != nil {
-			return err
-		}
-	}
-	if e.Text != "" {
-		if err := r.text("text", e.Text); err != nil {
-			return err
-		}
-	}
+	r.start(e.Usage)
+	r.text("thinking", e.Reasoning)
+	r.text("text", e.Text)
 	for i := range e.Calls {
-		if err := r.call(&e.Calls[i]); err != nil {
-			return err
-		}
+		r.call(&e.Calls[i])
 	}
 	if e.Finish != engine.FinishNone {
 		r.finish, r.stopText = e.Finish, e.StopText
-		return r.close()
+		r.close()
 	}
-	return nil
 }
 
 // begin closes the open block and opens another.
-func (r *reply) begin(b block) error {
-	if err := r.close(); err != nil {
-		return err
-	}
+func (r *reply) begin(b block) {
+	r.close()
 	r.open = len(r.message.Content)
 	r.message.Content = append(r.message.Content, &b)
 	first := b // the whole message is filled in later, but the event must not change
-	return r.send(event{Type: "content_block_start", Index: &r.open, Block: &first})
+	r.send(event{Type: "content_block_start", Index: &r.open, Block: &first})
 }
 
 // text appends to a block of text or thinking; if another block is open, it opens one
 // first.
-func (r *reply) text(kind, add string) error {
+func (r *reply) text(kind, add string) {
+	if add == "" {
+		return
+	}
 	if r.open < 0 || r.message.Content[r.open].Type != kind {
 		b, empty := block{Type: kind}, ""
 		if kind == "text" {
@@ -138,45 +125,40 @@ func (r *reply) text(kind, add string) error {
 		} else {
 			b.Thinking, b.Signature = &empty, &empty
 		}
-		if err := r.begin(b); err != nil {
-			return err
-		}
+		r.begin(b)
 	}
 	if kind == "thinking" && r.hide {
-		return nil
+		return
 	}
 	if !r.stream {
 		r.parts = append(r.parts, add...)
-		return nil
+		return
 	}
 	delta := map[string]string{"type": kind + "_delta", kind: add}
-	return r.send(event{Type: "content_block_delta", Index: &r.open, Delta: delta})
+	r.send(event{Type: "content_block_delta", Index: &r.open, Delta: delta})
 }
 
 // call appends to a tool call.
-func (r *reply) call(c *run.Call) error {
+func (r *reply) call(c *run.Call) {
 	if c.Begun {
-		if err := r.begin(block{Type: "tool_use", ID: c.ID, Name: c.Name, Input: json.RawMessage("{}")}); err != nil {
-			return err
-		}
+		r.begin(block{Type: "tool_use", ID: c.ID, Name: c.Name, Input: json.RawMessage("{}")})
 	}
 	if c.Arguments != "" {
 		if !r.stream {
 			r.parts = append(r.parts, c.Arguments...)
-		} else if err := r.send(event{Type: "content_block_delta", Index: &r.open, Delta: map[string]string{"type": "input_json_delta", "partial_json": c.Arguments}}); err != nil {
-			return err
+		} else {
+			r.send(event{Type: "content_block_delta", Index: &r.open, Delta: map[string]string{"type": "input_json_delta", "partial_json": c.Arguments}})
 		}
 	}
 	if c.Ended {
-		return r.close()
+		r.close()
 	}
-	return nil
 }
 
 // close ends the open block.
-func (r *reply) close() error {
+func (r *reply) close() {
 	if r.open < 0 {
-		return nil
+		return
 	}
 	b := r.message.Content[r.open]
 	index := r.open
@@ -185,9 +167,7 @@ func (r *reply) close() error {
 	switch b.Type {
 	case "thinking":
 		b.Thinking, b.Signature = &text, &r.signature
-		if err := r.send(event{Type: "content_block_delta", Index: &index, Delta: map[string]string{"type": "signature_delta", "signature": r.signature}}); err != nil {
-			return err
-		}
+		r.send(event{Type: "content_block_delta", Index: &index, Delta: map[string]string{"type": "signature_delta", "signature": r.signature}})
 	case "text":
 		b.Text = &text
 	case "tool_use":
@@ -197,27 +177,22 @@ func (r *reply) close() error {
 			r.message.Content = r.message.Content[:index]
 		}
 	}
-	return r.send(event{Type: "content_block_stop", Index: &index})
+	r.send(event{Type: "content_block_stop", Index: &index})
 }
 
 // Tick implements dialect.Reply.
-func (r *reply) Tick(waits string) error {
+func (r *reply) Tick(waits string) {
 	if !r.out.Silent() {
-		return nil
+		return
 	}
-	if err := r.start(run.Usage{}); err != nil {
-		return err
-	}
-	if err := r.out.Comment(r.progress.Comment(waits)); err != nil {
-		return err
-	}
-	err := r.send(event{Type: "ping"})
+	r.start(run.Usage{})
+	r.out.Comment(r.progress.Comment(waits))
+	r.send(event{Type: "ping"})
 	r.out.Silent() // a ping is not an answer, so the next tick sends another
-	return err
 }
 
 // End implements dialect.Reply.
-func (r *reply) End(answers []run.Usage) error {
+func (r *reply) End(answers []run.Usage) {
 	u := newUsage(answers[0])
 	reason := "end_turn"
 	switch {
@@ -231,17 +206,13 @@ func (r *reply) End(answers []run.Usage) error {
 	r.message.StopReason, r.message.StopText, r.message.Usage = &reason, dialect.OrNull(r.stopText), u
 	if !r.stream {
 		r.out.JSON(http.StatusOK, r.message)
-		return nil
+		return
 	}
-	if err := r.start(answers[0]); err != nil {
-		return err
-	}
+	r.start(answers[0])
 	delta := struct {
 		StopReason *string `json:"stop_reason"`
 		StopText   *string `json:"stop_sequence"`
 	}{r.message.StopReason, r.message.StopText}
-	if err := r.send(event{Type: "message_delta", Delta: delta, Usage: &u}); err != nil {
-		return err
-	}
-	return r.send(event{Type: "message_stop"})
+	r.send(event{Type: "message_delta", Delta: delta, Usage: &u})
+	r.send(event{Type: "message_stop"})
 }

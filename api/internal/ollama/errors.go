@@ -9,7 +9,7 @@ import (
 // Errors describes how errors are written.
 var Errors = dialect.Errors{
 	Body:   errorBody,
-	Stream: func(out *dialect.Writer, e *dialect.Error) error { return out.Line(errorBody(e)) },
+	Stream: func(out *dialect.Writer, e *dialect.Error) { out.Line(errorBody(e)) },
 }
 
 func errorBody(e *dialect.Error) any {

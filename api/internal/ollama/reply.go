@@ -118,7 +118,7 @@ func (r *reply) answer(p part) answer {
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // Event implements dialect.Reply.
-func (r *reply) Event(e *run.Event) error {
+func (r *reply) Event(e *run.Event) {
 	if r.first.IsZero() && !e.Empty() {
 		r.first = r.service.Now()
 	}
@@ -136,12 +136,11 @@ func (r *reply) Event(e *run.Event) error {
 		r.text.WriteString(p.text)
 		r.whole.calls = append(r.whole.calls, p.calls...)
 		r.whole.logprobs = append(r.whole.logprobs, p.logprobs...)
-		return nil
+		return
 	}
-	if p.thinking == "" && p.text == "" && len(p.calls) == 0 && len(p.logprobs) == 0 {
-		return nil
+	if p.thinking != "" || p.text != "" || len(p.calls) > 0 || len(p.logprobs) > 0 {
+		r.out.Line(r.answer(p))
 	}
-	return r.out.Line(r.answer(p))
 }
 
 // calls returns the calls that end with an event. A call that was cut off has no end.
@@ -185,17 +184,16 @@ func (r *reply) logprob(t run.Token) logprob {
 }
 
 // Tick implements dialect.Reply. A silent stream can only send a line without a text.
-func (r *reply) Tick(string) error {
+func (r *reply) Tick(string) {
 	if !r.out.Silent() {
-		return nil
+		return
 	}
-	err := r.out.Line(r.answer(part{}))
+	r.out.Line(r.answer(part{}))
 	r.out.Silent() // a keep-alive is not an answer, so the next tick sends another
-	return err
 }
 
 // End implements dialect.Reply.
-func (r *reply) End(answers []run.Usage) error {
+func (r *reply) End(answers []run.Usage) {
 	now := r.service.Now()
 	if r.first.IsZero() {
 		r.first = now
@@ -211,8 +209,8 @@ func (r *reply) End(answers []run.Usage) error {
 		Answer: answers[0].Completion, AnswerDuration: now.Sub(r.first),
 	}
 	if r.stream {
-		return r.out.Line(a)
+		r.out.Line(a)
+		return
 	}
 	r.out.JSON(http.StatusOK, a)
-	return nil
 }

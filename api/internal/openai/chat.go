@@ -127,11 +127,12 @@ func (r *chatReply) begin(out *dialect.Writer) dialect.Reply {
 }
 
 // Event implements dialect.Reply.
-func (r *chatReply) Event(e *run.Event) error {
+func (r *chatReply) Event(e *run.Event) {
 	r.progress.Follow(e)
 	logprobs := r.chatLogprobs(e.Tokens)
 	if r.stream {
-		return r.chunks(e, logprobs)
+		r.chunks(e, logprobs)
+		return
 	}
 	a := &r.answers[e.Answer]
 	a.reasoning.WriteString(e.Reasoning)
@@ -149,7 +150,6 @@ func (r *chatReply) Event(e *run.Event) error {
 	if e.Finish != engine.FinishNone {
 		a.finish = e.Finish
 	}
-	return nil
 }
 
 // chatLogprobs returns the logprobs object of an event, nil if none was requested or the
@@ -171,44 +171,35 @@ func (r *chatReply) chatLogprobs(tokens []run.Token) *chatLogprobs {
 
 // chunks sends what an event adds: first the role, then reasoning and content in separate
 // chunks, then the finish reason in its own chunk.
-func (r *chatReply) chunks(e *run.Event, logprobs *chatLogprobs) error {
-	send := func(choice chatChoice) error {
+func (r *chatReply) chunks(e *run.Event, logprobs *chatLogprobs) {
+	send := func(choice chatChoice) {
 		choice.Index = e.Answer
 		r.object.Choices = []chatChoice{choice}
-		return r.out.Data(r.object)
+		r.out.Data(r.object)
 	}
 	if a := &r.answers[e.Answer]; !a.opened {
 		a.opened = true
 		empty := ""
-		if err := send(chatChoice{Delta: &chatDelta{Role: "assistant", Content: &empty}}); err != nil {
-			return err
-		}
+		send(chatChoice{Delta: &chatDelta{Role: "assistant", Content: &empty}})
 	}
 	if e.Reasoning != "" {
 		d := chatChoice{Delta: &chatDelta{Reasoning: e.Reasoning}}
 		if e.Text == "" { // otherwise the log-probabilities go with the content
 			d.Logprobs, logprobs = logprobs, nil
 		}
-		if err := send(d); err != nil {
-			return err
-		}
+		send(d)
 	}
 	if e.Text != "" || logprobs != nil {
-		if err := send(chatChoice{Delta: &chatDelta{Content: &e.Text}, Logprobs: logprobs}); err != nil {
-			return err
-		}
+		send(chatChoice{Delta: &chatDelta{Content: &e.Text}, Logprobs: logprobs})
 	}
 	for _, c := range e.Calls {
 		for _, part := range chunksOf(c) {
-			if err := send(chatChoice{Delta: &chatDelta{Calls: []toolCall{part}}}); err != nil {
-				return err
-			}
+			send(chatChoice{Delta: &chatDelta{Calls: []toolCall{part}}})
 		}
 	}
 	if e.Finish != engine.FinishNone {
-		return send(chatChoice{Delta: &chatDelta{}, FinishReason: dialect.OrNull(string(e.Finish))})
+		send(chatChoice{Delta: &chatDelta{}, FinishReason: dialect.OrNull(string(e.Finish))})
 	}
-	return nil
 }
 
 // chunksOf splits what an event adds to a call, because the name is sent in its own
@@ -224,29 +215,27 @@ func chunksOf(c run.Call) (out []toolCall) {
 }
 
 // Tick implements dialect.Reply.
-func (r *chatReply) Tick(waits string) error { return tick(r.out, &r.progress, waits) }
+func (r *chatReply) Tick(waits string) { tick(r.out, &r.progress, waits) }
 
 // tick sends a comment on a silent stream so that it stays open.
-func tick(out *dialect.Writer, progress *dialect.Progress, waits string) error {
-	if !out.Silent() {
-		return nil
+func tick(out *dialect.Writer, progress *dialect.Progress, waits string) {
+	if out.Silent() {
+		out.Comment(progress.Comment(waits))
 	}
-	return out.Comment(progress.Comment(waits))
 }
 
 // End implements dialect.Reply.
-func (r *chatReply) End(answers []run.Usage) error {
+func (r *chatReply) End(answers []run.Usage) {
 	total := usage{}
 	total.add(answers)
 	if r.stream {
 		if r.usageChunk {
 			r.object.Choices = []chatChoice{}
 			r.object.Usage = dialect.Marshal(total)
-			if err := r.out.Data(r.object); err != nil {
-				return err
-			}
+			r.out.Data(r.object)
 		}
-		return r.out.Done()
+		r.out.Done()
+		return
 	}
 	for i := range r.answers {
 		a := &r.answers[i]
@@ -273,5 +262,4 @@ func (r *chatReply) End(answers []run.Usage) error {
 	}
 	r.object.Usage = dialect.Marshal(total)
 	r.out.JSON(http.StatusOK, r.object)
-	return nil
 }

@@ -180,7 +180,7 @@ func (r *textReply) begin(out *dialect.Writer) dialect.Reply {
 }
 
 // Event implements dialect.Reply.
-func (r *textReply) Event(e *run.Event) error {
+func (r *textReply) Event(e *run.Event) {
 	r.progress.Follow(e)
 	a := r.answers[e.Answer]
 	delta := a.delta(e)
@@ -190,21 +190,21 @@ func (r *textReply) Event(e *run.Event) error {
 		if delta.FinishReason != nil {
 			a.whole.FinishReason = delta.FinishReason
 		}
-		return nil
+		return
 	}
 	if delta.Text == "" && delta.Logprobs == nil && delta.FinishReason == nil {
-		return nil
+		return
 	}
 	delta.Index = e.Answer
 	r.object.Choices = []textChoice{delta}
-	return r.out.Data(r.object)
+	r.out.Data(r.object)
 }
 
 // Tick implements dialect.Reply.
-func (r *textReply) Tick(waits string) error { return tick(r.out, &r.progress, waits) }
+func (r *textReply) Tick(waits string) { tick(r.out, &r.progress, waits) }
 
 // End implements dialect.Reply.
-func (r *textReply) End(answers []run.Usage) error {
+func (r *textReply) End(answers []run.Usage) {
 	total := usage{}
 	for some := range slices.Chunk(answers, r.n) { // each prompt is followed by its n answers
 		total.add(some)
@@ -216,11 +216,10 @@ func (r *textReply) End(answers []run.Usage) error {
 		if r.usageChunk {
 			r.object.Choices = []textChoice{}
 			r.object.Usage = dialect.Marshal(total)
-			if err := r.out.Data(r.object); err != nil {
-				return err
-			}
+			r.out.Data(r.object)
 		}
-		return r.out.Done()
+		r.out.Done()
+		return
 	}
 	for i, a := range r.answers {
 		a.whole.Index, a.whole.Text = i, a.text.String()
@@ -228,7 +227,6 @@ func (r *textReply) End(answers []run.Usage) error {
 	}
 	r.object.Usage = dialect.Marshal(total)
 	r.out.JSON(http.StatusOK, r.object)
-	return nil
 }
 
 // textAnswer turns the events of one answer into deltas of its choice.

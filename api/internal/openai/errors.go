@@ -38,5 +38,5 @@ func ErrorBody(e *dialect.Error) any {
 // Errors describes how errors are written.
 var Errors = dialect.Errors{
 	Body:   ErrorBody,
-	Stream: func(out *dialect.Writer, e *dialect.Error) error { return out.Data(ErrorBody(e)) },
+	Stream: func(out *dialect.Writer, e *dialect.Error) { out.Data(ErrorBody(e)) },
 }

@@ -49,55 +49,39 @@ func newReply(s *dialect.Service, r *request, q *engine.Request, stream bool) *r
 }
 
 // send sends an event of a stream.
-func (r *reply) send(e event) error {
+func (r *reply) send(e event) {
 	if !r.stream {
-		return nil
+		return
 	}
 	e.Number = r.number
 	r.number++
-	return r.out.Event(e.Type, e)
+	r.out.Event(e.Type, e)
 }
 
 // begin sends the first events.
-func (r *reply) begin() error {
+func (r *reply) begin() {
 	if r.begun {
-		return nil
+		return
 	}
 	r.begun = true
 	for _, kind := range []string{"response.created", "response.in_progress"} {
-		if err := r.send(event{Type: kind, Response: &r.response}); err != nil {
-			return err
-		}
+		r.send(event{Type: kind, Response: &r.response})
 	}
-	return nil
 }
 
 // Event implements dialect.Reply.
-func (r *reply) Event(e *run.Event) error {
+func (r *reply) Event(e *run.Event) {
 	r.progress.Follow(e)
-	if err := r.begin(); err != nil {
-		return err
-	}
-	if e.Reasoning != "" {
-		if err := r.add("reasoning", e.Reasoning); err != nil {
-			return err
-		}
-	}
-	if e.Text != "" {
-		if err := r.add("message", e.Text); err != nil {
-			return err
-		}
-	}
+	r.begin()
+	r.add("reasoning", e.Reasoning)
+	r.add("message", e.Text)
 	for i := range e.Calls {
-		if err := r.call(&e.Calls[i]); err != nil {
-			return err
-		}
+		r.call(&e.Calls[i])
 	}
 	if e.Finish != engine.FinishNone {
 		r.finish = e.Finish
-		return r.close(e.Finish != engine.FinishLength)
+		r.close(e.Finish != engine.FinishLength)
 	}
-	return nil
 }
 
 // index returns the index of the open item.
@@ -109,18 +93,19 @@ func (r *reply) index() *int {
 var zero = 0
 
 // start ends the open item and opens another.
-func (r *reply) start(i item) error {
-	if err := r.close(true); err != nil {
-		return err
-	}
+func (r *reply) start(i item) {
+	r.close(true)
 	r.open = &i
 	r.response.Output = append(r.response.Output, r.open)
 	first := i // the item grows, but the event must not change
-	return r.send(event{Type: "response.output_item.added", OutputIndex: r.index(), Item: &first})
+	r.send(event{Type: "response.output_item.added", OutputIndex: r.index(), Item: &first})
 }
 
 // add appends to a message or to reasoning.
-func (r *reply) add(kind, text string) error {
+func (r *reply) add(kind, text string) {
+	if text == "" {
+		return
+	}
 	if r.open == nil || r.open.Type != kind {
 		i := item{Type: kind, Content: &[]part{}}
 		if kind == "message" {
@@ -128,23 +113,19 @@ func (r *reply) add(kind, text string) error {
 		} else {
 			i.ID, i.Summary = "rs_"+r.service.NewID(), &[]part{}
 		}
-		if err := r.start(i); err != nil {
-			return err
-		}
-		if err := r.send(event{Type: "response.content_part.added", ItemID: r.open.ID, OutputIndex: r.index(), ContentIndex: &zero, Part: newPart(kind, "")}); err != nil {
-			return err
-		}
+		r.start(i)
+		r.send(event{Type: "response.content_part.added", ItemID: r.open.ID, OutputIndex: r.index(), ContentIndex: &zero, Part: newPart(kind, "")})
 	}
 	r.text = append(r.text, text...)
 	e := event{Type: "response.output_text.delta", ItemID: r.open.ID, OutputIndex: r.index(), ContentIndex: &zero, Delta: &text, Logprobs: noLogprobs}
 	if kind == "reasoning" {
 		e.Type, e.Logprobs = "response.reasoning_text.delta", nil
 	}
-	return r.send(e)
+	r.send(e)
 }
 
 // call appends to a call.
-func (r *reply) call(c *run.Call) error {
+func (r *reply) call(c *run.Call) {
 	if c.Begun {
 		i := item{Type: "function_call", ID: "fc_" + r.service.NewID(), Status: "in_progress", CallID: c.ID, Name: c.Name}
 		empty := ""
@@ -153,30 +134,25 @@ func (r *reply) call(c *run.Call) error {
 		} else {
 			i.Arguments = &empty
 		}
-		if err := r.start(i); err != nil {
-			return err
-		}
+		r.start(i)
 	}
 	if c.Arguments != "" {
 		r.text = append(r.text, c.Arguments...)
 		if r.open.Type == "function_call" {
-			if err := r.send(event{Type: "response.function_call_arguments.delta", ItemID: r.open.ID, OutputIndex: r.index(), Delta: &c.Arguments}); err != nil {
-				return err
-			}
+			r.send(event{Type: "response.function_call_arguments.delta", ItemID: r.open.ID, OutputIndex: r.index(), Delta: &c.Arguments})
 		}
 	}
 	if c.Ended {
-		return r.close(true)
+		r.close(true)
 	}
-	return nil
 }
 
 // close ends the open item. A call that was cut off gets no end and is not in the output,
 // because it is not a call.
-func (r *reply) close(whole bool) error {
+func (r *reply) close(whole bool) {
 	i := r.open
 	if i == nil {
-		return nil
+		return
 	}
 	index := r.index()
 	text := string(r.text)
@@ -187,7 +163,7 @@ func (r *reply) close(whole bool) error {
 	case "function_call":
 		if !whole || !json.Valid([]byte(text)) {
 			r.response.Output = r.response.Output[:*index]
-			return nil
+			return
 		}
 		i.Arguments = &text
 		e.Type, e.Arguments, e.Name = "response.function_call_arguments.done", &text, i.Name
@@ -195,13 +171,11 @@ func (r *reply) close(whole bool) error {
 		var v map[string]string
 		if !whole || json.Unmarshal([]byte(text), &v) != nil {
 			r.response.Output = r.response.Output[:*index]
-			return nil
+			return
 		}
 		input := v[customInput]
 		i.Input = &input
-		if err := r.send(event{Type: "response.custom_tool_call_input.delta", ItemID: i.ID, OutputIndex: index, Delta: &input}); err != nil {
-			return err
-		}
+		r.send(event{Type: "response.custom_tool_call_input.delta", ItemID: i.ID, OutputIndex: index, Delta: &input})
 		e.Type, e.Input = "response.custom_tool_call_input.done", &input
 	default:
 		i.Content = &[]part{*newPart(i.Type, text)}
@@ -213,54 +187,43 @@ func (r *reply) close(whole bool) error {
 			i.Status = "incomplete"
 		}
 	}
-	if err := r.send(e); err != nil {
-		return err
-	}
+	r.send(e)
 	if i.Content != nil {
-		if err := r.send(event{Type: "response.content_part.done", ItemID: i.ID, OutputIndex: index, ContentIndex: &zero, Part: newPart(i.Type, text)}); err != nil {
-			return err
-		}
+		r.send(event{Type: "response.content_part.done", ItemID: i.ID, OutputIndex: index, ContentIndex: &zero, Part: newPart(i.Type, text)})
 	}
-	return r.send(event{Type: "response.output_item.done", OutputIndex: index, Item: i})
+	r.send(event{Type: "response.output_item.done", OutputIndex: index, Item: i})
 }
 
 // Tick implements dialect.Reply.
-func (r *reply) Tick(waits string) error {
+func (r *reply) Tick(waits string) {
 	if !r.out.Silent() {
-		return nil
+		return
 	}
-	if err := r.begin(); err != nil {
-		return err
-	}
-	if err := r.out.Comment(r.progress.Comment(waits)); err != nil {
-		return err
-	}
+	r.begin()
+	r.out.Comment(r.progress.Comment(waits))
 	// Codex counts a stream without events as idle, even if it has comments. The event
 	// omits what the first event said, because tools are long.
 	short := r.response
 	short.Instructions, short.Tools = nil, []tool{}
-	err := r.send(event{Type: "response.in_progress", Response: &short})
+	r.send(event{Type: "response.in_progress", Response: &short})
 	r.out.Silent() // a keep-alive is not an answer, so the next tick sends another
-	return err
 }
 
 // fail ends a stream that has begun. Clients try again by the code, after the time in the
 // message.
-func (r *reply) fail(e *dialect.Error) error {
+func (r *reply) fail(e *dialect.Error) {
 	f := &failure{Code: e.Code, Message: e.Message}
 	if e.RetryAfter > 0 {
 		f.Code = "rate_limit_exceeded"
 		f.Message += fmt.Sprintf(" Please try again in %ds.", int(math.Ceil(e.RetryAfter.Seconds())))
 	}
 	r.response.Status, r.response.Error = "failed", f
-	return r.send(event{Type: "response.failed", Response: &r.response})
+	r.send(event{Type: "response.failed", Response: &r.response})
 }
 
 // End implements dialect.Reply.
-func (r *reply) End(answers []run.Usage) error {
-	if err := r.begin(); err != nil {
-		return err
-	}
+func (r *reply) End(answers []run.Usage) {
+	r.begin()
 	u := &usage{InputTokens: answers[0].Prompt, OutputTokens: answers[0].Completion, TotalTokens: answers[0].Prompt + answers[0].Completion}
 	u.InputDetails.CachedTokens, u.OutputDetails.ReasoningTokens = answers[0].Cached, answers[0].Reasoning
 	r.response.Usage, r.response.Status = u, "completed"
@@ -271,7 +234,7 @@ func (r *reply) End(answers []run.Usage) error {
 	}
 	if !r.stream {
 		r.out.JSON(http.StatusOK, r.response)
-		return nil
+		return
 	}
-	return r.send(event{Type: kind, Response: &r.response})
+	r.send(event{Type: kind, Response: &r.response})
 }
