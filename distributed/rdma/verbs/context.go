@@ -3,6 +3,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -23,26 +24,34 @@ type Context struct {
 	qps []*QP
 }
 
-// result of calls that make an object.
-type made struct {
-	raw   unsafe.Pointer
+// answer is the result of a call and its errno.
+type answer[T any] struct {
+	value T
 	errno int
+}
+
+// ask makes a call that the device answers with a value, within the library's limit.
+func ask[T any](c *Context, call string, f func() (T, int)) (T, error) {
+	r, err := bounded(c.lib, call, c.device, func() answer[T] {
+		value, errno := f()
+		return answer[T]{value, errno}
+	})
+	if err == nil && r.errno != 0 {
+		err = c.failed(call, r.errno, "")
+	}
+	return r.value, err
 }
 
 // Open opens the device. One context per device and process is enough.
 func (d Device) Open() (*Context, error) {
-	type result struct {
-		calls Calls
-		errno int
-	}
-	m, err := bounded(d.lib, "open_device", d.Name, func() result {
+	m, err := bounded(d.lib, "open_device", d.Name, func() answer[Calls] {
 		calls, errno := d.lib.provider.Open(d.Name)
-		return result{calls, errno}
+		return answer[Calls]{calls, errno}
 	})
 	if err != nil {
 		return nil, err
 	}
-	if m.calls == nil {
+	if m.value == nil {
 		detail := ""
 		if m.errno == 0 {
 			detail = "no such device"
@@ -52,7 +61,7 @@ func (d Device) Open() (*Context, error) {
 	d.lib.mu.Lock()
 	d.lib.open++
 	d.lib.mu.Unlock()
-	c := &Context{lib: d.lib, device: d.Name, calls: m.calls}
+	c := &Context{lib: d.lib, device: d.Name, calls: m.value}
 	c.self = object{ctx: c, raw: unsafe.Pointer(c)}
 	return c, nil
 }
@@ -83,40 +92,18 @@ func (c *Context) Device() string { return c.device }
 
 // Query returns the limits of the device.
 func (c *Context) Query() (DeviceAttr, error) {
-	type result struct {
-		attr  DeviceAttr
-		errno int
-	}
 	if _, err := c.self.handle("query_device"); err != nil {
 		return DeviceAttr{}, err
 	}
-	r, err := bounded(c.lib, "query_device", c.device, func() result {
-		attr, errno := c.calls.QueryDevice()
-		return result{attr, errno}
-	})
-	if err == nil && r.errno != 0 {
-		err = c.failed("query_device", r.errno, "")
-	}
-	return r.attr, err
+	return ask(c, "query_device", c.calls.QueryDevice)
 }
 
 // Port returns the state of a port; ports are numbered from 1.
 func (c *Context) Port(port int) (PortAttr, error) {
-	type result struct {
-		attr  PortAttr
-		errno int
-	}
 	if _, err := c.self.handle("query_port"); err != nil {
 		return PortAttr{}, err
 	}
-	r, err := bounded(c.lib, "query_port", c.device, func() result {
-		attr, errno := c.calls.QueryPort(port)
-		return result{attr, errno}
-	})
-	if err == nil && r.errno != 0 {
-		err = c.failed("query_port", r.errno, "")
-	}
-	return r.attr, err
+	return ask(c, "query_port", func() (PortAttr, int) { return c.calls.QueryPort(port) })
 }
 
 // GIDs reads the GID table of a port without its empty entries.
@@ -125,35 +112,29 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	type result struct {
-		entries []GIDEntry
-		errno   int
-	}
 	if _, err := c.self.handle("query_gid"); err != nil {
 		return nil, err
 	}
 	// The bound exists because a table may claim to be huge.
 	n := min(attr.GIDs, 1024)
-	r, err := bounded(c.lib, "query_gid", c.device, func() result {
-		var r result
+	return ask(c, "query_gid", func() (entries []GIDEntry, failed int) {
 		for i := range n {
 			gid, kind, errno := c.calls.QueryGID(port, i)
 			if errno != 0 {
 				// Linux returns this for an entry that was never filled, so an
 				// error matters only if no entry can be read.
-				r.errno = errno
+				failed = errno
 				continue
 			}
 			if !gid.IsZero() {
-				r.entries = append(r.entries, GIDEntry{Index: i, GID: gid, Type: kind})
+				entries = append(entries, GIDEntry{Index: i, GID: gid, Type: kind})
 			}
 		}
-		return r
+		if len(entries) > 0 {
+			failed = 0
+		}
+		return entries, failed
 	})
-	if err == nil && r.errno != 0 && len(r.entries) == 0 {
-		err = c.failed("query_gid", r.errno, "")
-	}
-	return r.entries, err
 }
 
 // GID reads one entry of the GID table of a port.
@@ -161,19 +142,11 @@ func (c *Context) GID(port, index int) (GID, GIDType, error) {
 	if _, err := c.self.handle("query_gid"); err != nil {
 		return GID{}, GIDUnknown, err
 	}
-	type result struct {
-		gid   GID
-		kind  GIDType
-		errno int
-	}
-	r, err := bounded(c.lib, "query_gid", c.device, func() result {
-		gid, kind, errno := c.calls.QueryGID(port, index)
-		return result{gid, kind, errno}
+	e, err := ask(c, "query_gid", func() (e GIDEntry, errno int) {
+		e.GID, e.Type, errno = c.calls.QueryGID(port, index)
+		return e, errno
 	})
-	if err == nil && r.errno != 0 {
-		err = c.failed("query_gid", r.errno, "")
-	}
-	return r.gid, r.kind, err
+	return e.GID, e.Type, err
 }
 
 // Used returns how many queue pairs, memory regions and completion queues of the
@@ -195,11 +168,8 @@ func keep[T any](c *Context, list *[]*T, x *T) {
 func drop[T any](c *Context, list *[]*T, x *T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, y := range *list {
-		if x == y {
-			*list = append((*list)[:i], (*list)[i+1:]...)
-			return
-		}
+	if i := slices.Index(*list, x); i >= 0 {
+		*list = slices.Delete(*list, i, i+1)
 	}
 }
 
@@ -207,10 +177,8 @@ func drop[T any](c *Context, list *[]*T, x *T) {
 func snapshot[T any](c *Context, list *[]*T) []*T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := make([]*T, 0, len(*list))
-	for i := len(*list) - 1; i >= 0; i-- {
-		out = append(out, (*list)[i])
-	}
+	out := slices.Clone(*list)
+	slices.Reverse(out)
 	return out
 }
 

@@ -18,21 +18,21 @@ func (c *Context) AllocPD() (*PD, error) {
 	if _, err := c.self.handle("alloc_pd"); err != nil {
 		return nil, err
 	}
-	m, err := bounded(c.lib, "alloc_pd", c.device, func() made {
+	m, err := bounded(c.lib, "alloc_pd", c.device, func() answer[unsafe.Pointer] {
 		raw, errno := c.calls.AllocPD()
-		return made{raw, errno}
+		return answer[unsafe.Pointer]{raw, errno}
 	})
 	if err != nil {
 		return nil, err
 	}
-	if m.raw == nil {
+	if m.value == nil {
 		detail := ""
 		if a, err := c.Port(1); err == nil {
 			detail = fmt.Sprintf("no protection domain, port 1 is %v", a.State)
 		}
 		return nil, c.failed("alloc_pd", m.errno, detail)
 	}
-	p := &PD{object{ctx: c, raw: m.raw}}
+	p := &PD{object{ctx: c, raw: m.value}}
 	keep(c, &c.pds, p)
 	return p, nil
 }
@@ -82,21 +82,17 @@ func (p *PD) RegMR(s *Slab, access Access) (*MR, error) {
 	if err != nil {
 		return nil, err
 	}
-	type result struct {
-		region Region
-		errno  int
-	}
 	errno := 0
 	for _, a := range try {
-		r, err := bounded(p.ctx.lib, "reg_mr", p.ctx.device, func() result {
+		r, err := bounded(p.ctx.lib, "reg_mr", p.ctx.device, func() answer[Region] {
 			region, errno := p.ctx.calls.RegMR(pd, s, a)
-			return result{region, errno}
+			return answer[Region]{region, errno}
 		})
 		if err != nil {
 			return nil, err
 		}
-		if r.region.Handle != nil {
-			m := &MR{object: object{ctx: p.ctx, raw: r.region.Handle}, mem: mem, region: r.region}
+		if r.value.Handle != nil {
+			m := &MR{object: object{ctx: p.ctx, raw: r.value.Handle}, mem: mem, region: r.value}
 			keep(p.ctx, &p.ctx.mrs, m)
 			return m, nil
 		}
@@ -143,17 +139,17 @@ func (c *Context) CreateCQ(n int) (*CQ, error) {
 	if _, err := c.self.handle("create_cq"); err != nil {
 		return nil, err
 	}
-	m, err := bounded(c.lib, "create_cq", c.device, func() made {
+	m, err := bounded(c.lib, "create_cq", c.device, func() answer[unsafe.Pointer] {
 		raw, errno := c.calls.CreateCQ(n)
-		return made{raw, errno}
+		return answer[unsafe.Pointer]{raw, errno}
 	})
 	if err != nil {
 		return nil, err
 	}
-	if m.raw == nil {
+	if m.value == nil {
 		return nil, c.failed("create_cq", m.errno, fmt.Sprintf("no queue for %d completions", n))
 	}
-	q := &CQ{object{ctx: c, raw: m.raw}}
+	q := &CQ{object{ctx: c, raw: m.value}}
 	keep(c, &c.cqs, q)
 	return q, nil
 }
@@ -220,7 +216,7 @@ type QP struct {
 // or more than requested.
 func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	type result struct {
-		made
+		answer[unsafe.Pointer]
 		num uint32
 	}
 	c := p.ctx
@@ -239,15 +235,15 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	what := fmt.Sprintf("no %v queue pair of %d sends and %d receives", cfg.Type, cfg.Caps.SendWR, cfg.Caps.RecvWR)
 	r, err := bounded(c.lib, "create_qp", c.device, func() result {
 		raw, num, errno := c.calls.CreateQP(pd, sendCQ, recvCQ, cfg.Type, cfg.Caps)
-		return result{made{raw, errno}, num}
+		return result{answer[unsafe.Pointer]{raw, errno}, num}
 	})
 	if err != nil {
 		return nil, err
 	}
-	if r.raw == nil {
+	if r.value == nil {
 		return nil, c.failed("create_qp", r.errno, what)
 	}
-	q := &QP{object: object{ctx: c, raw: r.raw}, kind: cfg.Type, num: r.num}
+	q := &QP{object: object{ctx: c, raw: r.value}, kind: cfg.Type, num: r.num}
 	keep(c, &c.qps, q)
 	if q.granted, _, err = q.Query(); err != nil {
 		if e := q.Destroy(); e != nil {
@@ -275,19 +271,15 @@ func (q *QP) Query() (Caps, QPState, error) {
 	type result struct {
 		caps  Caps
 		state QPState
-		errno int
 	}
 	raw, err := q.handle("query_qp")
 	if err != nil {
 		return Caps{}, 0, err
 	}
-	r, err := bounded(q.ctx.lib, "query_qp", q.ctx.device, func() result {
-		caps, state, errno := q.ctx.calls.QueryQP(raw)
-		return result{caps, state, errno}
+	r, err := ask(q.ctx, "query_qp", func() (r result, errno int) {
+		r.caps, r.state, errno = q.ctx.calls.QueryQP(raw)
+		return r, errno
 	})
-	if err == nil && r.errno != 0 {
-		err = q.ctx.failed("query_qp", r.errno, "")
-	}
 	return r.caps, r.state, err
 }
 
