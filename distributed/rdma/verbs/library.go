@@ -45,8 +45,8 @@ func Open(path string) (*Library, error) { return openWithin(path, DefaultLimit)
 // would block every other load, and each would cost a thread.
 var loads = make(chan struct{}, 1)
 
-// load is rawOpen, at most for limit.
-func load(path string, limit time.Duration) (rawLib, string, error) {
+// load is openLocal, at most for limit.
+func load(path string, limit time.Duration) (Provider, string, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	hangs := func(what string) error {
@@ -57,15 +57,15 @@ func load(path string, limit time.Duration) (rawLib, string, error) {
 	select {
 	case loads <- struct{}{}:
 	case <-timer.C:
-		return rawLib{}, "", hangs("another library is still being loaded")
+		return nil, "", hangs("another library is still being loaded")
 	}
 	type result struct {
-		lib rawLib
+		lib Provider
 		why string
 	}
 	done := make(chan result, 1)
 	go func() {
-		lib, why := rawOpen(path)
+		lib, why := openLocal(path)
 		done <- result{lib, why}
 		<-loads
 	}()
@@ -73,7 +73,7 @@ func load(path string, limit time.Duration) (rawLib, string, error) {
 	case r := <-done:
 		return r.lib, r.why, nil
 	case <-timer.C:
-		return rawLib{}, "", hangs("it is not loaded")
+		return nil, "", hangs("it is not loaded")
 	}
 }
 
@@ -87,12 +87,12 @@ func openWithin(path string, limit time.Duration) (*Library, error) {
 	}
 	var reasons []string
 	for _, p := range paths {
-		raw, why, err := load(p, limit)
+		lib, why, err := load(p, limit)
 		if err != nil {
 			return nil, err
 		}
 		if why == "" {
-			return NewLibrary(p, local{raw}), nil
+			return NewLibrary(p, lib), nil
 		}
 		reasons = append(reasons, why)
 	}
