@@ -85,8 +85,8 @@ var operations = []struct {
 			return err
 		}
 		for r := range g.Size() {
-			if string(dst[r*n:(r+1)*n]) != string(pattern(n, r)) {
-				return fmt.Errorf("wrong result: block %d", r)
+			if err := sentBy(r, dst[r*n:(r+1)*n]); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -120,10 +120,7 @@ var operations = []struct {
 		if err := g.Broadcast(ctx, b, 1); err != nil {
 			return err
 		}
-		if string(b) != string(pattern(50_000, 1)) {
-			return errors.New("wrong result")
-		}
-		return nil
+		return sentBy(1, b)
 	}},
 	{"barrier", func(ctx context.Context, g *distributed.Group) error { return g.Barrier(ctx) }},
 	{"exchange", func(ctx context.Context, g *distributed.Group) error {
@@ -132,10 +129,7 @@ var operations = []struct {
 		if err := g.SendRecv(ctx, dst, (r+n-1)%n, pattern(40_000, r), (r+1)%n); err != nil {
 			return err
 		}
-		if string(dst) != string(pattern(40_000, (r+n-1)%n)) {
-			return errors.New("wrong result")
-		}
-		return nil
+		return sentBy((r+n-1)%n, dst)
 	}},
 }
 

@@ -144,10 +144,29 @@ func group(t testing.TB, w net, n int, change func(r int, o *rdma.Options, l *di
 	x := setup(t, w, n, change)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for r, err := range x.connect(ctx) {
-		require.NoError(t, err, "rank %d", r)
-	}
+	succeed(t, x.connect(ctx))
 	return x
+}
+
+// onAll runs f concurrently for every index that has a group.
+func onAll(groups []*distributed.Group, f func(i int, g *distributed.Group) error) []error {
+	errs := make([]error, len(groups))
+	var all sync.WaitGroup
+	for i, g := range groups {
+		if g != nil {
+			all.Go(func() { errs[i] = f(i, g) })
+		}
+	}
+	all.Wait()
+	return errs
+}
+
+// succeed requires that no index has an error.
+func succeed(t testing.TB, errs []error) {
+	t.Helper()
+	for i, err := range errs {
+		require.NoError(t, err, "rank %d", i)
+	}
 }
 
 // each runs f on all ranks at once.
@@ -168,24 +187,14 @@ func cables(g *distributed.Group) matrix.Matrix {
 
 func (x *ranks) all(t testing.TB, f func(g *distributed.Group) error) {
 	t.Helper()
-	for r, err := range x.each(f) {
-		require.NoError(t, err, "rank %d", r)
-	}
+	succeed(t, x.each(f))
 }
 
-// firstSums does sums of several sizes, each rank adding its number plus one.
+// firstSums does sums of several sizes.
 func firstSums(ctx context.Context, g *distributed.Group) error {
 	for _, size := range []int{2, 4000, 16 << 10, 300 << 10} {
-		src := bytes.Repeat([]byte{byte(g.Rank() + 1)}, size)
-		dst := make([]byte, size)
-		if err := g.AllSum(ctx, dst, src, distributed.Uint8); err != nil {
+		if err := checkedSum(ctx, g, size); err != nil {
 			return err
-		}
-		want := byte(g.Size() * (g.Size() + 1) / 2)
-		for i, v := range dst {
-			if v != want {
-				return fmt.Errorf("byte %d of %d is %d", i, size, v)
-			}
 		}
 	}
 	return nil

@@ -39,7 +39,7 @@ func resident(t *testing.T) int {
 }
 
 // listed returns the number of entries in a folder, 0 if it does not exist.
-func listed(t *testing.T, folder string) int {
+func listed(t testing.TB, folder string) int {
 	entries, err := os.ReadDir(folder)
 	if !errors.Is(err, os.ErrNotExist) {
 		require.NoError(t, err)
@@ -134,9 +134,7 @@ func TestEpochs(t *testing.T) {
 		for r := range x.links {
 			x.links[r].Epoch = uint32(epoch)
 		}
-		for r, err := range x.connect(t.Context()) {
-			require.NoError(t, err, "rank %d", r)
-		}
+		succeed(t, x.connect(t.Context()))
 		sums(t, x)
 		if epoch%2 == 1 {
 			x.groups[epoch%3].Fail(errors.New("enough"))
@@ -169,7 +167,5 @@ func TestStopped(t *testing.T) {
 	default:
 	}
 	require.NoError(t, x.fabric.Script("host 1 alive"))
-	for r, err := range <-done {
-		require.NoError(t, err, "rank %d", r)
-	}
+	succeed(t, <-done)
 }

@@ -114,9 +114,7 @@ func (s *scene) form(epoch uint32) *distributed.Group {
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
-	for r, err := range s.connect(ctx) {
-		require.NoError(s.t, err, "rank %d", r)
-	}
+	succeed(s.t, s.connect(ctx))
 	return s.groups[0]
 }
 

@@ -5,10 +5,8 @@ package rdma
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,47 +25,25 @@ const none = distributed.Undefined
 func splits(t testing.TB, groups []*distributed.Group, colors, keys []int) []*distributed.Group {
 	t.Helper()
 	children := make([]*distributed.Group, len(groups))
-	errs := make([]error, len(groups))
-	var all sync.WaitGroup
-	for i, g := range groups {
-		if g != nil {
-			all.Go(func() { children[i], errs[i] = g.Split(t.Context(), colors[i], keys[i]) })
-		}
-	}
-	all.Wait()
-	for i, err := range errs {
-		require.NoError(t, err, "place %d", i)
-	}
+	succeed(t, onAll(groups, func(i int, g *distributed.Group) (err error) {
+		children[i], err = g.Split(t.Context(), colors[i], keys[i])
+		return err
+	}))
 	return children
-}
-
-// onAll runs f concurrently for every index that has a group.
-func onAll(groups []*distributed.Group, f func(i int, g *distributed.Group) error) []error {
-	errs := make([]error, len(groups))
-	var all sync.WaitGroup
-	for i, g := range groups {
-		if g != nil {
-			all.Go(func() { errs[i] = f(i, g) })
-		}
-	}
-	all.Wait()
-	return errs
 }
 
 // works makes each group of a list run sums over all rails and exchange
 // messages; all groups at the same time.
 func works(t testing.TB, groups []*distributed.Group) {
 	t.Helper()
-	for i, err := range onAll(groups, func(_ int, g *distributed.Group) error {
+	succeed(t, onAll(groups, func(_ int, g *distributed.Group) error {
 		for _, n := range []int{60, 70_000} {
 			if err := checkedSum(t.Context(), g, n); err != nil {
 				return err
 			}
 		}
 		return exchanged(t.Context(), g, 20_000)
-	}) {
-		require.NoError(t, err, "place %d", i)
-	}
+	}))
 }
 
 // exchanged sends to the next rank and receives from the previous one: by
@@ -94,8 +70,8 @@ func exchanged(ctx context.Context, g *distributed.Group, n int) error {
 				return err
 			}
 		}
-		if string(dst) != string(pattern(n, before)) {
-			return fmt.Errorf("not what rank %d has sent", before)
+		if err := sentBy(before, dst); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -367,7 +343,7 @@ func TestChildrenTakeTurns(t *testing.T) {
 	x := group(t, meshOf(4, 2, "late=1 poison=1"), 4, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Cap, o.Tuning.OneRail = 0, -1 })
 	pairs := splits(t, x.groups, []int{0, 0, 1, 1}, []int{0, 0, 0, 0})
 	across := splits(t, x.groups, []int{0, 1, 1, 0}, []int{0, 1, 0, 1})
-	for _, err := range onAll(x.groups, func(i int, g *distributed.Group) error {
+	succeed(t, onAll(x.groups, func(i int, g *distributed.Group) error {
 		for step := range 60 {
 			of := []*distributed.Group{g, pairs[i], across[i]}[(step*step+step/3)%3]
 			if err := checkedSum(t.Context(), of, 1+step*531); err != nil {
@@ -378,21 +354,7 @@ func TestChildrenTakeTurns(t *testing.T) {
 			}
 		}
 		return nil
-	}) {
-		require.NoError(t, err)
-	}
-}
-
-// descriptors counts the open files of this process, 0 if the system does not
-// report them.
-func descriptors(t testing.TB) int {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		return 0
-	}
-	list, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	return len(list)
+	}))
 }
 
 // TestChildrenAreGivenBack: in whatever order groups and children are closed,
@@ -406,13 +368,12 @@ func TestChildrenAreGivenBack(t *testing.T) {
 
 func givenBack(t *testing.T, words string) {
 	x := setup(t, meshOf(3, 2, words), 3, nil)
+	closed := func(_ int, g *distributed.Group) error { return g.Close() }
 	objects := func() [4]int {
 		return [4]int{x.fabric.Count("qps"), x.fabric.Count("mrs"), x.fabric.Count("cqs"), x.fabric.Count("pds")}
 	}
 	round := func(order []int) {
-		for r, err := range x.connect(t.Context()) {
-			require.NoError(t, err, "rank %d", r)
-		}
+		succeed(t, x.connect(t.Context()))
 		child := splits(t, x.groups, []int{0, 0, 0}, []int{2, 1, 0})
 		other := splits(t, x.groups, []int{0, 0, none}, []int{0, 0, 0})
 		grand := splits(t, child, []int{0, 0, none}, []int{0, 0, 0})
@@ -431,15 +392,11 @@ func givenBack(t *testing.T, words string) {
 		}
 		defer func() { // again, in order of creation
 			for _, f := range families {
-				for _, err := range onAll(f, func(_ int, g *distributed.Group) error { return g.Close() }) {
-					require.NoError(t, err)
-				}
+				succeed(t, onAll(f, closed))
 			}
 		}()
 		for _, k := range order {
-			for i, err := range onAll(families[k], func(_ int, g *distributed.Group) error { return g.Close() }) {
-				require.NoError(t, err, "place %d", i)
-			}
+			succeed(t, onAll(families[k], closed))
 			switch k {
 			case 0:
 				over(families...) // the parent; all are closed with it
@@ -455,7 +412,7 @@ func givenBack(t *testing.T, words string) {
 		}
 	}
 	round([]int{3, 2, 1, 0})
-	goroutines, files, left := runtime.NumGoroutine(), descriptors(t), objects()
+	goroutines, files, left := runtime.NumGoroutine(), listed(t, "/proc/self/fd"), objects()
 	require.Equal(t, [4]int{0, 0, 0, 12}, left, "domains stay with their devices")
 	for _, order := range [][]int{{0, 1, 2, 3}, {1, 0, 2, 3}, {2, 3, 0, 1}, {3, 1, 0, 2}, {1, 2, 3, 0}, {2, 1, 3, 0}} {
 		for r := range x.links {
@@ -465,7 +422,7 @@ func givenBack(t *testing.T, words string) {
 		require.Equal(t, left, objects(), "%v", order)
 	}
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+1 }, 10*time.Second, 10*time.Millisecond, "goroutines") // one is the poller of Eventually
-	require.Eventually(t, func() bool { return descriptors(t) <= files }, 10*time.Second, 10*time.Millisecond, "connections")
+	require.Eventually(t, func() bool { return listed(t, "/proc/self/fd") <= files }, 10*time.Second, 10*time.Millisecond, "connections")
 }
 
 // TestManyChildren: hundreds of children, made and closed, leave nothing
@@ -480,14 +437,12 @@ func TestManyChildren(t *testing.T) {
 		children := splits(t, x.groups, []int{3, 3}, []int{1, 0})
 		require.Equal(t, "rdma", children[0].Kind())
 		// Each rank closes its child as soon as its own part is done.
-		for r, err := range onAll(children, func(_ int, g *distributed.Group) error {
+		succeed(t, onAll(children, func(_ int, g *distributed.Group) error {
 			if err := checkedSum(t.Context(), g, 50_000); err != nil {
 				return err
 			}
 			return g.Close()
-		}) {
-			require.NoError(t, err, "rank %d", r)
-		}
+		}))
 	}
 	require.Equal(t, 2, x.fabric.Count("qps"))
 	require.Equal(t, 2, x.fabric.Count("mrs"))
@@ -504,7 +459,7 @@ func TestEarlyGoodbye(t *testing.T) {
 		require.NoError(t, x.fabric.Script("fault device=r2to1_0 on=recv do=delay:300000"))
 		left := make(chan time.Time, 1)
 		var end time.Time
-		for r, err := range onAll(children, func(r int, g *distributed.Group) error {
+		succeed(t, onAll(children, func(r int, g *distributed.Group) error {
 			if err := checkedSum(t.Context(), g, 1000); err != nil {
 				return err
 			}
@@ -517,9 +472,7 @@ func TestEarlyGoodbye(t *testing.T) {
 				end = time.Now()
 			}
 			return nil
-		}) {
-			require.NoError(t, err, "rank %d %s", r, words)
-		}
+		}))
 		require.True(t, (<-left).Before(end), "rank 0 had left when rank 2 was done: else this shows nothing")
 		err := children[2].Barrier(t.Context())
 		require.ErrorIs(t, err, distributed.ErrPeerGone)

@@ -89,8 +89,8 @@ func TestSenderAhead(t *testing.T) {
 					if err := g.Recv(t.Context(), got, 0); err != nil {
 						return fmt.Errorf("message %d: %w", i, err)
 					}
-					if string(got) != string(pattern(n, i)) {
-						return fmt.Errorf("message %d is not what was sent", i)
+					if err := sentBy(i, got); err != nil {
+						return fmt.Errorf("message %d: %w", i, err)
 					}
 				}
 				return nil
