@@ -7,36 +7,10 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "../../../../distributed/rdma/verbs/rm_lib.h"
 #include "check_loop.h"
-
-int rm_fake_script(const char *text, char *err, size_t n);
+#include "setup.h"
 
 enum { SIZE = 16384, BLOCK = 200, BLOCKS = 1001 };
-
-#define NEED(x) \
-	do { \
-		if (!(x)) { \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x); \
-			exit(1); \
-		} \
-	} while (0)
-
-static struct rmv_lib *lib;
-
-static void move(struct rmv_qp *q, uint32_t peer, const uint8_t gid[16], int state) {
-	static const int masks[] = {0, RMV_QP_STATE | RMV_QP_PKEY_INDEX | RMV_QP_PORT | RMV_QP_ACCESS_FLAGS,
-	                            RMV_QP_STATE | RMV_QP_AV | RMV_QP_PATH_MTU | RMV_QP_DEST_QPN | RMV_QP_RQ_PSN,
-	                            RMV_QP_STATE | RMV_QP_SQ_PSN};
-	struct rmv_qp_attr a;
-	memset(&a, 0, sizeof a);
-	a.qp_state = (uint32_t)state;
-	a.port_num = a.ah_attr.port_num = a.ah_attr.is_global = a.ah_attr.sgid_index = 1;
-	a.path_mtu = 5;
-	a.dest_qp_num = peer;
-	memcpy(a.ah_attr.dgid.raw, gid, 16);
-	NEED(rmv_modify_qp(lib, q, &a, masks[state]) == 0);
-}
 
 static int by_size(const void *x, const void *y) {
 	double a = *(const double *)x, b = *(const double *)y;
@@ -47,7 +21,7 @@ static double block(struct side *s, int (*f)(struct side *)) {
 	struct timespec t, u;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	for (int i = 0; i < BLOCK; i++) {
-		NEED(f(s) == 0);
+		CHECK(f(s) == 0);
 	}
 	clock_gettime(CLOCK_MONOTONIC, &u);
 	return ((double)(u.tv_sec - t.tv_sec) * 1e9 + (double)(u.tv_nsec - t.tv_nsec)) / BLOCK;
@@ -57,24 +31,24 @@ int main(void) {
 	char err[256];
 	int e, type;
 	uint8_t gid[16];
-	NEED(rm_fake_script("device a\n", err, sizeof err) == 0);
-	NEED((lib = rmv_open("", err, sizeof err)) != NULL);
+	CHECK(rm_fake_script("device a\n", err, sizeof err) == 0);
+	CHECK((lib = rmv_open("", err, sizeof err)) != NULL);
 	struct rmv_context *ctx = rmv_open_device(lib, "a", &e);
-	NEED(ctx != NULL && rmv_query_gid(lib, ctx, 1, 1, gid, &type) == 0);
+	CHECK(ctx != NULL && rmv_query_gid(lib, ctx, 1, 1, gid, &type) == 0);
 	struct rmv_pd *pd = rmv_alloc_pd(lib, ctx, &e);
 	struct side s;
 	memset(&s, 0, sizeof s);
-	NEED(pd != NULL && (s.cq = rmv_create_cq(lib, ctx, 64, &e)) != NULL);
+	CHECK(pd != NULL && (s.cq = rmv_create_cq(lib, ctx, 64, &e)) != NULL);
 	uint8_t *mem = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	NEED(mem != MAP_FAILED);
+	CHECK(mem != MAP_FAILED);
 	mem = (uint8_t *)(((uintptr_t)mem + 16383) & ~(uintptr_t)16383);
 	struct rmv_mr *mr = rmv_reg_mr(lib, pd, mem, 2 * PEERS * SIZE, 7, &e);
-	NEED(mr != NULL);
+	CHECK(mr != NULL);
 	for (int p = 0; p < PEERS; p++) {
 		struct rmv_qp_cap cap = {16, 16, 1, 1, 0};
 		struct rmv_qp *a = rmv_create_qp(lib, pd, s.cq, s.cq, RMV_QPT_UC, &cap, &e);
 		struct rmv_qp *b = rmv_create_qp(lib, pd, s.cq, s.cq, RMV_QPT_UC, &cap, &e);
-		NEED(a != NULL && b != NULL);
+		CHECK(a != NULL && b != NULL);
 		for (int state = 1; state <= 3; state++) {
 			move(a, b->qp_num, gid, state);
 			move(b, a->qp_num, gid, state);

@@ -9,23 +9,12 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "../../../../distributed/rdma/verbs/rm_lib.h"
+#include "setup.h"
 
-int rm_fake_script(const char *text, char *err, size_t n);
 int rm_fake_reset(void);
 int64_t rm_fake_count(const char *what);
 
 enum { DEPTH = 8, SIZE = 8192, COUNT = 400, RAILS = 3, ROOM = 2 * DEPTH * SIZE };
-
-#define CHECK(x) \
-	do { \
-		if (!(x)) { \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x); \
-			exit(1); \
-		} \
-	} while (0)
-
-static struct rmv_lib *lib;
 
 struct end {
 	struct rmv_context *ctx;
@@ -57,31 +46,14 @@ static void open_end(struct end *e, const char *name) {
 	CHECK((e->qp = rmv_create_qp(lib, e->pd, e->cq, e->cq, RMV_QPT_UC, &cap, &err)) != NULL);
 }
 
-static void move(struct end *e, struct end *peer, int state) {
-	struct rmv_qp_attr a;
-	int type, mask = RMV_QP_STATE;
-	memset(&a, 0, sizeof a);
-	a.qp_state = (uint32_t)state;
-	a.port_num = a.ah_attr.port_num = 1;
-	if (state == RMV_QPS_INIT) {
-		mask |= RMV_QP_PKEY_INDEX | RMV_QP_PORT | RMV_QP_ACCESS_FLAGS;
-	} else if (state == RMV_QPS_RTR) {
-		mask |= RMV_QP_AV | RMV_QP_PATH_MTU | RMV_QP_DEST_QPN | RMV_QP_RQ_PSN;
-		a.path_mtu = 5;
-		a.dest_qp_num = peer->qp->qp_num;
-		a.ah_attr.is_global = 1;
-		a.ah_attr.sgid_index = 1;
-		CHECK(rmv_query_gid(lib, peer->ctx, 1, 1, a.ah_attr.dgid.raw, &type) == 0);
-	} else {
-		mask |= RMV_QP_SQ_PSN;
-	}
-	CHECK(rmv_modify_qp(lib, e->qp, &a, mask) == 0);
-}
-
 static void join(struct end *a, struct end *b) {
+	uint8_t gid_a[16], gid_b[16];
+	int type;
+	CHECK(rmv_query_gid(lib, a->ctx, 1, 1, gid_a, &type) == 0);
+	CHECK(rmv_query_gid(lib, b->ctx, 1, 1, gid_b, &type) == 0);
 	for (int s = RMV_QPS_INIT; s <= RMV_QPS_RTS; s++) {
-		move(a, b, s);
-		move(b, a, s);
+		move(a->qp, b->qp->qp_num, gid_b, s);
+		move(b->qp, a->qp->qp_num, gid_a, s);
 	}
 }
 
