@@ -174,8 +174,7 @@ func (b *bed) drain(rank, code int, says string) {
 	p, err := harness.StartProcess(nil, b.Program, "drain", "--rank", fmt.Sprint(rank), "--coordinator", b.Coordinator)
 	require.NoError(b.t, err)
 	defer p.End()
-	require.Equal(b.t, code, exitCode(b.t, p), "%s", p.Log)
-	require.Contains(b.t, p.Log.String(), says)
+	requireExitCode(b.t, p, code, says)
 }
 
 // TestRollingRestart: all followers are restarted, one after the other, while the

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/internal/testenv"
-	"ringmaster/tests/cluster/harness"
 )
 
 // flipDigest flips a bit in the last digest of a piece of the control connection that consists
@@ -50,11 +49,7 @@ func TestFlippedDigest(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(size, " ranks"), func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: continueFlags})
-			p, err := harness.NewProxy("127.0.0.1:0", b.Coordinator)
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, p.Close()) })
-			b.Via = map[int]string{1: p.Addr()}
+			b, p := viaProxy(t, size, continueFlags)
 			b.form()
 			var flipped atomic.Bool
 			u := b.begin(phases[2])
