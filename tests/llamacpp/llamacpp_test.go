@@ -18,6 +18,7 @@ import (
 
 	"ringmaster/gguf"
 	"ringmaster/model/synthetic"
+	"ringmaster/tests/exact"
 )
 
 // tokens is the length of the compared sequences: longer than the window of 128,
@@ -92,7 +93,7 @@ func agree(t *testing.T, binary string, config synthetic.Config, most, least flo
 	want := readRows(t, theirs, len(ids), config.Vocab)
 	for _, batch := range []int{tokens, 37} {
 		got := ourLogits(t, binary, model, ids, batch, config.Vocab)
-		far, same := compare(want, got, config.Vocab)
+		far, same := exact.Distance(got, want)
 		t.Logf("batch %d: relative difference %.5f, same most likely token %.3f", batch, far, same)
 		require.LessOrEqual(t, far, most, "batch %d", batch)
 		require.GreaterOrEqual(t, same, least, "batch %d", batch)
@@ -167,7 +168,7 @@ func sameVocabulary(t *testing.T, j *judge, model string) {
 }
 
 // ourLogits runs `ringmaster logits`.
-func ourLogits(t *testing.T, binary, model string, ids []int, batch, vocab int) []float32 {
+func ourLogits(t *testing.T, binary, model string, ids []int, batch, vocab int) [][]float64 {
 	t.Helper()
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "ids.txt"), filepath.Join(dir, "ours.f32")
@@ -179,48 +180,21 @@ func ourLogits(t *testing.T, binary, model string, ids []int, batch, vocab int) 
 }
 
 // readRows reads float32 [rows][vocab], all finite.
-func readRows(t *testing.T, path string, rows, vocab int) []float32 {
+func readRows(t *testing.T, path string, rows, vocab int) [][]float64 {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Len(t, b, 4*rows*vocab, path)
-	x := make([]float32, rows*vocab)
+	x := make([][]float64, rows)
 	for i := range x {
-		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-		if v := float64(x[i]); math.IsNaN(v) || math.IsInf(v, 0) {
-			t.Fatalf("%s: logit %d of row %d is %v", path, i%vocab, i/vocab, v)
+		x[i] = make([]float64, vocab)
+		for j := range x[i] {
+			v := float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*(i*vocab+j):])))
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				t.Fatalf("%s: logit %d of row %d is %v", path, j, i, v)
+			}
+			x[i][j] = v
 		}
 	}
 	return x
-}
-
-// compare returns the root mean square of got-want relative to the standard
-// deviation of want, and the fraction of rows with the same index of the largest
-// element.
-func compare(want, got []float32, vocab int) (far, same float64) {
-	var diff, mean, square float64
-	for i, w := range want {
-		d := float64(got[i]) - float64(w)
-		diff += d * d
-		mean += float64(w)
-		square += float64(w) * float64(w)
-	}
-	n := float64(len(want))
-	rows := len(want) / vocab
-	for r := range rows {
-		if largest(want[r*vocab:(r+1)*vocab]) == largest(got[r*vocab:(r+1)*vocab]) {
-			same++
-		}
-	}
-	return math.Sqrt(diff / n / (square/n - mean*mean/n/n)), same / float64(rows)
-}
-
-func largest(row []float32) int {
-	best := 0
-	for i, v := range row {
-		if v > row[best] {
-			best = i
-		}
-	}
-	return best
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/model/synthetic"
+	"ringmaster/tests/exact"
 )
 
 // TestSparseAgreesWithLlamaCpp compares models in float32 with attention that an indexer
@@ -40,11 +41,11 @@ func TestSparseAgreesWithLlamaCpp(t *testing.T) {
 			theirs := filepath.Join(t.TempDir(), "theirs.f32")
 			judge.ask(t, map[string]any{"op": "logits", "ids": ids, "out": theirs, "single": 16, "batch": count}, nil)
 			want, got := readRows(t, theirs, count, c.Vocab), ourLogits(t, binary, model, ids, 37, c.Vocab)
-			below, _ := compare(want[:read*c.Vocab], got[:read*c.Vocab], c.Vocab)
-			first, _ := compare(want[read*c.Vocab:][:c.Vocab], got[read*c.Vocab:][:c.Vocab], c.Vocab)
-			far, same := compare(want, got, c.Vocab)
+			below, _ := exact.Distance(got[:read], want[:read])
+			first, _ := exact.Distance(got[read:read+1], want[read:read+1])
+			far, same := exact.Distance(got, want)
 			c.TopK = 4096
-			dense, _ := compare(want, ourLogits(t, binary, write(t, c), ids, count, c.Vocab), c.Vocab)
+			dense, _ := exact.Distance(ourLogits(t, binary, write(t, c), ids, count, c.Vocab), want)
 			t.Logf("relative difference %.5f while all is read, %.5f of the next token, %.5f of all, same most likely token %.3f; dense %.5f",
 				below, first, far, same, dense)
 			require.LessOrEqual(t, below, 0.001)
