@@ -56,18 +56,26 @@ func newBed(t *testing.T) *bed {
 	for _, g := range b.groups {
 		require.NoError(t, g.UntilReady(ctx), g.Logs())
 	}
+	b.proxy(b.groups[0].HTTP, b.groups[1].HTTP, "/v1/models")
+	return b
+}
+
+// proxy starts HAProxy before two groups and waits until it passes a request.
+func (b *bed) proxy(groupA, groupB, path string) *harness.Process {
+	b.t.Helper()
+	var err error
 	b.addr, err = testenv.FreeAddr("127.0.0.1")
-	require.NoError(t, err)
-	env := []string{"LISTEN=" + b.addr, "GROUP_A=" + b.groups[0].HTTP, "GROUP_B=" + b.groups[1].HTTP}
+	require.NoError(b.t, err)
+	env := []string{"LISTEN=" + b.addr, "GROUP_A=" + groupA, "GROUP_B=" + groupB}
 	proxy, err := harness.StartProcess(env, "haproxy", "-db", "-f", config)
-	require.NoError(t, err)
-	t.Cleanup(proxy.End)
-	require.NoError(t, harness.Until(ctx, "HAProxy to pass a request", func() (bool, string) {
-		require.True(t, proxy.Running(), proxy.Log.String())
-		status, body, err := b.get("/v1/models")
+	require.NoError(b.t, err)
+	b.t.Cleanup(proxy.End)
+	require.NoError(b.t, harness.Until(b.ctx, "HAProxy to pass a request", func() (bool, string) {
+		require.True(b.t, proxy.Running(), proxy.Log.String())
+		status, body, err := b.get(path)
 		return status == http.StatusOK, fmt.Sprint(status, body, err)
 	}))
-	return b
+	return proxy
 }
 
 func (b *bed) get(path string) (int, string, error) {

@@ -39,17 +39,8 @@ func TestSmuggling(t *testing.T) {
 	line, err := server.Log.Wait(ctx, 0, ready)
 	require.NoError(t, err, "%s", server.Log)
 	group := ready.FindStringSubmatch(line)[1]
-	addr, err := testenv.FreeAddr("127.0.0.1")
-	require.NoError(t, err)
-	proxy, err := harness.StartProcess([]string{"LISTEN=" + addr, "GROUP_A=" + group, "GROUP_B=" + group}, "haproxy", "-db", "-f", config)
-	require.NoError(t, err)
-	t.Cleanup(proxy.End)
-	b := &bed{t: t, ctx: ctx, addr: addr}
-	require.NoError(t, harness.Until(ctx, "HAProxy to pass a request", func() (bool, string) {
-		require.True(t, proxy.Running(), proxy.Log.String())
-		status, body, err := b.get("/healthz")
-		return status == http.StatusOK, fmt.Sprint(status, body, err)
-	}))
+	b := &bed{t: t, ctx: ctx}
+	proxy := b.proxy(group, group, "/healthz")
 	const hidden = "GET /hidden HTTP/1.1\r\nHost: localhost\r\nX: "
 	for form, fields := range map[string]string{
 		"length, then chunked":           "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -72,7 +63,7 @@ func TestSmuggling(t *testing.T) {
 		"a length as a connection field": "Connection: keep-alive, Content-Length\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
 	} {
 		for _, start := range []string{"POST /v1/completions HTTP/1.1", "GET /healthz HTTP/1.1", "POST /nothing HTTP/1.0"} {
-			conn, err := net.Dial("tcp", addr)
+			conn, err := net.Dial("tcp", b.addr)
 			require.NoError(t, err)
 			_, err = io.WriteString(conn, start+"\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: keep-alive\r\n"+fields+hidden)
 			require.NoError(t, err)
@@ -88,11 +79,8 @@ func TestSmuggling(t *testing.T) {
 			_ = conn.Close()
 		}
 	}
-	resp, err := http.Get("http://" + group + "/metrics")
+	metrics, err := harness.NewClient(group, nil).Metrics(ctx)
 	require.NoError(t, err)
-	defer resp.Body.Close()
-	metrics, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.Contains(t, string(metrics), `ringmaster_http_requests_total{route="/healthz",status="200"}`)
+	require.Contains(t, metrics, `ringmaster_http_requests_total{route="/healthz",status="200"}`)
 	require.True(t, server.Running() && proxy.Running())
 }
