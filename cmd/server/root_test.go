@@ -36,16 +36,6 @@ func TestEnvironmentSetsFlags(t *testing.T) {
 	require.ErrorContains(t, err, `environment variable RINGMASTER_MAX_BATCH="many"`)
 }
 
-// TestFlagsHaveHelp checks that every flag of every command has a help text.
-func TestFlagsHaveHelp(t *testing.T) {
-	root := newRoot()
-	for _, cmd := range append(root.Commands(), root) {
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			require.NotEmpty(t, f.Usage, "%s --%s", cmd.Name(), f.Name)
-		})
-	}
-}
-
 func TestBadOptions(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"logits --tokens x", `required flag(s) "out" not set`},
@@ -102,15 +92,6 @@ func TestEmptyGuards(t *testing.T) {
 			require.ErrorContains(t, err, name)
 		})
 	}
-}
-
-// TestOneFlagOneKey checks that a comma is part of a key.
-func TestOneFlagOneKey(t *testing.T) {
-	s := &serveOptions{}
-	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	s.register(f)
-	require.NoError(t, f.Parse([]string{"--api-key", "abc,def", "--api-key", ","}))
-	require.Equal(t, []string{"abc,def", ","}, s.Keys.Given)
 }
 
 // TestLogFormats: the log is text or JSON, from the level on that was asked for.

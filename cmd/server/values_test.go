@@ -113,16 +113,17 @@ func requireRefused(t *testing.T, err error, what string, texts ...string) {
 	}
 }
 
-// TestZeroIsExplained: a flag that takes 0 says in its help what 0 is, and one that takes
-// words says which.
+// TestZeroIsExplained: every flag has a help text; that of a flag that takes 0 says what 0
+// is, and that of one that takes words says which.
 func TestZeroIsExplained(t *testing.T) {
 	for _, c := range commandsOf(newRoot()) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			where := c.CommandPath() + " --" + f.Name
+			require.NotEmpty(t, f.Usage, where)
 			v, ok := f.Value.(flags.Value)
 			if !ok {
 				return
 			}
-			where := c.CommandPath() + " --" + f.Name
 			if v.Kind() == flags.Word && v.Type() != "bool" {
 				for word := range strings.SplitSeq(strings.ReplaceAll(v.Allowed(), " or ", ", "), ", ") {
 					require.Contains(t, f.Usage, word, where)

@@ -82,9 +82,6 @@ func (s *Session) Load(path string) error {
 	return err
 }
 
-// Resume continues with the messages of a conversation.
-func (s *Session) Resume(messages []Message) { s.messages = messages }
-
 // Save writes the conversation to a new file.
 func (s *Session) Save(path string) error { return writeConversation(path, s.messages) }
 

@@ -2,6 +2,7 @@ package chatclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -85,7 +86,7 @@ func Talk(ctx context.Context, o Talking, in, out *os.File, question string) err
 		return err
 	}
 	if o.Load != "" {
-		s.Resume(before)
+		s.messages = before
 	}
 	if once {
 		err = s.Once(ctx, question)
@@ -96,9 +97,7 @@ func Talk(ctx context.Context, o Talking, in, out *os.File, question string) err
 		err = o.converse(ctx, s, in, out)
 	}
 	if o.Save != "" {
-		if serr := s.Save(o.Save); err == nil {
-			err = serr
-		}
+		err = errors.Join(err, s.Save(o.Save))
 	}
 	return err
 }

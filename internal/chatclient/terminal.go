@@ -33,9 +33,6 @@ func NewTerminal(in, out *os.File, history *History) *Terminal {
 // IsTerminal reports whether a file is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// Size returns the terminal's columns and rows, 80 by 24 if unknown.
-func (t *Terminal) Size() (width, height int) { return Size(t.out) }
-
 // Size returns a terminal's columns and rows, 80 by 24 if unknown.
 func Size(f *os.File) (width, height int) {
 	width, height, err := term.GetSize(int(f.Fd()))
@@ -54,7 +51,7 @@ func (t *Terminal) ReadLine(ctx context.Context, prompt string) (line string, er
 		return "", err
 	}
 	defer func() { err = errors.Join(err, term.Restore(int(t.in.Fd()), state)) }()
-	if err := t.term.SetSize(t.Size()); err != nil {
+	if err := t.term.SetSize(Size(t.out)); err != nil {
 		return "", err
 	}
 	t.term.SetPrompt(prompt)

@@ -153,10 +153,14 @@ func (b *bed) requireCopied(rank int) {
 	}
 }
 
-func requireNone(t *testing.T, errs []error) {
-	t.Helper()
-	for r, err := range errs {
-		require.NoError(t, err, "rank %d", r)
+// copies runs a copy, after which every rank has all files.
+func (b *bed) copies() {
+	b.t.Helper()
+	for r, err := range b.run() {
+		require.NoError(b.t, err, "rank %d", r)
+		if r > 0 {
+			b.requireCopied(r)
+		}
 	}
 }
 
@@ -165,9 +169,8 @@ func TestCopies(t *testing.T) {
 		for _, sizes := range [][]int{{1}, {testBlock}, {testBlock + 1, 3}, {100*testBlock - 7, testBlock, 70*testBlock + 500}} {
 			t.Run(fmt.Sprint(ranks, sizes), func(t *testing.T) {
 				b := newBed(t, ranks, sizes...)
-				requireNone(t, b.run())
+				b.copies()
 				for r := 1; r < ranks; r++ {
-					b.requireCopied(r)
 					require.Equal(t, []string{"fetch", "check"}, b.reports[r].phases)
 					require.Equal(t, b.reports[r].total, b.reports[r].done)
 				}
@@ -187,9 +190,7 @@ func TestResumes(t *testing.T) {
 	require.ErrorContains(t, errs[0], "rank 2")
 	require.ErrorContains(t, errs[1], "rank 2")
 
-	requireNone(t, b.run())
-	b.requireCopied(1)
-	b.requireCopied(2)
+	b.copies()
 	sent := b.reports[0].total["send"]
 	require.Less(t, sent, int64(250*testBlock+1), "what was there is not sent again")
 	require.Positive(t, sent)
@@ -202,10 +203,8 @@ func TestFilesThatAreThere(t *testing.T) {
 	b := newBed(t, 3, 20*testBlock+3, 5)
 	first := filepath.Base(b.paths[0])
 	require.NoError(t, os.WriteFile(filepath.Join(b.dirs[1], first), b.content[first], 0o600))
-	requireNone(t, b.run())
-	b.requireCopied(1)
-	b.requireCopied(2)
-	requireNone(t, b.run()) // nothing is left to do
+	b.copies()
+	b.copies() // nothing is left to do
 	require.Zero(t, b.reports[0].total["send"])
 
 	other := bytes.Clone(b.content[first])
@@ -241,9 +240,7 @@ func TestDamage(t *testing.T) {
 	require.ErrorContains(t, errs[0], "rank 1")
 	require.ErrorContains(t, errs[0], "SHA-256")
 	require.NoFileExists(t, part)
-	requireNone(t, b.run())
-	b.requireCopied(1)
-	b.requireCopied(2)
+	b.copies()
 }
 
 // A block that is damaged on its way names the rank it came from.

@@ -1,9 +1,8 @@
 package host
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -71,13 +70,11 @@ func TestCgroup(t *testing.T) {
 		}, host, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
+			root := fstest.MapFS{}
 			for path, text := range c.files {
-				path = filepath.Join(root, path)
-				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-				require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+				root[path] = &fstest.MapFile{Data: []byte(text)}
 			}
-			g := readCgroup(os.DirFS(root))
+			g := readCgroup(root)
 			require.Equal(t, c.want, g.limit(host))
 			require.Equal(t, c.threads, g.processors())
 		})

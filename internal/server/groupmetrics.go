@@ -15,31 +15,26 @@ type groupMetrics struct {
 	leader *node.Leader
 
 	up, ranks, epoch, recoveries, recovery, work, tokens, stepTime *prometheus.Desc
-	layers                                                         []layerMetric
-	exchanges                                                      []exchangeMetric
+	layers                                                         []metric[parallel.LayerStats]
+	exchanges                                                      []metric[parallel.Exchange]
 }
 
-// layerMetric is a metric that each layer has.
-type layerMetric struct {
+// metric is one that each layer has, or the exchanges of each purpose and collective of all
+// layers.
+type metric[T any] struct {
 	desc  *prometheus.Desc
-	value func(parallel.LayerStats) float64
-}
-
-// exchangeMetric is a metric of the exchanges of each purpose and collective, of all layers.
-type exchangeMetric struct {
-	desc  *prometheus.Desc
-	value func(parallel.Exchange) float64
+	value func(T) float64
 }
 
 func newGroupMetrics(l *node.Leader) *groupMetrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("ringmaster_"+name, help, labels, nil)
 	}
-	layer := func(name, help string, value func(parallel.LayerStats) float64) layerMetric {
-		return layerMetric{desc("layer_"+name, help, "rank", "layer"), value}
+	layer := func(name, help string, value func(parallel.LayerStats) float64) metric[parallel.LayerStats] {
+		return metric[parallel.LayerStats]{desc("layer_"+name, help, "rank", "layer"), value}
 	}
-	exchange := func(name, help string, value func(parallel.Exchange) float64) exchangeMetric {
-		return exchangeMetric{desc("exchange_"+name, help, "rank", "purpose", "op"), value}
+	exchange := func(name, help string, value func(parallel.Exchange) float64) metric[parallel.Exchange] {
+		return metric[parallel.Exchange]{desc("exchange_"+name, help, "rank", "purpose", "op"), value}
 	}
 	return &groupMetrics{
 		leader:     l,
@@ -51,7 +46,7 @@ func newGroupMetrics(l *node.Leader) *groupMetrics {
 		work:       desc("rank_steps_total", "Steps that the rank has run.", "rank"),
 		tokens:     desc("rank_tokens_total", "Tokens that the rank has processed.", "rank"),
 		stepTime:   desc("rank_step_seconds_total", "Time that the rank has spent in steps.", "rank"),
-		layers: []layerMetric{
+		layers: []metric[parallel.LayerStats]{
 			layer("compute_seconds_total", "Time spent computing.", func(l parallel.LayerStats) float64 { return l.Compute.Seconds() }),
 			layer("waiting_seconds_total", "Time spent waiting for the slowest rank.", func(l parallel.LayerStats) float64 { return l.Waiting.Seconds() }),
 			layer("wire_seconds_total", "Time spent waiting for data transfer.", func(l parallel.LayerStats) float64 { return l.Wire.Seconds() }),
@@ -60,7 +55,7 @@ func newGroupMetrics(l *node.Leader) *groupMetrics {
 			layer("exchanges_total", "Exchanges with the other ranks.", func(l parallel.LayerStats) float64 { return float64(l.Exchanges) }),
 			layer("float16_overflows_total", "Exchanges repeated in float32 because a value exceeded the range of float16.", func(l parallel.LayerStats) float64 { return float64(l.Overflows) }),
 		},
-		exchanges: []exchangeMetric{
+		exchanges: []metric[parallel.Exchange]{
 			exchange("compute_seconds_total", "Time spent computing what is exchanged, since the exchange before.", func(x parallel.Exchange) float64 { return x.Compute.Seconds() }),
 			exchange("waiting_seconds_total", "Time spent waiting for the slowest rank.", func(x parallel.Exchange) float64 { return x.Waiting.Seconds() }),
 			exchange("wire_seconds_total", "Time spent waiting for data transfer.", func(x parallel.Exchange) float64 { return x.Wire.Seconds() }),

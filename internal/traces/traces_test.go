@@ -56,6 +56,16 @@ func answered() *api.Trace {
 	}
 }
 
+// requireSpan requires the times of a span and, unless it is nil, its parent.
+func requireSpan(t *testing.T, span, parent *otlp.Span, began, ended int) {
+	t.Helper()
+	require.Equal(t, uint64(at(began).UnixNano()), span.StartTimeUnixNano, span.Name)
+	require.Equal(t, uint64(at(ended).UnixNano()), span.EndTimeUnixNano, span.Name)
+	if parent != nil {
+		require.Equal(t, parent.SpanId, span.ParentSpanId, span.Name)
+	}
+}
+
 // TestSpans: the spans of a request, their parents, their times and their attributes.
 func TestSpans(t *testing.T) {
 	clearEnvironment(t)
@@ -104,10 +114,8 @@ func TestSpans(t *testing.T) {
 		{decode[0], root, 40, 90, map[string]any{"ringmaster.answer": 0, "ringmaster.steps": 6, "ringmaster.tokens": 7}},
 	} {
 		require.Equal(t, root.TraceId, x.span.TraceId)
-		require.Equal(t, uint64(at(x.began).UnixNano()), x.span.StartTimeUnixNano, x.span.Name)
-		require.Equal(t, uint64(at(x.ended).UnixNano()), x.span.EndTimeUnixNano, x.span.Name)
+		requireSpan(t, x.span, x.parent, x.began, x.ended)
 		if x.parent != nil {
-			require.Equal(t, x.parent.SpanId, x.span.ParentSpanId, x.span.Name)
 			require.Equal(t, x.says, values(t, x.span), x.span.Name)
 		}
 	}
@@ -214,26 +222,14 @@ func TestEpochs(t *testing.T) {
 	}
 	require.NotNil(t, own)
 	require.Equal(t, map[string]any{"ringmaster.epoch": 4, "ringmaster.ranks": 2, "ringmaster.lost_rank": 1}, values(t, own))
-	for i, x := range []struct {
-		name         string
-		began, ended int
-	}{{"noticing", 30, 45}, {"mapping", 45, 50}} {
-		span := c.one(t, x.name)
-		require.Equal(t, own.SpanId, span.ParentSpanId, i)
-		require.Equal(t, uint64(at(x.began).UnixNano()), span.StartTimeUnixNano, x.name)
-		require.Equal(t, uint64(at(x.ended).UnixNano()), span.EndTimeUnixNano, x.name)
-	}
+	requireSpan(t, c.one(t, "noticing"), own, 30, 45)
+	requireSpan(t, c.one(t, "mapping"), own, 45, 50)
 	require.NotContains(t, values(t, c.one(t, "planned epoch")), "ringmaster.lost_rank")
 
 	require.Len(t, within, 2, "in prefill and in decode")
-	for i, x := range []struct {
-		parent       string
-		began, ended int
-	}{{"prefill", 30, 40}, {"decode", 40, 50}} {
-		span := within[i]
-		require.Equal(t, c.one(t, x.parent).SpanId, span.ParentSpanId)
-		require.Equal(t, uint64(at(x.began).UnixNano()), span.StartTimeUnixNano)
-		require.Equal(t, uint64(at(x.ended).UnixNano()), span.EndTimeUnixNano)
+	requireSpan(t, within[0], c.one(t, "prefill"), 30, 40)
+	requireSpan(t, within[1], c.one(t, "decode"), 40, 50)
+	for _, span := range within {
 		require.Equal(t, own.TraceId, span.Links[0].TraceId)
 		require.Equal(t, own.SpanId, span.Links[0].SpanId)
 	}
