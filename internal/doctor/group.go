@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -151,16 +152,8 @@ func offer(h *Facts) int64 {
 const mostSkew = 5 * time.Second
 
 func checkClocks(hosts []Facts) []Finding {
-	first, last := &hosts[0], &hosts[0]
-	for i := range hosts {
-		h := &hosts[i]
-		if h.Ahead < first.Ahead {
-			first = h
-		}
-		if h.Ahead > last.Ahead {
-			last = h
-		}
-	}
+	byClock := func(a, b Facts) int { return cmp.Compare(a.Ahead, b.Ahead) }
+	first, last := slices.MinFunc(hosts, byClock), slices.MaxFunc(hosts, byClock)
 	if d := last.Ahead - first.Ahead; d > mostSkew {
 		return []Finding{finding(Warning, "synchronize the clocks (timedatectl set-ntp true, or chrony)", "%s is %v ahead of %s, not counting the delay of asking", last.Host, d.Round(time.Second), first.Host)}
 	}
@@ -188,16 +181,11 @@ func checkNetworks(hosts []Facts) (out []Finding) {
 	}
 	common := []string{}
 	for network, list := range ends {
+		byMTU := func(a, b end) int { return cmp.Compare(a.mtu, b.mtu) }
+		least, most := slices.MinFunc(list, byMTU), slices.MaxFunc(list, byMTU)
 		names := map[string]bool{}
-		least, most := list[0], list[0]
 		for _, e := range list {
 			names[e.host] = true
-			if e.mtu < least.mtu {
-				least = e
-			}
-			if e.mtu > most.mtu {
-				most = e
-			}
 		}
 		if len(names) == len(hosts) {
 			common = append(common, network.String())

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -69,10 +70,7 @@ func newProxy(p Proxy, groups []*group) *proxy {
 		}
 	}
 	slices.SortFunc(out.ring, func(a, b point) int {
-		if a.at < b.at || a.at == b.at && a.group.index < b.group.index {
-			return -1
-		}
-		return 1
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.group.index, b.group.index))
 	})
 	return out
 }
@@ -143,12 +141,7 @@ func (p *proxy) choose(c *conversation) *group {
 		all := int(math.Ceil(float64(load+1)*p.Bound - 1e-9))
 		slots = max(1, (all+live-1)/live)
 	}
-	start, _ := slices.BinarySearchFunc(p.ring, c.key, func(a point, key uint64) int {
-		if a.at < key {
-			return -1
-		}
-		return 1
-	})
+	start, _ := slices.BinarySearchFunc(p.ring, c.key, func(a point, key uint64) int { return cmp.Compare(a.at, key) })
 	for i := range p.ring {
 		g := p.ring[(start+i)%len(p.ring)].group
 		if g.state != down && g.load < slots {

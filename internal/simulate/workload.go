@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -153,9 +154,7 @@ func (c *conversation) extend(context, room int) (added int, fits bool) {
 	if said+answered > room {
 		return said + answered, true
 	}
-	for range said + answered {
-		c.history = append(c.history, int32(c.number))
-	}
+	c.history = append(c.history, slices.Repeat([]int32{int32(c.number)}, said+answered)...)
 	c.turn++
 	end := len(c.history) - answered
 	c.prompt, c.answer = c.history[:end], c.history[end:]

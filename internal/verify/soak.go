@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -143,8 +144,12 @@ func rateText(x float64) string {
 // summary fills a check from its links.
 func (c *Check) summary(links []Link, e *Expected, x *Examination) {
 	var bytes, corrupt, again int64
-	slow, late, bad := links[0], links[0], ""
+	slow := slices.MinFunc(links, func(a, b Link) int { return cmp.Compare(a.Rate, b.Rate) })
+	late := slices.MaxFunc(links, func(a, b Link) int { return cmp.Compare(a.Latency, b.Latency) })
+	var rates []float64
+	bad := ""
 	for _, l := range links {
+		rates = append(rates, l.Rate)
 		bytes, corrupt = bytes+l.Bytes, corrupt+l.Corrupt
 		if again >= 0 {
 			again += l.Retransmits
@@ -152,22 +157,12 @@ func (c *Check) summary(links []Link, e *Expected, x *Examination) {
 		if l.Retransmits < 0 {
 			again = -1
 		}
-		if l.Rate < slow.Rate {
-			slow = l
-		}
-		if l.Latency > late.Latency {
-			late = l
-		}
 		if l.Why != "" {
 			if c.Verdict = Fail; bad != "" {
 				bad += "; "
 			}
 			bad += fmt.Sprintf("from rank %d to rank %d: %s", l.From, l.To, l.Why)
 		}
-	}
-	rates := make([]float64, len(links))
-	for i, l := range links {
-		rates[i] = l.Rate
 	}
 	c.Figures["links"], c.Figures["bytes"], c.Figures["corrupt_bytes"], c.Figures["retransmits"] = float64(len(links)), float64(bytes), float64(corrupt), float64(again)
 	c.Figures["slowest_bytes_per_second"], c.Figures["median_bytes_per_second"], c.Figures["worst_median_latency_seconds"] = slow.Rate, median(rates), late.Latency.Seconds()
