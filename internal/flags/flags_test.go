@@ -32,7 +32,7 @@ func TestFlags(t *testing.T) {
 	OneOf(f, &word, "word", "", []string{"a", "b", "c"}, "a, b or c")
 	Texts(f, &texts, "text", false, "texts")
 	Parsed(f, &size, "size", "1", "a size", func(s string) error {
-		if s != "2" {
+		if s != "1" && s != "2" {
 			return errors.New("wrong")
 		}
 		return nil

@@ -30,9 +30,10 @@ func wordIn(words []string) func(string) error {
 	}
 }
 
-func text(f *pflag.FlagSet, kind Kind, p *string, name, def, usage, allowed string, check func(string) error) *pflag.Flag {
+// text declares a flag that takes every text.
+func text(f *pflag.FlagSet, kind Kind, p *string, name, def, usage string) {
 	*p = def
-	return declare(f, &one[string]{p, "string", kind, allowed, checkedText(check), same}, name, usage, "")
+	declare(f, &one[string]{p, "string", kind, "", checkedText(nil), same}, name, usage, "")
 }
 
 func texts(f *pflag.FlagSet, kind Kind, p *[]string, name string, def []string, commas bool, usage, allowed string, check func(string) error) {
@@ -47,13 +48,7 @@ func texts(f *pflag.FlagSet, kind Kind, p *[]string, name string, def []string, 
 // OneOf declares one of several words; usage names them. The empty text is allowed if the
 // default is empty.
 func OneOf(f *pflag.FlagSet, p *string, name, def string, words []string, usage string) *pflag.Flag {
-	check := wordIn(words)
-	return text(f, Word, p, name, def, usage, oneOf(words), func(s string) error {
-		if s == "" && def == "" {
-			return nil
-		}
-		return check(s)
-	})
+	return WordOf(f, p, name, def, words, checkedText(nil), usage)
 }
 
 // SomeOf declares several of some words, separated by commas or given by repeating the
@@ -65,12 +60,7 @@ func SomeOf(f *pflag.FlagSet, p *[]string, name string, def, words []string, usa
 // Parsed declares a text. check decides whether it is allowed, and allowed describes
 // that. The empty text is allowed if the default is empty.
 func Parsed(f *pflag.FlagSet, p *string, name, def, allowed string, check func(string) error, usage string) {
-	text(f, Form, p, name, def, usage, allowed, func(s string) error {
-		if s == "" && def == "" {
-			return nil
-		}
-		return explained(check(s), allowed)
-	})
+	Typed(f, p, name, def, allowed, checkedText(check), usage)
 }
 
 // ParsedList declares such texts, by repeating the flag, or also separated by commas.
@@ -149,7 +139,7 @@ func TypedList[T fmt.Stringer](f *pflag.FlagSet, p *[]T, name string, commas boo
 
 // Text declares any text.
 func Text(f *pflag.FlagSet, p *string, name, def, usage string) {
-	text(f, Any, p, name, def, usage, "", nil)
+	text(f, Any, p, name, def, usage)
 }
 
 // Texts declares any texts, by repeating the flag, or also separated by commas.
@@ -159,12 +149,12 @@ func Texts(f *pflag.FlagSet, p *[]string, name string, commas bool, usage string
 
 // File declares a file that is read or must exist.
 func File(f *pflag.FlagSet, p *string, name, usage string) {
-	text(f, Input, p, name, "", usage, "", nil)
+	text(f, Input, p, name, "", usage)
 }
 
 // Out declares a file or directory to write.
 func Out(f *pflag.FlagSet, p *string, name, def, usage string) {
-	text(f, Output, p, name, def, usage, "", nil)
+	text(f, Output, p, name, def, usage)
 }
 
 // explained returns an error with what is allowed instead of a check's wording, unless
