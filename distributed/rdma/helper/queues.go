@@ -11,7 +11,6 @@ import "C"
 import (
 	"fmt"
 	"math/bits"
-	"os"
 	"syscall"
 	"unsafe"
 
@@ -29,9 +28,20 @@ func ringOf(n int) uint64 {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// ring makes a shared ring of slots.
-func (d *device) ring(slots uint64) (*os.File, mapping, error) {
-	return d.p.share(ringBytes(slots))
+// create makes a queue with a shared ring of slots; m is the call, without the ring. The
+// reply of a call that failed names no object.
+func (d *device) create(slots uint64, m *message) (*message, mapping) {
+	f, ring, err := d.p.share(ringBytes(slots))
+	if err != nil {
+		return &message{Errno: int(syscall.ENOMEM)}, mapping{}
+	}
+	defer f.Close()
+	m.Size, m.file = slots, f
+	r := d.p.call(m)
+	if r.Obj[0] == 0 {
+		_ = ring.unmap() // a failure leaves only a mapping
+	}
+	return r, ring
 }
 
 // ringBytes returns the length of a ring.
@@ -63,14 +73,8 @@ func (d *device) drop(raw unsafe.Pointer) {
 // CreateCQ is described at verbs.Calls, as are all that follow.
 func (d *device) CreateCQ(n int) (unsafe.Pointer, int) {
 	slots := ringOf(n)
-	f, m, err := d.ring(slots)
-	if err != nil {
-		return nil, int(syscall.ENOMEM)
-	}
-	defer f.Close()
-	r := d.p.call(&message{Call: "create_cq", Args: [2]int{n}, Size: slots, file: f})
+	r, m := d.create(slots, &message{Call: "create_cq", Args: [2]int{n}})
 	if r.Obj[0] == 0 {
-		_ = m.unmap() // a failure leaves only a mapping
 		return nil, r.errno()
 	}
 	cq := unsafe.Pointer(C.rmh_server_cq_new(d.raw, (*C.struct_rmh_ring)(m.at()), C.uint64_t(slots)))
@@ -91,14 +95,9 @@ func (d *device) destroy(call string, raw unsafe.Pointer) int {
 func (d *device) CreateQP(pd, sendCQ, recvCQ unsafe.Pointer, kind verbs.QPType, asked verbs.Caps) (unsafe.Pointer, uint32, int) {
 	// Twice the requested depth, because a provider may grant more.
 	slots := ringOf(2 * (asked.SendWR + asked.RecvWR))
-	f, m, err := d.ring(slots)
-	if err != nil {
-		return nil, 0, int(syscall.ENOMEM)
-	}
-	defer f.Close()
-	r := d.p.call(&message{Call: "create_qp", Obj: [3]uint32{(*remote)(pd).id, d.id(sendCQ), d.id(recvCQ)}, Args: [2]int{int(kind)}, Caps: asked, Size: slots, file: f})
+	r, m := d.create(slots, &message{Call: "create_qp", Obj: [3]uint32{(*remote)(pd).id, d.id(sendCQ), d.id(recvCQ)},
+		Args: [2]int{int(kind)}, Caps: asked})
 	if r.Obj[0] == 0 {
-		_ = m.unmap() // a failure leaves only a mapping
 		return nil, 0, r.errno()
 	}
 	qp := unsafe.Pointer(C.rmh_server_qp_new(d.raw, (*C.struct_rmh_ring)(m.at()), C.uint64_t(slots), C.uint32_t(r.Num)))
