@@ -83,8 +83,5 @@ func TestMemoryIsRegisteredOnce(t *testing.T) {
 // TestUnreliableOnly: Thunderbolt has only unreliable queue pairs.
 func TestUnreliableOnly(t *testing.T) {
 	x := setup(t, meshOf(2, 1, ""), 2, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Type = verbs.RC })
-	for _, err := range x.connect(t.Context()) {
-		require.ErrorIs(t, err, distributed.ErrConfig)
-		require.ErrorContains(t, err, "Thunderbolt supports only UC queue pairs, not RC")
-	}
+	x.refused(t, distributed.ErrConfig, "Thunderbolt supports only UC queue pairs, not RC")
 }

@@ -138,6 +138,17 @@ func (x *ranks) connect(ctx context.Context) []error {
 	return errs
 }
 
+// refused requires that no rank connects, for the cause and with the texts.
+func (x *ranks) refused(t testing.TB, cause error, texts ...string) {
+	t.Helper()
+	for r, err := range x.connect(t.Context()) {
+		require.ErrorIs(t, err, cause, "rank %d", r)
+		for _, text := range texts {
+			require.ErrorContains(t, err, text, "rank %d", r)
+		}
+	}
+}
+
 // group makes the connected group of a network.
 func group(t testing.TB, w net, n int, change func(r int, o *rdma.Options, l *distributed.Link)) *ranks {
 	t.Helper()

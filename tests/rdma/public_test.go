@@ -212,11 +212,7 @@ func TestDeadRail(t *testing.T) {
 			w := ringOf(2, 1, "")
 			w.script += strings.ReplaceAll(strings.ReplaceAll(c.extra, "_1 ", "_0 "), "_1\n", "_0\n")
 			x := setup(t, w, 2, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.TokenTimeout = 100 * time.Millisecond })
-			for _, err := range x.connect(t.Context()) {
-				require.ErrorIs(t, err, distributed.ErrBootstrap)
-				require.ErrorContains(t, err, "neither a ring nor a mesh")
-				require.ErrorContains(t, err, "r1to0_0")
-			}
+			x.refused(t, distributed.ErrBootstrap, "neither a ring nor a mesh", "r1to0_0")
 		})
 	}
 }
@@ -380,17 +376,10 @@ func TestPortWithoutAddress(t *testing.T) {
 	}
 	w := meshOf(2, 1, "")
 	w.script += "gids r1to0_0 uuid\n"
-	for _, err := range setup(t, w, 2, nil).connect(t.Context()) {
-		require.ErrorIs(t, err, distributed.ErrBootstrap)
-		require.ErrorContains(t, err, "rank 1 r1to0_0, listed for rank 0: ")
-		require.ErrorContains(t, err, "not the bridge")
-	}
+	setup(t, w, 2, nil).refused(t, distributed.ErrBootstrap, "rank 1 r1to0_0, listed for rank 0: ", "not the bridge")
 	// Two ports of different families have no address in common.
 	w.script = "device r0to1_0 host=0 gids=ll\ndevice r1to0_0 host=1 gids=v4\ncable r0to1_0 r1to0_0\n"
-	for _, err := range setup(t, w, 2, nil).connect(t.Context()) {
-		require.ErrorIs(t, err, distributed.ErrBootstrap)
-		require.ErrorContains(t, err, "give both ports an IPv4 address, or neither")
-	}
+	setup(t, w, 2, nil).refused(t, distributed.ErrBootstrap, "give both ports an IPv4 address, or neither")
 }
 
 // TestUnreachablePeer: errno 60 of RTR may only mean that a host does not know its
@@ -409,21 +398,14 @@ func TestUnreachablePeer(t *testing.T) {
 	}
 	w := meshOf(2, 1, "")
 	w.script += "fault device=r0to1_0 on=rtr count=all do=errno:60\n"
-	x := setup(t, w, 2, nil)
-	for _, err := range x.connect(t.Context()) {
-		require.ErrorIs(t, err, distributed.ErrBootstrap)
-		require.ErrorContains(t, err, "the hosts may not know each other as neighbours yet (ping6 -c 1 ff02::1%enN on both")
-		require.ErrorContains(t, err, "or two cables are crossed")
-	}
+	setup(t, w, 2, nil).refused(t, distributed.ErrBootstrap,
+		"the hosts may not know each other as neighbours yet (ping6 -c 1 ff02::1%enN on both", "or two cables are crossed")
 	// Other causes: no attempt can help, and the error says what does.
 	for errno, cure := range map[int]string{14: "restart this host, because trying again uses more", 16: "only a new queue pair may help",
 		22: "zero or wrong GID", 96: "unplug the cable and plug it in again"} {
 		w := meshOf(2, 1, "")
 		w.script += fmt.Sprintf("fault device=r0to1_0 on=rtr count=all do=errno:%d\n", errno)
-		for _, err := range setup(t, w, 2, nil).connect(t.Context()) {
-			require.ErrorContains(t, err, fmt.Sprintf("errno %d", errno))
-			require.ErrorContains(t, err, cure)
-		}
+		setup(t, w, 2, nil).refused(t, distributed.ErrBootstrap, fmt.Sprintf("errno %d", errno), cure)
 	}
 }
 

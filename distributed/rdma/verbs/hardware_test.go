@@ -144,16 +144,10 @@ func hardware(t *testing.T, dev Device, kind QPType) {
 	for _, q := range qps {
 		require.NoError(t, q.Destroy())
 	}
-	for buf := make([]WC, depth); ; { // what the queue pairs left behind
-		if n, err := cqs[0].Poll(buf); err != nil || n == 0 {
+	for _, cq := range cqs { // what the queue pairs left behind
+		for n := 1; n > 0; {
+			n, err = cq.Poll(make([]WC, depth))
 			require.NoError(t, err)
-			break
-		}
-	}
-	for buf := make([]WC, depth); ; {
-		if n, err := cqs[1].Poll(buf); err != nil || n == 0 {
-			require.NoError(t, err)
-			break
 		}
 	}
 
