@@ -244,11 +244,8 @@ func TestDirectory(t *testing.T) {
 // depending on its name, and costs nothing else.
 func TestFilesOfOthers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
-	b := open(t, dir, 1<<20)
-	long := ids(1, 300)
-	require.True(t, b.save("", long, 5, Worth{}))
-	e, _ := b.Find("", long)
-	good, err := os.ReadFile(b.path(e.name, final))
+	b, e, path := withSnapshot(t, dir)
+	good, err := os.ReadFile(path)
 	require.NoError(t, err)
 	b.close()
 

@@ -78,16 +78,36 @@ func TestDiskFailed(t *testing.T) {
 	}
 }
 
+// withSnapshot opens a cache and saves a snapshot there.
+func withSnapshot(t *testing.T, dir string) (b *bed, e *Entry, path string) {
+	t.Helper()
+	b = open(t, dir, 1<<20)
+	require.True(t, b.save("", ids(1, 300), 5, Worth{}))
+	e, _ = b.Find("", ids(1, 300))
+	return b, e, b.path(e.name, final)
+}
+
+// distrusts checks that a snapshot that was changed is refused, because of what text
+// says: while the server runs, and by the next one, which removes it.
+func (b *bed) distrusts(dir string, e *Entry, text string) error {
+	b.t.Helper()
+	_, err := b.load(e)
+	require.ErrorContains(b.t, err, text)
+	b.close()
+	next := open(b.t, dir, 1<<20)
+	require.Zero(b.t, next.Stats().Entries)
+	require.Contains(b.t, next.log.String(), text)
+	next.close()
+	require.NoFileExists(b.t, b.path(e.name, final))
+	return err
+}
+
 // TestLinksInACache: neither the directory nor a file in it may be a link, and a pipe
 // blocks nothing.
 func TestLinksInACache(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "cache")
-	b := open(t, dir, 1<<20)
-	long := ids(1, 300)
-	require.True(t, b.save("", long, 5, Worth{}))
-	e, _ := b.Find("", long)
-	path := b.path(e.name, final)
+	b, e, path := withSnapshot(t, dir)
 	require.NoError(t, os.Rename(path, filepath.Join(base, "elsewhere")))
 	require.NoError(t, os.Symlink(filepath.Join(base, "elsewhere"), path))
 	_, err := b.load(e)
@@ -125,20 +145,9 @@ func TestLinksInACache(t *testing.T) {
 // becomes so while the server runs.
 func TestWritableSnapshots(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
-	b := open(t, dir, 1<<20)
-	long := ids(1, 300)
-	require.True(t, b.save("", long, 5, Worth{}))
-	e, _ := b.Find("", long)
-	path := b.path(e.name, final)
+	b, e, path := withSnapshot(t, dir)
 	require.NoError(t, os.Chmod(path, 0o620))
-	_, err := b.load(e)
-	require.ErrorContains(t, err, "other users may write to it")
-	b.close()
-	b = open(t, dir, 1<<20)
-	require.Zero(t, b.Stats().Entries)
-	require.Contains(t, b.log.String(), "other users may write to it")
-	b.close()
-	require.NoFileExists(t, path)
+	b.distrusts(dir, e, "other users may write to it")
 }
 
 // TestForeignCache: a directory or a snapshot of another user is not used.
@@ -147,23 +156,12 @@ func TestForeignCache(t *testing.T) {
 		t.Skip("NOT CHECKED: only root can make files that belong to root")
 	}
 	dir := filepath.Join(t.TempDir(), "cache")
-	b := open(t, dir, 1<<20)
-	long := ids(1, 300)
-	require.True(t, b.save("", long, 5, Worth{}))
-	e, _ := b.Find("", long)
-	path := b.path(e.name, final)
+	b, e, path := withSnapshot(t, dir)
 	require.NoError(t, os.Chown(path, 65534, 65534))
-	_, err := b.load(e)
-	require.ErrorIs(t, err, trust.ErrForeign, "rewritten while the server runs")
-	b.close()
-	b = open(t, dir, 1<<20)
-	require.Zero(t, b.Stats().Entries)
-	require.Contains(t, b.log.String(), "belongs to user 65534")
-	b.close()
-	require.NoFileExists(t, path)
+	require.ErrorIs(t, b.distrusts(dir, e, "belongs to user 65534"), trust.ErrForeign)
 
 	require.NoError(t, os.Chown(filepath.Join(dir, "lock"), 65534, -1))
-	_, err = tryOpen(t, dir, 1<<20)
+	_, err := tryOpen(t, dir, 1<<20)
 	require.ErrorIs(t, err, trust.ErrForeign)
 	require.NoError(t, os.Chown(filepath.Join(dir, "lock"), 0, -1))
 	require.NoError(t, os.Chown(dir, 65534, -1))
