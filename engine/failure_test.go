@@ -143,8 +143,7 @@ func TestAPanicOfTheModelFailsTheEngine(t *testing.T) {
 				}
 				panic(v)
 			}})
-			e, err := New(m, enginetest.Vocabulary{}, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			require.NoError(t, err)
+			e := start(t, m, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			s := submit(t, e, Request{Prompt: encode("abc")})
 			if err := wantError(t, s, ErrFailed); !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("got %v, want %q", err, want)
@@ -187,11 +186,9 @@ func TestAModelThatAnswersWronglyFailsTheEngine(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			bad.Model = enginetest.NewModel(enginetest.Size, enginetest.Options{})
-			e, err := New(&bad, enginetest.Vocabulary{}, Options{Logger: slog.New(slog.DiscardHandler)})
-			require.NoError(t, err)
+			e := start(t, &bad, Options{})
 			s := submit(t, e, Request{Prompt: encode("abc")})
 			require.ErrorContains(t, wantError(t, s, ErrFailed), want)
-			require.NoError(t, e.Close(t.Context()))
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/engine/enginetest"
+	"ringmaster/model"
 )
 
 // patience ends a test that hangs; no other outcome depends on it.
@@ -23,11 +24,19 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
+// testModel is an enginetest.Model, which a test may have wrapped.
+type testModel interface {
+	model.Model
+	Violations() []string
+}
+
 // start runs an engine for the duration of a test. At the end it checks that no rule of
 // the model was broken and that the loop has ended.
-func start(t *testing.T, m *enginetest.Model, opts Options) *Engine {
+func start(t *testing.T, m testModel, opts Options) *Engine {
 	t.Helper()
-	opts.Logger = slog.New(slog.DiscardHandler)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
 	if opts.Random == nil {
 		opts.Random = func() uint64 { return 1 }
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,9 +30,7 @@ func (m *recoverer) Epoch() (uint64, error) {
 func TestRecovering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &recoverer{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{})}
-		e, err := New(m, enginetest.Vocabulary{}, Options{Logger: slog.New(slog.DiscardHandler)})
-		require.NoError(t, err)
-		defer func() { require.NoError(t, e.Close(t.Context())) }()
+		e := start(t, m, Options{})
 		for _, c := range []struct {
 			err     error
 			reading time.Duration

@@ -83,8 +83,7 @@ func TestNonFiniteLogitsEndOnlyTheirRequest(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, gate := newPoisoned(tt.value, tt.places...)
 				var log strings.Builder
-				e, err := New(m, enginetest.Vocabulary{}, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-				require.NoError(t, err)
+				e := start(t, m, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 				seed := uint64(1)
 				good := Request{Prompt: encode("good"), MaxTokens: 5, IgnoreEOS: true, Sampling: Sampling{Seed: &seed}}
 				beside := submit(t, e, good)
@@ -103,8 +102,6 @@ func TestNonFiniteLogitsEndOnlyTheirRequest(t *testing.T) {
 				stats := e.Stats()
 				require.EqualValues(t, 1, stats.NonFinite)
 				require.Len(t, m.Live(), stats.Sessions, "the sequence is dropped")
-				require.NoError(t, e.Close(t.Context()))
-				require.Empty(t, m.Violations())
 			})
 		})
 	}
@@ -116,8 +113,7 @@ func TestNonFiniteLogitsEndOnlyTheirRequest(t *testing.T) {
 func TestASpoiledSequenceIsNotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, gate := newPoisoned(float32(math.NaN()), 3)
-		e, err := New(m, enginetest.Vocabulary{}, Options{PrefillChunk: 4, Logger: slog.New(slog.DiscardHandler)})
-		require.NoError(t, err)
+		e := start(t, m, Options{PrefillChunk: 4})
 
 		// Cancelled beside another request, so that the step runs to its end.
 		streams, err := e.SubmitAll(t.Context(), []Request{{Prompt: encode("!")}, {Prompt: encode("x"), MaxTokens: 1}})
@@ -145,6 +141,5 @@ func TestASpoiledSequenceIsNotReused(t *testing.T) {
 		m.bad = -1 // as if the cache alone had been spoiled
 		s = submit(t, e, Request{Prompt: encode("abc!xyz"), MaxTokens: 1})
 		require.Zero(t, finish(t, s).Usage.Cached)
-		require.NoError(t, e.Close(t.Context()))
 	})
 }
