@@ -154,12 +154,7 @@ func TestALossThatNobodyMends(t *testing.T) {
 		require.ErrorIs(t, err, model.ErrRecovering)
 		require.NotErrorIs(t, err, model.ErrUnavailable)
 		require.Equal(t, 2, l.Len(1))
-		ended := make(chan error)
-		go func() {
-			_, err := l.Forward(context.Background(), entry(1, 2, model.WantLast, 3))
-			ended <- err
-		}()
-		synctest.Wait()
+		ended := forwarding(t.Context(), l, entry(1, 2, model.WantLast, 3))
 		c.mu.Lock()
 		c.recovering = false
 		c.wake()
@@ -185,12 +180,7 @@ func TestARequestLeavesWhileItsStepWaits(t *testing.T) {
 		c.recovering = true
 		c.end(errors.New("rank 1: gone"))
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() {
-			_, err := l.Forward(ctx, entry(1, 0, model.WantLast, 3))
-			ended <- err
-		}()
-		synctest.Wait()
+		ended := forwarding(ctx, l, entry(1, 0, model.WantLast, 3))
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)
 		c.recovering = false
@@ -221,8 +211,7 @@ func TestALateFormDisturbsNothing(t *testing.T) {
 		cancel(errors.New("epoch 1 has ended"))
 		other := c.settings
 		other.Placement = upTo(4, 4)
-		settings, err := other.Encode()
-		require.NoError(t, err)
+		settings := encoded(t, other)
 		c.recovering = true
 		require.EqualError(t, c.program.Form(over, settings), "epoch 1 has ended")
 		late := c.epoch

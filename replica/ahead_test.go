@@ -36,8 +36,7 @@ func (c *fakeCluster) joins(rank int) *joining {
 		require.Empty(c.t, c.ranks[rank].Violations())
 	}
 	c.workers[rank] = NewWorker(rank, hostOf(c.load))
-	settings, err := c.settings.Encode()
-	require.NoError(c.t, err)
+	settings := encoded(c.t, c.settings)
 	require.NoError(c.t, c.workers[rank].Form(c.t.Context(), settings))
 	j := &joining{c: c, rank: rank, pass: make(chan struct{}), lost: make(chan struct{}), joined: make(chan struct{}), whose: map[model.SeqID]int{}}
 	c.recruits <- &cluster.Recruit{Rank: rank, Send: j.send, Flush: func(context.Context) error { return nil }, Join: func() { close(j.joined) }}

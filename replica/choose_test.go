@@ -22,8 +22,7 @@ import (
 // measure with f, and returns the placement that each starts with, or its error. Rank 0
 // chooses c.
 func chosen(t *testing.T, size int, s Settings, c Choice, f func(*distributed.Group, parallel.Placement) (calibrate.Costs, error)) ([]parallel.Placement, []error) {
-	text, err := s.Encode()
-	require.NoError(t, err)
+	text := encoded(t, s)
 	network, ranks := memory.NewNetwork(), make([]*fakeRank, size)
 	load := func(s Settings, rank int) (Rank, error) {
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: s.MaxTokens})

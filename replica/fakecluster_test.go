@@ -81,6 +81,13 @@ func (c *fakeCluster) of(members ...int) {
 	}
 }
 
+func encoded(t *testing.T, s Settings) []byte {
+	t.Helper()
+	b, err := s.Encode()
+	require.NoError(t, err)
+	return b
+}
+
 // form forms the next epoch, as the cluster does when all ranks have joined.
 func (c *fakeCluster) form() error {
 	c.wg.Wait() // no Work runs

@@ -30,6 +30,17 @@ func mustRun(t *testing.T, l *Leader, s model.Step) [][]float32 {
 	return rows
 }
 
+// forwarding begins a step that waits; its error follows in the channel.
+func forwarding(ctx context.Context, l *Leader, s model.Step) <-chan error {
+	ended := make(chan error)
+	go func() {
+		_, err := l.Forward(ctx, s)
+		ended <- err
+	}()
+	synctest.Wait()
+	return ended
+}
+
 // inCluster runs a test with a cluster of the given number of ranks.
 func inCluster(t *testing.T, size int, test func(t *testing.T, c *fakeCluster, l *Leader)) {
 	t.Helper()
@@ -200,12 +211,7 @@ func TestALostRankEndsAWaitingStep(t *testing.T) {
 			<-ctx.Done() // a machine that stands still
 			return context.Cause(ctx)
 		}
-		ended := make(chan error)
-		go func() {
-			_, err := l.Forward(context.Background(), entry(1, 0, model.WantLast, 1))
-			ended <- err
-		}()
-		synctest.Wait() // rank 0 waits in the barrier
+		ended := forwarding(t.Context(), l, entry(1, 0, model.WantLast, 1)) // rank 0 waits in the barrier
 		c.end(&distributed.PeerError{Rank: 1, Addr: "10.0.0.1:5", Cause: "no heartbeat for 4s"})
 		wantVerdict(t, l, <-ended, "rank 1 at 10.0.0.1:5: no heartbeat for 4s")
 	})
@@ -236,12 +242,7 @@ func TestStartWaitsForTheStepBefore(t *testing.T) {
 			<-deaf
 			return nil
 		}
-		ended, formed := make(chan error), make(chan error)
-		go func() {
-			_, err := l.Forward(context.Background(), entry(1, 0, model.WantLast, 1))
-			ended <- err
-		}()
-		synctest.Wait()
+		ended, formed := forwarding(t.Context(), l, entry(1, 0, model.WantLast, 1)), make(chan error)
 		c.end(errors.New("rank 1: gone"))
 		go func() { formed <- c.form() }()
 		synctest.Wait()
@@ -266,14 +267,8 @@ func TestFormIsGivenUpWhileAStepRuns(t *testing.T) {
 			<-deaf
 			return nil
 		}
-		ended := make(chan error)
-		go func() {
-			_, err := l.Forward(context.Background(), entry(1, 0, model.WantLast, 1))
-			ended <- err
-		}()
-		synctest.Wait()
-		settings, err := c.settings.Encode()
-		require.NoError(t, err)
+		ended := forwarding(t.Context(), l, entry(1, 0, model.WantLast, 1))
+		settings := encoded(t, c.settings)
 		gone := errors.New("rank 2: gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(gone)
@@ -378,8 +373,7 @@ func TestCloseIsFinal(t *testing.T) {
 		require.NoError(t, l.Close())
 		_, err := l.Forward(t.Context(), entry(1, 0, model.WantLast, 1))
 		require.ErrorIs(t, err, model.ErrUnavailable)
-		settings, err := c.settings.Encode()
-		require.NoError(t, err)
+		settings := encoded(t, c.settings)
 		require.ErrorIs(t, c.program.Form(t.Context(), settings), distributed.ErrClosed)
 		e, err := c.Epoch()
 		require.NoError(t, err)

@@ -12,6 +12,17 @@ import (
 	"ringmaster/model"
 )
 
+// roundTrip returns what w is sent as, and checks that it is received as w.
+func roundTrip(t *testing.T, w work) []byte {
+	t.Helper()
+	b, err := w.encode()
+	require.NoError(t, err)
+	got, err := decodeWork(b)
+	require.NoError(t, err)
+	require.Equal(t, w, got)
+	return b
+}
+
 // TestPayloadBytes fixes the format. All ranks run one build, but a change must
 // be intended.
 func TestPayloadBytes(t *testing.T) {
@@ -22,8 +33,7 @@ func TestPayloadBytes(t *testing.T) {
 			{Seq: 10, Tokens: []int32{-1}, Want: model.WantNone},
 		},
 	}}
-	b, err := w.encode()
-	require.NoError(t, err)
+	b := roundTrip(t, w)
 	golden := strings.Join([]string{
 		"02", "01", "0200", "02000000", "0807060504030201", // format, owed, drops, entries, number
 		"07000000", "04030201", // dropped
@@ -31,27 +41,16 @@ func TestPayloadBytes(t *testing.T) {
 		"0a000000", "00000000", "01000000", "00", "ffffffff",
 	}, "")
 	require.Equal(t, golden, hex.EncodeToString(b))
-	got, err := decodeWork(b)
-	require.NoError(t, err)
-	require.Equal(t, w, got)
 
-	b, err = work{}.encode()
-	require.NoError(t, err)
+	b = roundTrip(t, work{})
 	require.Equal(t, "02000000000000000000000000000000", hex.EncodeToString(b))
-	got, err = decodeWork(b)
-	require.NoError(t, err)
-	require.Equal(t, work{}, got)
 }
 
 // TestPieceBytes is the same for a piece of a sequence.
 func TestPieceBytes(t *testing.T) {
 	w := work{committed: true, number: 0x0102030405060708, piece: &piece{seq: 9, bytes: 260, last: true}}
-	b, err := w.encode()
-	require.NoError(t, err)
+	b := roundTrip(t, w)
 	require.Equal(t, "04"+"01"+"0200"+"04010000"+"0807060504030201"+"09000000", hex.EncodeToString(b))
-	got, err := decodeWork(b)
-	require.NoError(t, err)
-	require.Equal(t, w, got)
 	for what, harm := range map[string]func(b []byte) []byte{
 		"has 21 bytes": func(b []byte) []byte { return append(b, 0) },
 		"flag is 2":    func(b []byte) []byte { b[1] = 2; return b },
@@ -78,11 +77,7 @@ func TestRandomPayloads(t *testing.T) {
 			}
 			w.step.Entries = append(w.step.Entries, e)
 		}
-		b, err := w.encode()
-		require.NoError(t, err)
-		got, err := decodeWork(b)
-		require.NoError(t, err)
-		require.Equal(t, w, got)
+		b := roundTrip(t, w)
 		for n := range b { // cut anywhere
 			_, err := decodeWork(b[:n])
 			require.ErrorIs(t, err, errShort)

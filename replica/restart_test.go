@@ -23,8 +23,7 @@ func TestALeaderRestartedWithOtherSettings(t *testing.T) {
 	var infos []model.Info
 	for _, s := range []Settings{{Context: 4096, MaxTokens: 64}, {Context: 1024, MaxTokens: 64}, {Context: 8192, MaxTokens: 32}} {
 		s.Reduce, s.Placement = parallel.Sum, upTo(2, 4)
-		settings, err := s.Encode()
-		require.NoError(t, err)
+		settings := encoded(t, s)
 		require.NoError(t, w.Form(t.Context(), settings))
 		require.Equal(t, s, loaded[len(loaded)-1].settings)
 		infos = append(infos, loaded[len(loaded)-1].Info())

@@ -20,8 +20,7 @@ func alone(t *testing.T) (w *Worker, r *fakeRank, start func(epoch uint32)) {
 		r = &fakeRank{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{}), number: rank, flip: -1}
 		return r, nil
 	}))
-	settings, err := Settings{Context: 10, MaxTokens: 10, Reduce: parallel.Exact, Placement: upTo(3)}.Encode()
-	require.NoError(t, err)
+	settings := encoded(t, Settings{Context: 10, MaxTokens: 10, Reduce: parallel.Exact, Placement: upTo(3)})
 	require.NoError(t, w.Form(t.Context(), settings))
 	t.Cleanup(func() {
 		require.NoError(t, w.Close(context.Background()))
@@ -91,8 +90,7 @@ func TestAModelThatWasReplaced(t *testing.T) {
 	payload, err := work{number: 1, step: entry(1, 0, model.WantLast, 7)}.encode()
 	require.NoError(t, err)
 	do(payload)
-	other, err := Settings{Context: 20, MaxTokens: 10, Reduce: parallel.Exact, Placement: upTo(3)}.Encode()
-	require.NoError(t, err)
+	other := encoded(t, Settings{Context: 20, MaxTokens: 10, Reduce: parallel.Exact, Placement: upTo(3)})
 	require.NoError(t, w.Form(t.Context(), other))
 	require.NoError(t, w.Start(cluster.Epoch{Number: 2, Group: distributed.Local(), Done: t.Context()}))
 	do(beginning{lineage: 5, number: 1, committed: true}.encode())
