@@ -66,12 +66,6 @@ func (o Options) Plan(members []cluster.Hello, held int64) (Planned, error) {
 	return experts, nil
 }
 
-// Fits returns why Plan would fail, or nil.
-func (o Options) Fits(members []cluster.Hello, held int64) error {
-	_, err := o.Plan(members, held)
-	return err
-}
-
 // divide is Plan with a choice of what is divided.
 func (o Options) divide(share parallel.Share, members []cluster.Hello, held int64) (p Planned, err error) {
 	var w strings.Builder

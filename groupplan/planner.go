@@ -77,7 +77,8 @@ func (p *Planner) Plan(members []cluster.Hello, past replica.Past) (replica.Sett
 func (p *Planner) Fits(members []cluster.Hello, past replica.Past) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.nextOptions().Fits(members, past.Held)
+	_, err := p.nextOptions().Plan(members, past.Held)
+	return err
 }
 
 // Reads implements replica.Planner.
