@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -9,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/engine/enginetest"
-	"ringmaster/model"
 )
 
 // TestARequestLargerThanTheBudget: it is refused when it is submitted, together with all
@@ -49,7 +49,6 @@ func TestAnAnswerThatOutgrowsTheBudget(t *testing.T) {
 
 		b := ask(t, e, Request{Prompt: encode("next"), MaxTokens: 3, IgnoreEOS: true})
 		require.Equal(t, 3, b.Usage.Completion)
-		require.Empty(t, m.Violations())
 	})
 }
 
@@ -73,7 +72,6 @@ func TestMemoryIsSetAsideForMaxTokens(t *testing.T) {
 		for _, s := range streams {
 			require.Equal(t, 50, finish(t, s).Usage.Completion)
 		}
-		require.Empty(t, m.Violations())
 		stats = e.Stats()
 		require.Zero(t, stats.NoMemory)
 		require.EqualValues(t, 4, stats.Evicted, "each ended request made room for one that waited")
@@ -155,12 +153,7 @@ func TestSessionsWithoutEnd(t *testing.T) {
 // tokensOf returns the sequences that the model holds, in their order.
 func tokensOf(m *enginetest.Model) (all [][]int32) {
 	live := m.Live()
-	var ids []model.SeqID
-	for id := range live {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
+	for _, id := range slices.Sorted(maps.Keys(live)) {
 		all = append(all, live[id])
 	}
 	return all

@@ -115,8 +115,7 @@ func TestOneHistoryOnAnyNumberOfRanks(t *testing.T) {
 // TestAnEngineThroughLostEpochs: running requests end with the verdict, and the
 // next epoch answers the same prompts with the same tokens.
 func TestAnEngineThroughLostEpochs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, l := newCluster(t, 3)
+	inCluster(t, 3, func(t *testing.T, c *fakeCluster, l *Leader) {
 		e := newEngine(t, l)
 		r := requests(1)[0]
 		r.MaxTokens = 6
@@ -162,6 +161,5 @@ func TestAnEngineThroughLostEpochs(t *testing.T) {
 			}
 		}
 		require.NoError(t, e.Close(t.Context()))
-		c.stop(l)
 	})
 }

@@ -21,6 +21,14 @@ func owners(found []Finding) (out [][]int) {
 	return out
 }
 
+// examined returns the findings of a task that succeeds.
+func examined(t *testing.T, l *Leader, task Task) []Finding {
+	t.Helper()
+	found, _, err := l.Examine(task)
+	require.NoError(t, err)
+	return found
+}
+
 // TestExamine: the owner and the next rank examine experts, all ranks examine everything
 // else, and running sequences are not affected.
 func TestExamine(t *testing.T) {
@@ -36,21 +44,18 @@ func TestExamine(t *testing.T) {
 		require.Equal(t, [][]int{{2, 3, 8}, {4, 5, 6, 7, 2, 3}, {8, 4, 5, 6, 7}}, owners(found))
 		want := mustRun(t, l, entry(1, 0, model.WantLast, 1, 2, 3))
 		task.Everyone = true
-		found, _, err = l.Examine(task)
-		require.NoError(t, err)
+		found = examined(t, l, task)
 		for _, f := range found {
 			require.Len(t, f.Sums, 7)
 			require.Equal(t, found[0].Sums, f.Sums)
 		}
-		found, _, err = l.Examine(Task{Piece: model.Piece{Layer: -1, From: 1, To: 3}})
-		require.NoError(t, err)
+		found = examined(t, l, Task{Piece: model.Piece{Layer: -1, From: 1, To: 3}})
 		require.Equal(t, [][]int{{1, 2}, {1, 2}, {1, 2}}, owners(found))
 		mustRun(t, l, entry(1, 3, model.WantLast, 4))
 		require.Equal(t, want, mustRun(t, l, entry(2, 0, model.WantLast, 1, 2, 3)))
 
 		c.ranks[1].onExamine = func(model.Piece) error { return errors.New("no memory for that") }
-		found, _, err = l.Examine(task)
-		require.NoError(t, err)
+		found = examined(t, l, task)
 		require.Equal(t, "no memory for that", found[1].Error)
 		require.Empty(t, found[0].Error)
 		require.Len(t, found[2].Sums, 7)
@@ -62,8 +67,7 @@ func TestExamine(t *testing.T) {
 func TestTraffic(t *testing.T) {
 	inCluster(t, 3, func(t *testing.T, _ *fakeCluster, l *Leader) {
 		for _, x := range []Traffic{{From: 0, To: 1, Bytes: 1000, Messages: 20, Seed: 9}, {From: 2, To: 1, Bytes: 1, Messages: 1}, {From: 1, To: 0, Bytes: 8, Messages: 5, Echo: true}} {
-			found, _, err := l.Examine(Task{Links: &x})
-			require.NoError(t, err)
+			found := examined(t, l, Task{Links: &x})
 			for r, f := range found {
 				require.Equal(t, r, f.Rank)
 				require.Zero(t, f.Corrupt)

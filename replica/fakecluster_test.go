@@ -81,6 +81,7 @@ func (c *fakeCluster) of(members ...int) {
 	}
 }
 
+// encoded returns settings as ranks get them.
 func encoded(t *testing.T, s Settings) []byte {
 	t.Helper()
 	b, err := s.Encode()

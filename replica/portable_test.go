@@ -34,6 +34,15 @@ func export(t *testing.T, l *Leader, id model.SeqID) (pieces [][]byte) {
 	}
 }
 
+// bring writes pieces of a sequence.
+func bring(t *testing.T, in model.Import, pieces [][]byte) {
+	t.Helper()
+	for _, b := range pieces {
+		_, err := in.Write(b)
+		require.NoError(t, err)
+	}
+}
+
 // TestSequencesTravel: an exported sequence enters another group, on all ranks, between
 // steps of others, and continues there with the same logits.
 func TestSequencesTravel(t *testing.T) {
@@ -87,10 +96,7 @@ func TestEpochsEndWhileASequenceEnters(t *testing.T) {
 					mustRun(t, l, entry(1, 0, model.WantLast, 1))
 					c.recovering = true
 					in := l.Import(7)
-					for _, b := range pieces[:after+1] {
-						_, err := in.Write(b)
-						require.NoError(t, err)
-					}
+					bring(t, in, pieces[:after+1])
 					c.end(&distributed.PeerError{Rank: 2, Addr: "10.0.0.2:7", Cause: "lost"})
 					_, err := in.Close()
 					require.ErrorIs(t, err, model.ErrRecovering)
@@ -107,10 +113,7 @@ func TestEpochsEndWhileASequenceEnters(t *testing.T) {
 					mustRun(t, l, model.Step{Drop: []model.SeqID{7}, Entries: entry(1, 1, model.WantLast, 2).Entries})
 
 					in = l.Import(8)
-					for _, b := range pieces {
-						_, err := in.Write(b)
-						require.NoError(t, err)
-					}
+					bring(t, in, pieces)
 					_, err = in.Close()
 					require.NoError(t, err)
 					c.end(&distributed.PeerError{Rank: 1, Addr: "10.0.0.1:7", Cause: "lost"})
