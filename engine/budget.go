@@ -6,7 +6,8 @@ import (
 )
 
 // fillBudget divides the token budget of a step. Each decoding sequence runs its one
-// token. The prompts share the rest, at most prefillChunk. It is divided first among the
+// token. The prompts share the rest, at most prefillChunk, and beside sequences that
+// decode no more than the target of time allows (pace.go). It is divided first among the
 // tenants, so that their virtual times become equal (tenants.go), then among the prompts
 // of each tenant in equal parts; what a short prompt does not need goes to the longer
 // ones. If there are more sequences than a step can have, the tenants take turns, and
@@ -30,7 +31,11 @@ func (s *scheduler) fillBudget() {
 			prompts = append(prompts, t)
 		}
 	}
-	chunk := s.divide(prompts, min(s.prefillChunk, s.tokenBudget-(len(order)-len(prompts))), decoding)
+	most := min(s.prefillChunk, s.tokenBudget-(len(order)-len(prompts)))
+	if len(prompts) < len(order) {
+		most = s.pace.bound(most)
+	}
+	chunk := s.divide(prompts, most, decoding)
 
 	rows := 0
 	for _, t := range order {

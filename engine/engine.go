@@ -54,6 +54,11 @@ type Options struct {
 	// together. It bounds how long a decoding sequence waits for a prefill, and how long
 	// a cancelled prefill still runs. Default 256.
 	PrefillChunk int
+	// TokenLatency is the time between two tokens of a decoding sequence that prompts
+	// beside it may cause, as far as the cost of steps is known: steps then have fewer
+	// tokens of prompts, but prompts get half of the time at least. Default 150 ms;
+	// negative: PrefillChunk alone bounds it.
+	TokenLatency time.Duration
 	// Sessions is the most entries of the prefix cache: sequences of finished requests
 	// that keep their KV cache for reuse. The default of 128 only bounds the search for a
 	// prefix; what is kept is decided by the model's budget for KV caches. -1 for none.
@@ -77,7 +82,7 @@ type Options struct {
 
 // Defaults are the options that zero values stand for.
 func Defaults() Options {
-	return Options{MaxActive: 8, QueueLength: 64, PrefillChunk: 256, Sessions: 128, SessionTimeout: time.Hour, StuckAfter: time.Minute}
+	return Options{MaxActive: 8, QueueLength: 64, PrefillChunk: 256, TokenLatency: 150 * time.Millisecond, Sessions: 128, SessionTimeout: time.Hour, StuckAfter: time.Minute}
 }
 
 // cachedContexts is how many sequences of the full context the prefix cache gets memory
@@ -114,11 +119,16 @@ func (o Options) withDefaults(info model.Info) (Options, error) {
 	if o.StuckAfter <= 0 {
 		o.StuckAfter = d.StuckAfter
 	}
-	switch {
-	case o.SessionTimeout == 0:
-		o.SessionTimeout = d.SessionTimeout
-	case o.SessionTimeout < 0:
-		o.SessionTimeout = 0
+	for _, f := range []struct {
+		value    *time.Duration
+		standard time.Duration
+	}{{&o.TokenLatency, d.TokenLatency}, {&o.SessionTimeout, d.SessionTimeout}} {
+		switch {
+		case *f.value == 0:
+			*f.value = f.standard
+		case *f.value < 0:
+			*f.value = 0
+		}
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now

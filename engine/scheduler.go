@@ -90,11 +90,13 @@ type scheduler struct {
 	// dropFirst makes the next step free memory and run nothing.
 	dropFirst bool
 
-	now time.Time // set by the owner before it calls
-	mem memory
+	now  time.Time // set by the owner before it calls
+	mem  memory
+	pace pace
 
 	inFlight bool
-	parts    []part // what the step in flight runs
+	began    time.Time // of the step in flight
+	parts    []part    // what it runs
 }
 
 // part is the run of tokens of one task in a step.
@@ -114,7 +116,7 @@ func newScheduler(info model.Info, opts Options) *scheduler {
 		active: opts.MaxActive, queue: opts.QueueLength, tokenBudget: info.MaxTokens,
 		prefillChunk: opts.PrefillChunk, cacheSize: opts.Sessions, rewind: info.Rewind,
 		keepFor: opts.SessionTimeout,
-	}}
+	}, pace: pace{target: opts.TokenLatency}}
 }
 
 // tooManyQueued reports whether requests with so many prompt tokens together may not wait
@@ -156,7 +158,7 @@ func (s *scheduler) plan() (step model.Step, ok bool) {
 	if len(s.parts) == 0 && len(s.drop) == 0 {
 		return model.Step{}, false
 	}
-	s.inFlight = true
+	s.inFlight, s.began = true, s.now
 	step.Drop = slices.Clone(s.drop)
 	for _, p := range s.parts {
 		p.task.named = true
@@ -245,8 +247,14 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 		s.steps++
 	}
 	row := 0
+	prompt, decoding := 0, 0
 	for _, p := range s.parts {
 		t := p.task
+		if p.prompt {
+			prompt += p.n
+		} else {
+			decoding++
+		}
 		t.tokens = append(t.tokens[:t.pos], t.todo[:p.n]...)
 		t.pos = len(t.tokens)
 		t.peak = max(t.peak, t.pos)
@@ -259,6 +267,7 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 		}
 		row += p.rows
 	}
+	s.pace.learn(prompt, decoding, s.now.Sub(s.began))
 	s.dropped()
 	s.drop, s.dropFirst = nil, false
 	s.finishStep()

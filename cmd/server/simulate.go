@@ -85,6 +85,7 @@ sequences that get slower as they get longer.`,
 	flags.Int(f, &o.Engine.QueueLength, "queue", d.QueueLength, flags.From(0), "as of serve; 0: none")
 	flags.Int(f, &o.Engine.Sessions, "sessions", d.Sessions, flags.From(0), "as of serve; 0: none")
 	flags.Duration(f, &o.Engine.SessionTimeout, "session-timeout", d.SessionTimeout, flags.FromDuration(0), "as of serve; 0: without end")
+	flags.Duration(f, &o.Engine.TokenLatency, "token-latency", d.TokenLatency, flags.FromDuration(0), "as of serve; 0: not bounded")
 	flags.Int(f, &o.Context, "ctx,c", 16384, flags.From(2), "as of serve")
 	flags.Int(f, &o.MaxTokens, "max-batch", 512, flags.From(1), "as of serve")
 	flags.Int(f, &o.Cache, "kv-tokens", 0, flags.From(0), "most `tokens` of all sequences of a group; 0: not limited")

@@ -66,8 +66,10 @@ func Limits(e engine.Options, batch int) engine.Options {
 			*n = -1
 		}
 	}
-	if e.SessionTimeout == 0 {
-		e.SessionTimeout = -1
+	for _, d := range []*time.Duration{&e.SessionTimeout, &e.TokenLatency} {
+		if *d == 0 {
+			*d = -1
+		}
 	}
 	return e
 }

@@ -1,0 +1,57 @@
+package engine
+
+import "time"
+
+// pace bounds the prompt tokens of a step by time: the sequences that decode beside them
+// are to get their next token within a target, or where these alone take more than half of
+// it, after twice the time that they take: prompts must come to an end too. It learns the cost of steps as they are
+// committed, so it follows the backend, the group and the depth of the prompts; equal
+// times give equal bounds.
+type pace struct {
+	target time.Duration // 0: none
+	fixed  float64       // seconds of a step that only decodes; 0: none was seen
+	token  float64       // seconds that a prompt token adds to a step; 0: none was seen
+}
+
+const (
+	// learning is the weight of the last step in the averages.
+	learning = 0.25
+	// paceGrain is the unit of the bound in tokens: kernels compute in blocks of rows, so
+	// a few more cost little. It is also the least.
+	paceGrain = 16
+)
+
+// learn records the time of a step with so many tokens of prompts and of sequences that
+// decode.
+func (p *pace) learn(prompt, decoding int, took time.Duration) {
+	t := took.Seconds()
+	switch {
+	case t <= 0:
+	case prompt == 0:
+		average(&p.fixed, t)
+	case decoding == 0:
+		average(&p.token, t/float64(prompt))
+	default:
+		average(&p.token, max(t-p.fixed, 0)/float64(prompt))
+	}
+}
+
+func average(mean *float64, x float64) {
+	if *mean == 0 {
+		*mean = x
+	}
+	*mean += learning * (x - *mean)
+}
+
+// bound returns how many tokens of prompts a step may have beside sequences that decode,
+// at most most.
+func (p *pace) bound(most int) int {
+	if p.target == 0 || p.token == 0 {
+		return most
+	}
+	n := max(p.target.Seconds()-p.fixed, p.fixed) / p.token
+	if n >= float64(most) {
+		return most
+	}
+	return min(most, max(paceGrain, int(n)/paceGrain*paceGrain))
+}
