@@ -51,11 +51,7 @@ cable rdma_en3 rdma_en5
 		Flags: []string{"--transport", "auto", "--rdma-devices", devices, "--rdma-in-process=false"}})
 	b.form()
 	pids := []int{b.Rank(0).Pid(), b.Rank(1).Pid()}
-	over := func(from int, pattern string) {
-		t.Helper()
-		b.waitLog(0, from, pattern)
-	}
-	over(0, `rdma \w+( \[0 1\])? of 2 ranks, rails 2, .*verbs in a helper process for each device`)
+	b.waitLog(0, 0, `rdma \w+( \[0 1\])? of 2 ranks, rails 2, .*verbs in a helper process for each device`)
 	b.requireAnswer(brief)
 	for i, cable := range [][2]string{{"rdma_en2", "rdma_en4"}, {"rdma_en3", "rdma_en5"}} {
 		from := []int{b.Rank(0).Log.Len(), b.Rank(1).Log.Len()}
@@ -65,9 +61,9 @@ cable rdma_en3 rdma_en5
 		// The first to notice informs the others: the device at either end, by a post
 		// that crashes, or a waiting rank, by querying its port.
 		named := fmt.Sprintf(`(%s|%s).*(was ended by SIGSEGV|its port is DOWN)`, cable[0], cable[1])
-		over(from[0], named)
+		b.waitLog(0, from[0], named)
 		b.ready()
-		over(from[0], []string{`rdma \w+( \[0 1\])? of 2 ranks, rails 1,`, `no group over RDMA, so all ranks use tcp`}[i])
+		b.waitLog(0, from[0], []string{`rdma \w+( \[0 1\])? of 2 ranks, rails 1,`, `no group over RDMA, so all ranks use tcp`}[i])
 		b.requireAnswer(brief)
 		b.othersRun(-1)
 		require.Equal(t, pids, []int{b.Rank(0).Pid(), b.Rank(1).Pid()})
