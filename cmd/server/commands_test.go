@@ -130,12 +130,7 @@ func TestServeAndShutDown(t *testing.T) {
 	addr := freeAddress(t)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	root := newRoot()
-	root.SetOut(io.Discard)
-	root.SetErr(io.Discard)
-	root.SetArgs([]string{"--listen", addr, "--threads", "1", "--log", "error", "--api-key", "secret"})
-	done := make(chan error, 1)
-	go func() { done <- root.ExecuteContext(ctx) }()
+	done, _ := start(ctx, "--listen", addr, "--threads", "1", "--api-key", "secret")
 
 	require.Eventually(t, func() bool {
 		select {

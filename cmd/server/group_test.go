@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -34,15 +35,22 @@ func freeAddress(t *testing.T) string {
 	return at
 }
 
+// start starts the program; the channel receives its result, and out has what it printed by
+// then.
+func start(ctx context.Context, args ...string) (done chan error, out *bytes.Buffer) {
+	root, out := newRoot(), &bytes.Buffer{}
+	root.SetOut(out)
+	root.SetErr(io.Discard)
+	root.SetArgs(append(args, "--log", "error"))
+	done = make(chan error, 1)
+	go func() { done <- root.ExecuteContext(ctx) }()
+	return done, out
+}
+
 // rank starts the program as one rank; the channel receives its result.
 func rank(t *testing.T, ctx context.Context, coordinator string, number, size int, args ...string) <-chan error {
-	root := newRoot()
-	root.SetOut(io.Discard)
-	root.SetErr(io.Discard)
-	root.SetArgs(append(args, "--distributed", "--coordinator", coordinator, "--rank", fmt.Sprint(number),
-		"--world-size", fmt.Sprint(size), "--threads", "1", "--log", "error"))
-	done := make(chan error, 1)
-	go func() { done <- root.ExecuteContext(ctx) }()
+	done, _ := start(ctx, append(args, "--distributed", "--coordinator", coordinator, "--rank", fmt.Sprint(number),
+		"--world-size", fmt.Sprint(size), "--threads", "1")...)
 	return done
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,14 +23,8 @@ func TestShareCommand(t *testing.T) {
 	key := written(t, "a secret of enough bytes")
 	at := freeAddress(t)
 	share := func(number int, args ...string) (<-chan error, *bytes.Buffer) {
-		root, out := newRoot(), &bytes.Buffer{}
-		root.SetOut(out)
-		root.SetErr(io.Discard)
-		root.SetArgs(append([]string{"share", "--coordinator", at, "--rank", fmt.Sprint(number), "--world-size", "3",
-			"--cluster-key-file", key, "--log", "error"}, args...))
-		done := make(chan error, 1)
-		go func() { done <- root.ExecuteContext(t.Context()) }()
-		return done, out
+		return start(t.Context(), append([]string{"share", "--coordinator", at, "--rank", fmt.Sprint(number), "--world-size", "3",
+			"--cluster-key-file", key}, args...)...)
 	}
 	one, two := t.TempDir(), t.TempDir()
 	first, printed := share(1, "--dir", one)
