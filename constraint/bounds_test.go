@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,18 +30,13 @@ y ::= ([a-z] | "ab" x?){1,20}`,
 // answer follows random tokens through a grammar.
 func answer(g *Grammar, r *rand.Rand, length int) {
 	m := g.Matcher(pieces, NewWork())
-	words := make([]uint64, (len(pieces)+63)/64)
+	words := newMask()
 	for range length {
 		clear(words)
 		if m.Mask(context.Background(), words) != nil {
 			return
 		}
-		var ids []int32
-		for id := range int32(len(pieces)) {
-			if words[id/64]>>(id%64)&1 != 0 && !pieces.IsEnd(id) {
-				ids = append(ids, id)
-			}
-		}
+		ids := slices.DeleteFunc(tokens(words), pieces.IsEnd)
 		if len(ids) == 0 || m.Accept(ids[r.IntN(len(ids))]) != nil {
 			return
 		}
@@ -87,16 +83,13 @@ func TestKeptGrammarsAreCounted(t *testing.T) {
 // A forgotten state frees the states that it leads to: an answer that stands still while
 // others continue holds its own state and no other.
 func TestForgottenStatesAreFreed(t *testing.T) {
-	e, err := GBNF(ambiguous[1])
-	require.NoError(t, err)
-	g, err := Compile(e, NewVocabulary(pieces), nil)
-	require.NoError(t, err)
+	g := parsed(t, ambiguous[1])
 	before := heap()
 	var still []*Matcher
 	r := rand.New(rand.NewPCG(3, 1))
 	for range 8 {
 		m := g.Matcher(pieces, NewWork())
-		require.NoError(t, m.Mask(t.Context(), make([]uint64, (len(pieces)+63)/64)))
+		require.NoError(t, m.Mask(t.Context(), newMask()))
 		require.NoError(t, m.Accept(int32('a')))
 		still = append(still, m)
 		age := g.cache.age
@@ -125,7 +118,7 @@ func TestNoThreadIsLost(t *testing.T) {
 		}
 		for range 5 {
 			m := g.Matcher(pieces, NewWork())
-			words := make([]uint64, (len(pieces)+63)/64)
+			words := newMask()
 			for range 40 {
 				clear(words)
 				if err := m.Mask(t.Context(), words); err != nil {
@@ -154,7 +147,7 @@ func TestWorkOfARequest(t *testing.T) {
 	v := NewVocabulary(pieces)
 	work := NewWork()
 	work.left.Store(requestWork / 64) // one mask takes a part of it
-	words := make([]uint64, (len(pieces)+63)/64)
+	words := newMask()
 	masks := 0
 	for ; err == nil && masks < 10_000; masks++ {
 		g, failed := Compile(e, v, nil) // the vocabulary has no results yet
@@ -192,9 +185,9 @@ func TestNothingToAllow(t *testing.T) {
 	}
 	g := compile(t, Choice(Sequence(Literal("a"), Use(endless)), Literal("ab"), Sequence(Literal("c"), Repeat(Shared("r", Never()), 0, 5), Literal("d"))))
 	m := g.Matcher(pieces, NewWork())
-	require.Equal(t, []int32{'a', 'c', int32(pieces.id("ab"))}, allowed(m, len(pieces)))
+	require.Equal(t, []int32{'a', 'c', int32(pieces.id("ab"))}, allowed(m))
 	require.NoError(t, m.Accept('a'))
-	require.Equal(t, []int32{'b', 259}, allowed(m, len(pieces)))
+	require.Equal(t, []int32{'b', 259}, allowed(m))
 
 	var text strings.Builder
 	for i := range 400 {
@@ -204,7 +197,7 @@ func TestNothingToAllow(t *testing.T) {
 	require.NoError(t, err)
 	m = compile(t, e).Matcher(pieces, NewWork())
 	for range 400 {
-		if err = m.Mask(t.Context(), make([]uint64, (len(pieces)+63)/64)); err != nil {
+		if err = m.Mask(t.Context(), newMask()); err != nil {
 			break
 		}
 		require.NoError(t, m.Accept('a'))
@@ -293,7 +286,7 @@ func TestAnswersShareAGrammar(t *testing.T) {
 	masks := func(g *Grammar, seed uint64) (out []string) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		m := g.Matcher(pieces, NewWork())
-		words := make([]uint64, (len(pieces)+63)/64)
+		words := newMask()
 		for range 25 {
 			clear(words)
 			if m.Mask(context.Background(), words) != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -44,6 +45,27 @@ func compile(t testing.TB, e *Expr) *Grammar {
 	return g
 }
 
+// parsed compiles a grammar in the notation of GBNF.
+func parsed(t testing.TB, text string) *Grammar {
+	t.Helper()
+	e, err := GBNF(text)
+	require.NoError(t, err, text)
+	return compile(t, e)
+}
+
+// newMask returns an empty mask of the tokens of pieces.
+func newMask() []uint64 { return make([]uint64, (len(pieces)+63)/64) }
+
+// tokens returns the tokens of a mask.
+func tokens(mask []uint64) (ids []int32) {
+	for id := range int32(64 * len(mask)) {
+		if mask[id/64]>>(id%64)&1 != 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // matches reports whether a grammar without special tokens matches a text as a whole.
 func matches(g *Grammar, text string) bool {
 	m := g.Matcher(pieces, NewWork())
@@ -55,16 +77,11 @@ func matches(g *Grammar, text string) bool {
 	return m.begin(m.effort(context.Background())) == nil && m.state.final
 }
 
-// allowed returns the tokens of a mask.
-func allowed(m *Matcher, size int) (ids []int32) {
-	words := make([]uint64, (size+63)/64)
-	_ = m.Mask(context.Background(), words)
-	for id := range int32(size) {
-		if words[id/64]>>(id%64)&1 != 0 {
-			ids = append(ids, id)
-		}
-	}
-	return ids
+// allowed returns the tokens that may come next.
+func allowed(m *Matcher) []int32 {
+	mask := newMask()
+	_ = m.Mask(context.Background(), mask)
+	return tokens(mask)
 }
 
 var nested = func() *Expr {
@@ -83,14 +100,7 @@ var grammars = map[string]*Expr{
 	"runes":   Sequence(Repeat(Runes('a', 'z', '漢', '漢'), 2, 4), Literal("!")),
 }
 
-func (w words) id(text string) int {
-	for i, s := range w {
-		if s == text {
-			return i
-		}
-	}
-	return -1
-}
+func (w words) id(text string) int { return slices.Index(w, text) }
 
 // Walks of random allowed tokens: a mask has exactly the tokens that Accept takes, and
 // the end where the grammar ends.
@@ -102,7 +112,7 @@ func TestMaskIsWhatIsAccepted(t *testing.T) {
 			m := g.Matcher(pieces, NewWork())
 			text := ""
 			for range 30 {
-				ids := allowed(m, len(pieces))
+				ids := allowed(m)
 				want := []int32{}
 				for id := range int32(len(pieces)) {
 					one := *m

@@ -51,9 +51,7 @@ func TestGBNF(t *testing.T) {
 		{"root ::= \"(\" root \")\" | \"\"", []string{"", "((()))"}, []string{"(()", ")"}},
 		{jsonGrammar, []string{`{}`, `{"a": [1, -2.5e+3, "x\n\u00e9", {"b":null}]}`, "{ \"a\":true\n}"}, []string{`[]`, `{"a"}`, `{"a":01}`, `{"a":"` + "\n" + `"}`, `{,}`}},
 	} {
-		e, err := GBNF(tt.grammar)
-		require.NoError(t, err, tt.grammar)
-		g := compile(t, e)
+		g := parsed(t, tt.grammar)
 		for _, s := range tt.yes {
 			require.True(t, matches(g, s), "%s\n%q", tt.grammar, s)
 		}
@@ -115,15 +113,13 @@ func TestGBNFErrors(t *testing.T) {
 
 // Random walks through the grammar of JSON are JSON.
 func TestGBNFWalks(t *testing.T) {
-	e, err := GBNF(jsonGrammar)
-	require.NoError(t, err)
-	g := compile(t, e)
+	g := parsed(t, jsonGrammar)
 	random := rand.New(rand.NewPCG(1, 2))
 	ended := 0
 	for range 200 {
 		m, text := g.Matcher(pieces, NewWork()), ""
 		for range 60 {
-			ids := allowed(m, len(pieces))
+			ids := allowed(m)
 			require.NotEmpty(t, ids, "%q", text)
 			id := ids[random.IntN(len(ids))]
 			if pieces.IsEnd(id) {
@@ -159,7 +155,7 @@ func FuzzGBNF(f *testing.F) {
 		}
 		m := g.Matcher(pieces, NewWork())
 		for i := range 20 {
-			ids := allowed(m, len(pieces))
+			ids := allowed(m)
 			if len(ids) == 0 || pieces.IsEnd(ids[i%len(ids)]) {
 				return
 			}

@@ -30,16 +30,11 @@ func FuzzRegexp(f *testing.F) {
 		}
 		m, text := g.Matcher(pieces, NewWork()), ""
 		for i := range min(len(choices), 40) {
-			mask := make([]uint64, (len(pieces)+63)/64)
+			mask := newMask()
 			if m.Mask(t.Context(), mask) != nil { // it is given up because of too many ways
 				return
 			}
-			var ids []int32
-			for id := range int32(len(pieces)) {
-				if mask[id/64]>>(id%64)&1 != 0 {
-					ids = append(ids, id)
-				}
-			}
+			ids := tokens(mask)
 			if len(ids) == 0 {
 				return
 			}
