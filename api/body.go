@@ -21,6 +21,20 @@ type body struct {
 	share *share
 }
 
+// withBody handles an endpoint that needs the request body, and releases the body
+// afterwards.
+func (s *server) withBody(handle func(c *gin.Context, f *body)) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		f, failed := s.readBody(c)
+		if failed != nil {
+			s.fail(c, failed)
+			return
+		}
+		defer f.release()
+		handle(c, f)
+	}
+}
+
 // readBody reads the request body, which must be one JSON object in UTF-8, sent as
 // application/json and within the size limit and the budget. The caller must call
 // release.

@@ -21,13 +21,7 @@ import (
 // generate handles an endpoint that answers with generated text, in any dialect: it reads
 // and parses the body, runs the job and renders its events.
 func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		f, failed := s.readBody(c)
-		if failed != nil {
-			s.fail(c, failed)
-			return
-		}
-		defer f.release()
+	return s.withBody(func(c *gin.Context, f *body) {
 		// The place is taken before the prompt is rendered and tokenized and grammars are
 		// made, because that work needs a bound too.
 		leave, err := s.Engine.Admit(s.tenant(c))
@@ -82,7 +76,7 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 		defer run.Close()
 		f.release() // the answer may take long and does not need the body
 		s.answer(ctx, c, call, run)
-	}
+	})
 }
 
 // account counts what an ended run has used, and keeps it for the audit.

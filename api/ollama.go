@@ -45,18 +45,12 @@ func (s *server) tell(answer func(*dialect.Service) any) gin.HandlerFunc {
 
 // describe handles an endpoint that describes what a body names.
 func (s *server) describe(answer func(*dialect.Service, *dialect.Fields) (any, *Error)) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		f, failed := s.readBody(c)
-		if failed != nil {
-			s.fail(c, failed)
-			return
-		}
-		defer f.release()
+	return s.withBody(func(c *gin.Context, f *body) {
 		v, failed := answer(s.service, f.Fields)
 		if failed != nil {
 			s.fail(c, failed)
 			return
 		}
 		s.writeJSON(c, http.StatusOK, v)
-	}
+	})
 }

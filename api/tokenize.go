@@ -13,13 +13,7 @@ import (
 // other servers' names for the field, work as well. "add_special" (default false)
 // prepends the BOS token; "parse_special" (default true) turns the names of control
 // tokens in the text into those tokens.
-func (s *server) tokenize(c *gin.Context) {
-	f, failed := s.readBody(c)
-	if failed != nil {
-		s.fail(c, failed)
-		return
-	}
-	defer f.release()
+func (s *server) tokenize(c *gin.Context, f *body) {
 	input, given := "", false
 	for _, name := range []string{"text", "content", "prompt"} {
 		if f.Has(name) && !given {
@@ -58,13 +52,7 @@ func (s *server) tokenize(c *gin.Context) {
 
 // detokenize turns {"tokens": […]} into {"text": …}, repeated as "content" for clients of
 // other servers. Control tokens have no text.
-func (s *server) detokenize(c *gin.Context) {
-	f, failed := s.readBody(c)
-	if failed != nil {
-		s.fail(c, failed)
-		return
-	}
-	defer f.release()
+func (s *server) detokenize(c *gin.Context, f *body) {
 	raw := f.Get("tokens")
 	switch {
 	case raw == nil:
@@ -95,13 +83,7 @@ func (s *server) detokenize(c *gin.Context) {
 // count handles an endpoint of a dialect that only renders and tokenizes a prompt. It
 // takes a place as tokenize does.
 func (s *server) count(answer func(*dialect.Service, *dialect.Fields) (any, *Error)) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		f, failed := s.readBody(c)
-		if failed != nil {
-			s.fail(c, failed)
-			return
-		}
-		defer f.release()
+	return s.withBody(func(c *gin.Context, f *body) {
 		if !s.texts.take() {
 			s.fail(c, s.noPlace())
 			return
@@ -113,7 +95,7 @@ func (s *server) count(answer func(*dialect.Service, *dialect.Fields) (any, *Err
 			return
 		}
 		s.writeJSON(c, http.StatusOK, v)
-	}
+	})
 }
 
 // noPlace returns the error for a text when no place is free.
