@@ -120,38 +120,34 @@ func (f *Fields) WrongType(name, want string, raw json.RawMessage) {
 	f.Fail(Invalid(param, "invalid_type", "'%s' must be %s, not %s.", param, want, Article(KindOf(raw))))
 }
 
-func (f *Fields) String(name, def string) string {
+// getOf is Get for a member that must be of a kind; want describes it to the client.
+func (f *Fields) getOf(kind, name, want string) json.RawMessage {
 	raw := f.Get(name)
-	if raw == nil {
-		return def
+	if raw != nil && KindOf(raw) != kind {
+		f.WrongType(name, want, raw)
+		return nil
 	}
-	if KindOf(raw) != "string" {
-		f.WrongType(name, "a string", raw)
-		return def
+	return raw
+}
+
+func (f *Fields) String(name, def string) string {
+	if raw := f.getOf("string", name, "a string"); raw != nil {
+		return Text(raw)
 	}
-	return Text(raw)
+	return def
 }
 
 func (f *Fields) Bool(name string, def bool) bool {
-	switch raw := f.Get(name); {
-	case raw == nil:
-		return def
-	case KindOf(raw) == "boolean":
+	if raw := f.getOf("boolean", name, "true or false"); raw != nil {
 		return raw[0] == 't'
-	default:
-		f.WrongType(name, "true or false", raw)
-		return def
 	}
+	return def
 }
 
 // Number reads a number in [lo, hi].
 func (f *Fields) Number(name string, def, lo, hi float64) float64 {
-	raw := f.Get(name)
+	raw := f.getOf("number", name, "a number")
 	if raw == nil {
-		return def
-	}
-	if KindOf(raw) != "number" {
-		f.WrongType(name, "a number", raw)
 		return def
 	}
 	var v float64
@@ -164,12 +160,8 @@ func (f *Fields) Number(name string, def, lo, hi float64) float64 {
 
 // Integer reads an integer in [lo, hi]; 16.0 counts as one.
 func (f *Fields) Integer(name string, def, lo, hi int64) int64 {
-	raw := f.Get(name)
+	raw := f.getOf("number", name, "an integer")
 	if raw == nil {
-		return def
-	}
-	if KindOf(raw) != "number" {
-		f.WrongType(name, "an integer", raw)
 		return def
 	}
 	v, ok := WholeNumber(raw)
@@ -195,15 +187,9 @@ func (f *Fields) Object(name string) *Fields { return f.ObjectOf(name, MaxMember
 // ObjectOf is Object with another limit on the number of members.
 func (f *Fields) ObjectOf(name string, most int) *Fields {
 	o := &Fields{Path: f.Path + name + "."}
-	raw := f.Get(name)
-	if raw == nil {
-		return o
+	if raw := f.getOf("object", name, "an object"); raw != nil {
+		o.ReadMembers(raw, most)
 	}
-	if KindOf(raw) != "object" {
-		f.WrongType(name, "an object", raw)
-		return o
-	}
-	o.ReadMembers(raw, most)
 	return o
 }
 
@@ -217,12 +203,8 @@ func (f *Fields) Adopt(o *Fields) {
 // List reads a member that is an array of at most the given number of elements. They are
 // slices of the body.
 func (f *Fields) List(name string, most int) []json.RawMessage {
-	raw := f.Get(name)
+	raw := f.getOf("array", name, "an array")
 	if raw == nil {
-		return nil
-	}
-	if KindOf(raw) != "array" {
-		f.WrongType(name, "an array", raw)
 		return nil
 	}
 	n := Count(raw, most)

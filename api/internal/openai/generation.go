@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -10,9 +11,7 @@ import (
 	"ringmaster/engine"
 )
 
-const (
-	maxTopLogprobs = 20
-)
+const maxTopLogprobs = 20
 
 // generation holds the fields that chat and text completions share.
 type generation struct {
@@ -45,20 +44,10 @@ func parseGeneration(s *dialect.Service, f *dialect.Fields) generation {
 	r.MinTokens = int(f.Integer("min_tokens", 0, 0, math.MaxInt32))
 	r.IgnoreEOS = f.Bool("ignore_eos", false)
 	r.Stop = dialect.Stops(f, "stop")
-	r.Sampling = engine.Sampling{
-		Temperature:      f.Number("temperature", 1, 0, 2),
-		TopP:             f.Number("top_p", 1, 0, 1),
-		TopK:             max(0, int(f.Integer("top_k", 0, -1, math.MaxInt32))), // -1 also means off
-		MinP:             f.Number("min_p", 0, 0, 1),
-		PresencePenalty:  f.Number("presence_penalty", 0, -2, 2),
-		FrequencyPenalty: f.Number("frequency_penalty", 0, -2, 2),
-		LogitBias:        logitBias(s, f),
-	}
-	if r.Sampling.TopP == 0 {
-		// For a client 0 selects the smallest nucleus, one token; for the engine it means
-		// off.
-		r.Sampling.TopP = math.SmallestNonzeroFloat64
-	}
+	r.Sampling = dialect.Sampling(f)
+	r.Sampling.PresencePenalty = f.Number("presence_penalty", 0, -2, 2)
+	r.Sampling.FrequencyPenalty = f.Number("frequency_penalty", 0, -2, 2)
+	r.Sampling.LogitBias = logitBias(s, f)
 	g.answer, g.shown = parseFormat(f)
 	if g.answer != nil && r.IgnoreEOS {
 		f.Fail(dialect.Invalid("ignore_eos", "invalid_value", "'ignore_eos' is not allowed with a form of the answer, because the form decides where the answer ends."))
@@ -98,13 +87,8 @@ func logitBias(s *dialect.Service, f *dialect.Fields) map[int32]float64 {
 	if len(o.Raw) == 0 {
 		return nil
 	}
-	names := make([]string, 0, len(o.Raw))
-	for name := range o.Raw {
-		names = append(names, name)
-	}
-	slices.Sort(names) // so that the same error is always reported first
-	bias := make(map[int32]float64, len(names))
-	for _, name := range names {
+	bias := make(map[int32]float64, len(o.Raw))
+	for _, name := range slices.Sorted(maps.Keys(o.Raw)) { // so that the same error is always reported first
 		id, err := strconv.ParseInt(name, 10, 32)
 		if err != nil || id < 0 || id >= int64(s.Tokenizer.Size()) {
 			o.Fail(dialect.Invalid("logit_bias", "invalid_value", "'logit_bias' has the key %s; keys must be token ids from 0 to %d.",

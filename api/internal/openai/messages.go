@@ -115,13 +115,7 @@ func content(f *dialect.Fields, required bool) string {
 		return dialect.Text(raw)
 	case "array":
 		var out strings.Builder
-		for i, item := range f.List(name, maxParts) {
-			part := &dialect.Fields{Path: fmt.Sprintf("%s%s[%d].", f.Path, name, i)}
-			if dialect.KindOf(item) != "object" {
-				f.Fail(dialect.Invalid(strings.TrimSuffix(part.Path, "."), "invalid_type", "'%s%s[%d]' must be an object, not %s.", f.Path, name, i, dialect.Article(dialect.KindOf(item))))
-				return ""
-			}
-			part.ReadMembers(item, dialect.MaxMembers)
+		f.EachObject(name, maxParts, func(_ int, part *dialect.Fields) {
 			switch kind := part.String("type", ""); {
 			case part.Err != nil:
 			case kind != "text":
@@ -130,10 +124,7 @@ func content(f *dialect.Fields, required bool) string {
 				part.Fail(dialect.Invalid(part.Path+"text", "missing_required_parameter", "'%s' is missing.", part.Path+"text"))
 			}
 			out.WriteString(part.String("text", ""))
-			if f.Adopt(part); f.Err != nil {
-				return ""
-			}
-		}
+		})
 		return out.String()
 	}
 	f.WrongType(name, "a string or an array of parts", raw)
