@@ -89,16 +89,7 @@ func (w *deadlineWriter) Write(b []byte) (n int, err error) {
 	}
 }
 
-func (w *deadlineWriter) WriteString(b string) (n int, err error) {
-	for {
-		w.extend()
-		m, err := w.ResponseWriter.WriteString(b[n:min(len(b), n+writePiece)])
-		n += m
-		if err != nil || n == len(b) {
-			return n, err
-		}
-	}
-}
+func (w *deadlineWriter) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
 
 // FlushError is called by http.ResponseController; gin's own Flush drops the
 // error.
