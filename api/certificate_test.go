@@ -69,9 +69,15 @@ func writeCertificate(t *testing.T, cert, key, name string, until time.Time) *x5
 // serveTLS serves the handler with the certificate of two files.
 func serveTLS(t *testing.T, h http.Handler, c *Certificate, o ServerOptions) (s *Server, addr string, served chan error) {
 	t.Helper()
+	o.Certificate = c
+	return listen(t, h, o)
+}
+
+// listen serves the handler at an address of this host until the test ends.
+func listen(t *testing.T, h http.Handler, o ServerOptions) (s *Server, addr string, served chan error) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	o.Certificate = c
 	s = NewServer(h, o)
 	served = make(chan error, 1)
 	go func() { served <- s.Serve(l) }()

@@ -99,13 +99,9 @@ func TestConnectionLimitOfAServer(t *testing.T) {
 		acts[1].wait = gate
 		return acts, nil
 	}}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := NewServer(New(testConfig(e)), ServerOptions{MaxConnections: 4, MaxPerAddress: 4})
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
+	s, addr, served := listen(t, New(testConfig(e)), ServerOptions{MaxConnections: 4, MaxPerAddress: 4})
 	dial := func() net.Conn {
-		c, err := net.Dial("tcp", l.Addr().String())
+		c, err := net.Dial("tcp", addr)
 		require.NoError(t, err)
 		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
 		t.Cleanup(func() { _ = c.Close() })
@@ -127,7 +123,7 @@ func TestConnectionLimitOfAServer(t *testing.T) {
 		answers = append(answers, r)
 	}
 	c := dial()
-	_, err = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+	_, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.NoError(t, err)
 	refused, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(t, err)

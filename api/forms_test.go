@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -107,11 +106,7 @@ func TestPlacesAreGivenBack(t *testing.T) {
 // TestShutdownEndsForms: the end of a server's grace period ends all forms that are being
 // made or wait for it.
 func TestShutdownEndsForms(t *testing.T) {
-	s := NewServer(New(realConfig(t, "The answer.")), ServerOptions{})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
+	s, addr, served := listen(t, New(realConfig(t, "The answer.")), ServerOptions{})
 	const clients = 16
 	var sent, all sync.WaitGroup
 	sent.Add(clients)
@@ -124,7 +119,7 @@ func TestShutdownEndsForms(t *testing.T) {
 			references := strings.Repeat(`{"$ref":"#/$defs/e"},{"$ref":"#/$defs/f"},`, 100)
 			body := `{` + user + `,"guided_json":{"$defs":{"e":{"enum":[` + values.String() + `0]},"f":{"enum":[` + values.String() + `1]}},"allOf":[` + references + `{}]}}`
 			once := sync.OnceFunc(sent.Done)
-			r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+l.Addr().String()+"/v1/chat/completions", io.MultiReader(strings.NewReader(body), readerFunc(func([]byte) (int, error) { once(); return 0, io.EOF })))
+			r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/chat/completions", io.MultiReader(strings.NewReader(body), readerFunc(func([]byte) (int, error) { once(); return 0, io.EOF })))
 			if err != nil {
 				t.Error(err)
 				return

@@ -256,12 +256,8 @@ func TestShutdown(t *testing.T) {
 				acts[1].wait = gate
 				return acts, nil
 			}}
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			s := NewServer(New(testConfig(e)), ServerOptions{})
-			served := make(chan error)
-			go func() { served <- s.Serve(l) }()
-			resp, err := post(t, t.Context(), "http://"+l.Addr().String()+"/v1/chat/completions", `{`+user+`,"stream":true}`)
+			s, addr, served := listen(t, New(testConfig(e)), ServerOptions{})
+			resp, err := post(t, t.Context(), "http://"+addr+"/v1/chat/completions", `{`+user+`,"stream":true}`)
 			require.NoError(t, err)
 			defer resp.Body.Close()
 			ctx, cancel := context.WithCancel(t.Context())
@@ -292,18 +288,14 @@ func TestShutdown(t *testing.T) {
 // that was cut short, because its handler has returned before that is written.
 func TestShutdownSendsTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newPipeListener()
-		s := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s, client, served := servePipe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			for _, part := range []string{"whole", "cut"} {
 				_, _ = io.WriteString(w, part)
 				w.(http.Flusher).Flush()
 				<-r.Context().Done()
 			}
-		}), ServerOptions{})
-		served, ended := make(chan error, 1), make(chan error, 1)
-		go func() { served <- s.Serve(l) }()
-		client := l.dial()
-		defer client.Close()
+		}))
+		ended := make(chan error, 1)
 		_, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		require.NoError(t, err)
 		answer := bufio.NewReader(client)
@@ -335,12 +327,7 @@ func TestShutdownBodies(t *testing.T) {
 	for name, h := range map[string]http.Handler{"read": New(testConfig(answering("ok"))), "not read": Starting(func() string { return "a test" }, nil, nil, nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newPipeListener()
-				s := NewServer(h, ServerOptions{})
-				served := make(chan error, 1)
-				go func() { served <- s.Serve(l) }()
-				client := l.dial()
-				defer client.Close()
+				s, client, served := servePipe(t, h)
 				_, err := io.WriteString(client, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{")
 				require.NoError(t, err)
 				answer := make(chan string, 1)
@@ -365,12 +352,7 @@ func TestShutdownBodies(t *testing.T) {
 // read. The handler sets no deadline, and the connection has no buffer.
 func TestShutdownUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newPipeListener()
-		s := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) }), ServerOptions{})
-		served := make(chan error, 1)
-		go func() { served <- s.Serve(l) }()
-		client := l.dial()
-		defer client.Close()
+		s, client, served := servePipe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 		_, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		require.NoError(t, err)
 		synctest.Wait() // for the client to read
@@ -387,13 +369,8 @@ func TestShutdownUnread(t *testing.T) {
 // delays the end of the process for a bounded time only.
 func TestShutdownLeavesStuckHandlersBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newPipeListener()
 		gate := make(chan struct{})
-		s := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gate }), ServerOptions{})
-		served := make(chan error, 1)
-		go func() { served <- s.Serve(l) }()
-		client := l.dial()
-		defer client.Close()
+		s, client, served := servePipe(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gate }))
 		_, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		require.NoError(t, err)
 		synctest.Wait() // the handler runs

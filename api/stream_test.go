@@ -300,11 +300,7 @@ func TestDeadClient(t *testing.T) {
 	}
 	c := testConfig(e)
 	c.WriteTimeout = time.Millisecond
-	l := newPipeListener()
-	s := NewServer(New(c), ServerOptions{})
-	served := make(chan error)
-	go func() { served <- s.Serve(l) }()
-	client := l.dial()
+	s, client, served := servePipe(t, New(c))
 	body := `{` + user + `,"stream":true}`
 	_, err := fmt.Fprintf(client, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	require.NoError(t, err)
@@ -365,12 +361,7 @@ func TestASlowReaderGetsItsAnswer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := testConfig(answering(text))
 				c.WriteTimeout = 30 * time.Second
-				l := newPipeListener()
-				s := NewServer(New(c), ServerOptions{})
-				served := make(chan error, 1)
-				go func() { served <- s.Serve(l) }()
-				client := l.dial()
-				defer client.Close()
+				s, client, served := servePipe(t, New(c))
 				body := fmt.Sprintf(`{%s,"stream":%v}`, user, tt.stream)
 				_, err := fmt.Fprintf(client, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 				require.NoError(t, err)
@@ -421,6 +412,17 @@ type pipeListener struct {
 
 func newPipeListener() *pipeListener {
 	return &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+// servePipe serves a handler to a client over a connection without buffers.
+func servePipe(t *testing.T, h http.Handler) (s *Server, client net.Conn, served <-chan error) {
+	l := newPipeListener()
+	s = NewServer(h, ServerOptions{})
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	client = l.dial()
+	t.Cleanup(func() { _ = client.Close() })
+	return s, client, ended
 }
 
 func (l *pipeListener) dial() net.Conn {
