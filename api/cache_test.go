@@ -29,8 +29,7 @@ func TestSideRequestsKeepTheConversation(t *testing.T) {
 		e, err := engine.New(m, apitest.Tokenizer{}, engine.Options{Sessions: 2})
 		require.NoError(t, err)
 		c := testConfig(FromEngine(e))
-		ids := 0
-		c.NewID = func() string { ids++; return fmt.Sprint("id", ids) }
+		c.NewID = numbered("id%d")
 		c.StrictModelNames = false
 		h := New(c)
 		post := func(body string) (message struct {

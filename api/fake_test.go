@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -92,6 +93,12 @@ func (e *fakeEngine) submitted() []engine.Request {
 	return append([]engine.Request(nil), e.requests...)
 }
 
+// last returns the last request so far.
+func (e *fakeEngine) last() engine.Request {
+	requests := e.submitted()
+	return requests[len(requests)-1]
+}
+
 type fakeStream struct {
 	awaited bool
 	ctx     context.Context // of Submit
@@ -174,6 +181,12 @@ func testConfig(e Engine) Config {
 		StrictModelNames: true,
 		Log:              slog.New(slog.DiscardHandler), Clock: newClock(), NewID: func() string { return "0123456789abcdef" },
 	}
+}
+
+// numbered returns a Config.NewID that counts.
+func numbered(format string) func() string {
+	ids := 0
+	return func() string { ids++; return fmt.Sprintf(format, ids) }
 }
 
 // answering is an engine that gives the same answer to every request.

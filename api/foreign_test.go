@@ -73,15 +73,13 @@ func TestForeignAnswers(t *testing.T) {
 			t.Run(fmt.Sprint(name, " ", share), func(t *testing.T) {
 				e := answering(secret + "</think>Yes\n\n" + strings.ReplaceAll(callText, ">\n<", "> <"))
 				c := testConfig(e)
-				ids := 0
-				c.NewID = func() string { ids++; return fmt.Sprint("id", ids) }
+				c.NewID = numbered("id%d")
 				c.Keys = twoKeys(t, share)
 				h := New(c)
 				prompt := func(body, key string) string {
 					w := call(h, http.MethodPost, tt.path, body, "Authorization", "Bearer "+key)
 					require.Equal(t, 200, w.Code, "%s\n%s", body, w.Body)
-					requests := e.submitted()
-					return withControls(requests[len(requests)-1].Prompt)
+					return withControls(e.last().Prompt)
 				}
 				w := call(h, http.MethodPost, tt.path, tt.ask, "Authorization", "Bearer one")
 				require.Equal(t, 200, w.Code, w.Body)
@@ -105,8 +103,7 @@ func TestForgedIDs(t *testing.T) {
 	const secret = "xyzzy"
 	e := answering(secret + "</think>Yes\n\n" + callText)
 	c := testConfig(e)
-	ids := 0
-	c.NewID = func() string { ids++; return fmt.Sprintf("%016x", ids) }
+	c.NewID = numbered("%016x")
 	c.Model.ContextLength = 1 << 20
 	h := New(c)
 	for _, tt := range turns { // answers that could be found by their ids
@@ -138,8 +135,7 @@ func TestForgedIDs(t *testing.T) {
 		{"/api/chat", `{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"","tool_calls":[{"id":"a1","function":{"name":"weather","arguments":{}}}]},{"role":"tool","tool_call_id":%s,"content":"1"}]` + tools + `}`},
 	}
 	controls := func(body string) (list []int32) {
-		requests := e.submitted()
-		p := requests[len(requests)-1].Prompt
+		p := e.last().Prompt
 		require.NotContains(t, apitest.Tokenizer{}.Decode(p), secret, body)
 		for _, id := range p {
 			if id >= 256 {

@@ -114,8 +114,7 @@ func TestOllamaOptions(t *testing.T) {
 		t.Helper()
 		w := call(h, "POST", path, body)
 		require.Equal(t, 200, w.Code, w.Body)
-		requests := e.submitted()
-		return requests[len(requests)-1]
+		return e.last()
 	}
 	r := send("/api/chat", `{`+user+`,"options":{"num_predict":7,"stop":["x","y"],"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,"seed":42,"presence_penalty":1,"frequency_penalty":-1,"repeat_penalty":1.1,"anything":[]}}`)
 	require.Equal(t, 7, r.MaxTokens)

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -20,9 +19,8 @@ import (
 func TestReplays(t *testing.T) {
 	odd := "Hm.</think>Yes\n\n\n" + strings.ReplaceAll(callText, ">\n<", "> <") // as no template writes it
 	e := answering(odd)
-	ids := 0
 	c := testConfig(e)
-	c.NewID = func() string { ids++; return fmt.Sprint("id", ids) }
+	c.NewID = numbered("id%d")
 	h := New(c)
 	w := call(h, "POST", "/v1/chat/completions", `{`+user+tools+`,"enable_thinking":true}`)
 	var got struct {
@@ -33,8 +31,7 @@ func TestReplays(t *testing.T) {
 	prompt := func(message string) string {
 		w := call(h, "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"Hi"},`+message+`,{"role":"tool","tool_call_id":"x","content":"1"}]`+tools+`,"enable_thinking":true}`)
 		require.Equal(t, 200, w.Code, w.Body)
-		requests := e.submitted()
-		return apitest.Tokenizer{}.Decode(requests[len(requests)-1].Prompt)
+		return apitest.Tokenizer{}.Decode(e.last().Prompt)
 	}
 	sampled := strings.TrimPrefix(odd, "Hm.</think>")
 	require.Contains(t, prompt(message), "Hm.</think>"+sampled+"<")
@@ -58,9 +55,8 @@ func TestReplaysAreBounded(t *testing.T) {
 		text := strings.Repeat("x", 1000) + callText
 		return []act{{event: engine.Event{Text: text, Tokens: []engine.Token{{ID: 65, Bytes: []byte(text)}}, Finish: engine.FinishStop}}}, nil
 	}}
-	ids := 0
 	c := testConfig(e)
-	c.Replays, c.NewID = run.NewReplays(8000), func() string { ids++; return fmt.Sprint("id", ids) }
+	c.Replays, c.NewID = run.NewReplays(8000), numbered("id%d")
 	h := New(c)
 	for range 50 {
 		require.Equal(t, 200, call(h, "POST", "/v1/chat/completions", `{`+user+tools+`}`).Code)
@@ -77,9 +73,8 @@ func TestReplaysOfReasoning(t *testing.T) {
 	for _, tt := range []struct{ name, text string }{{"calls", odd + "\n\n\n" + strings.ReplaceAll(callText, ">\n<", "> <")}, {"text", odd}} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := answering(tt.text)
-			ids := 0
 			c := testConfig(e)
-			c.NewID = func() string { ids++; return fmt.Sprint("id", ids) }
+			c.NewID = numbered("id%d")
 			h := New(c)
 			const thinking = `"max_tokens":64,"thinking":{"type":"adaptive","display":"omitted"}` + anthropicTools
 			w := call(h, "POST", "/v1/messages", `{`+user+`,`+thinking+`}`)
@@ -91,8 +86,7 @@ func TestReplaysOfReasoning(t *testing.T) {
 			prompt := func(content string) string {
 				w := call(h, "POST", "/v1/messages", `{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":`+content+`},{"role":"user","content":"Continue"}],`+thinking+`}`)
 				require.Equal(t, 200, w.Code, w.Body)
-				requests := e.submitted()
-				return withControls(requests[len(requests)-1].Prompt)
+				return withControls(e.last().Prompt)
 			}
 			require.Contains(t, prompt(content), "<｜Assistant｜><think>"+tt.text+"<｜end▁of▁sentence｜>")
 			changed := strings.Replace(content, `"thinking":""`, `"thinking":"No."`, 1)
@@ -133,8 +127,7 @@ func TestReplaysOfGLM(t *testing.T) {
 			require.NoError(t, err)
 			w := call(h, "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":`+string(content)+`,"reasoning_content":" Hm.\n","tool_calls":`+calls+`},{"role":"tool","content":"1"}]`+tools+`,"enable_thinking":true}`)
 			require.Equal(t, 200, w.Code, w.Body)
-			requests := e.submitted()
-			return withControls(requests[len(requests)-1].Prompt)
+			return withControls(e.last().Prompt)
 		}
 		const mark = "<｜▁pad▁｜>"
 		require.Contains(t, prompt(string(m.Calls)), mark+"<think>"+thought+rest+mark+"<tool_response>1</tool_response>"+mark+"<think>")
@@ -179,7 +172,6 @@ func TestReplaysOfAModelThatBeginsToThink(t *testing.T) {
 	for _, reasoning := range []string{`,"reasoning_content":"Hm."`, ``} {
 		w = call(h, "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Yes"`+reasoning+`,"tool_calls":`+string(m.Calls)+`},{"role":"tool","content":"1"}]`+tools+`}`)
 		require.Equal(t, 200, w.Code, w.Body)
-		requests := e.submitted()
-		require.Contains(t, withControls(requests[len(requests)-1].Prompt), "assistant<｜▁pad▁｜>"+thought+rest+"<｜▁pad▁｜>")
+		require.Contains(t, withControls(e.last().Prompt), "assistant<｜▁pad▁｜>"+thought+rest+"<｜▁pad▁｜>")
 	}
 }

@@ -54,8 +54,7 @@ func TestResponsesInput(t *testing.T) {
 	body := `{"input":[{"role":"developer","content":[{"type":"input_text","text":"D"}]},{"type":"message","role":"user","content":"Hi"},` + strings.Join(items, ",") +
 		`,{"type":"function_call_output","call_id":"call_0123456789abcdef","output":"22"},{"type":"web_search_call","id":"x"},{"type":"function_call_output","call_id":"y","output":[{"type":"input_text","text":"30"}]}],"reasoning":{"effort":"low"}` + responsesTools + `}`
 	require.Equal(t, 200, call(h, "POST", "/v1/responses", body).Code)
-	requests := e.submitted()
-	prompt := withControls(requests[len(requests)-1].Prompt)
+	prompt := withControls(e.last().Prompt)
 	require.True(t, strings.HasPrefix(prompt, "<｜begin▁of▁sentence｜>D\n\n## Tools"), prompt)
 	require.True(t, strings.HasSuffix(prompt, "<｜User｜>Hi<｜Assistant｜><think>Hm.</think>Yes\n\n"+callText+"<｜end▁of▁sentence｜><｜User｜><tool_result>22</tool_result>\n\n<tool_result>30</tool_result><｜Assistant｜><think>"), prompt)
 }
