@@ -2,7 +2,6 @@ package openai
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"ringmaster/api/dialect"
@@ -16,34 +15,17 @@ func parseMessages(f *dialect.Fields, most int) (messages []chat.Message, contin
 	if f.Err == nil && !f.Has("messages") {
 		f.Fail(dialect.Invalid("messages", "missing_required_parameter", "'messages' is missing."))
 	}
-	list := f.List("messages", most)
-	if f.Err != nil {
-		return nil, false
-	}
-	if len(list) == 0 {
+	last := len(f.List("messages", most)) - 1
+	if f.Err == nil && last < 0 {
 		f.Fail(dialect.Invalid("messages", "invalid_value", "'messages' is empty; at least one message is required."))
-		return nil, false
 	}
-	var out []chat.Message // grows with the valid messages, not with the announced number
-	for i, raw := range list {
-		if f.Cancelled() {
-			return nil, false
-		}
-		m := &dialect.Fields{Path: fmt.Sprintf("messages[%d].", i)}
-		if dialect.KindOf(raw) != "object" {
-			f.Fail(dialect.Invalid(strings.TrimSuffix(m.Path, "."), "invalid_type", "'messages[%d]' must be an object, not %s.", i, dialect.Article(dialect.KindOf(raw))))
-			return nil, false
-		}
-		m.ReadMembers(raw, dialect.MaxMembers)
-		out = append(out, parseMessage(m))
-		if continues = m.Bool("prefix", false); continues && i < len(list)-1 {
+	f.EachObject("messages", most, func(i int, m *dialect.Fields) {
+		messages = append(messages, parseMessage(m))
+		if continues = m.Bool("prefix", false); continues && i < last {
 			m.Fail(dialect.Invalid(m.Path+"prefix", "invalid_value", "'%s' is only allowed on the last message.", m.Path+"prefix"))
 		}
-		if f.Adopt(m); f.Err != nil {
-			return nil, false
-		}
-	}
-	return out, continues
+	})
+	return messages, continues
 }
 
 func parseMessage(f *dialect.Fields) chat.Message {
