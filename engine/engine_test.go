@@ -128,9 +128,7 @@ func TestSeeds(t *testing.T) {
 		}).ids()
 	}
 	require.Equal(t, say(7), say(7), "one seed, two texts")
-	if slices.Equal(say(7), say(8)) {
-		t.Fatal("two seeds, one text")
-	}
+	require.NotEqual(t, say(7), say(8), "two seeds, one text")
 }
 
 func TestLogprobs(t *testing.T) {
@@ -209,9 +207,7 @@ func TestASlowReaderLosesNothingAndStallsNoOther(t *testing.T) {
 	if err != nil || a.Text != text || len(a.Tokens) != len(text) || a.Finish != FinishStop {
 		t.Fatalf("slow reader got %q, %d tokens, %v", a.Text, len(a.Tokens), err)
 	}
-	if a.events > streamBuffer {
-		t.Fatalf("%d events waited, at most %d may", a.events, streamBuffer)
-	}
+	require.LessOrEqual(t, a.events, streamBuffer, "events that waited")
 }
 
 func TestBusyAndReady(t *testing.T) {

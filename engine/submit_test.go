@@ -112,8 +112,6 @@ func TestCacheScope(t *testing.T) {
 		require.Zero(t, cached(scope, ""), "scope %q: tokens cached by another", scope)
 	}
 	for _, scope := range []string{"one", "two", ""} {
-		if n := cached(scope, " and more"); n == 0 {
-			t.Fatalf("scope %q does not find its own sequence", scope)
-		}
+		require.NotZero(t, cached(scope, " and more"), "scope %q does not find its own sequence", scope)
 	}
 }

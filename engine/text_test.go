@@ -63,9 +63,7 @@ func checkFilter(t *testing.T, text string, stops []string, cuts []byte, early i
 	var freed []Token
 	seen := 0 // bytes fed
 	take := func(out released) {
-		if !utf8.ValidString(out.text) {
-			t.Fatalf("released %q", out.text)
-		}
+		require.True(t, utf8.ValidString(out.text), "released %q", out.text)
 		got.WriteString(out.text)
 		freed = append(freed, out.tokens...)
 	}
@@ -73,13 +71,10 @@ func checkFilter(t *testing.T, text string, stops []string, cuts []byte, early i
 		out := f.add(Token{ID: int32(i), Bytes: []byte(tok)}, i >= early)
 		take(out)
 		seen += len(tok)
-		if ended := stop != "" && cut+len(stop) <= seen; out.stopped != ended {
-			t.Fatalf("token %d: stopped %v, want %v, stops %q, text %q", i, out.stopped, ended, stops, text)
-		}
+		require.Equal(t, stop != "" && cut+len(stop) <= seen, out.stopped, "token %d, stops %q, text %q", i, stops, text)
 		if out.stopped {
-			if out.stop != stop || got.String() != want {
-				t.Fatalf("stopped by %q after %q, want %q after %q", out.stop, got.String(), stop, want)
-			}
+			require.Equal(t, stop, out.stop)
+			require.Equal(t, want, got.String())
 			break
 		}
 		// No more is held back than a stop string or an incomplete character
