@@ -76,11 +76,8 @@ func integers(low, high bound) *c.Expr {
 	var a, b *big.Int
 	if lo != nil {
 		a = floor(lo)
-		if low.open || new(big.Rat).SetInt(a).Cmp(lo) < 0 {
+		if low.open || !lo.IsInt() {
 			a.Add(a, big.NewInt(1))
-		}
-		if low.open && !lo.IsInt() { // floor is below it already
-			a = new(big.Int).Add(floor(lo), big.NewInt(1))
 		}
 	}
 	if hi != nil {
@@ -93,9 +90,7 @@ func integers(low, high bound) *c.Expr {
 }
 
 func floor(r *big.Rat) *big.Int {
-	q := new(big.Int)
-	q.Div(r.Num(), r.Denom()) // Euclidean, because the denominator is positive
-	return q
+	return new(big.Int).Div(r.Num(), r.Denom()) // Euclidean, because the denominator is positive
 }
 
 // integerRange returns the integers from a to b; nil means no bound.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sort"
 	"strings"
 	"testing"
 
@@ -219,12 +218,7 @@ func TestSuite(t *testing.T) {
 			}
 		}
 	}
-	names := make([]string, 0, len(refusedBy))
-	for name, n := range refusedBy {
-		names = append(names, fmt.Sprintf("%s %d", name, n))
-	}
-	sort.Strings(names)
-	t.Logf("%d schemas compiled, %d instances; refused: %s", compiled, instances, strings.Join(names, ", "))
+	t.Logf("%d schemas compiled, %d instances; refused: %v", compiled, instances, refusedBy)
 	require.Greater(t, compiled, 250)
 }
 
