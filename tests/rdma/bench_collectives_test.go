@@ -150,9 +150,7 @@ func both(b *testing.B, rounds int, f func(rank int) error) float64 {
 		})
 	}
 	all.Wait()
-	for r, err := range errs {
-		require.NoError(b, err, "rank %d", r)
-	}
+	succeed(b, errs[:])
 	return float64(took) / 1e3 / float64(rounds)
 }
 

@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -51,15 +52,9 @@ func (d *Device) merge(details []Device, interfaces []Interface) {
 		if x.Name != d.Name {
 			continue
 		}
-		if d.PortGUID == "" {
-			d.PortGUID = x.PortGUID
-		}
-		if d.State == "" {
-			d.State = x.State
-		}
-		if d.Link == "" {
-			d.Link = x.Link
-		}
+		d.PortGUID = cmp.Or(d.PortGUID, x.PortGUID)
+		d.State = cmp.Or(d.State, x.State)
+		d.Link = cmp.Or(d.Link, x.Link)
 		if len(d.GIDs) == 0 {
 			d.GIDs = x.GIDs
 		}
@@ -69,9 +64,7 @@ func (d *Device) merge(details []Device, interfaces []Interface) {
 			continue
 		}
 		d.Addrs = i.Addrs
-		if d.MAC == "" {
-			d.MAC = i.MAC
-		}
+		d.MAC = cmp.Or(d.MAC, i.MAC)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -91,10 +92,8 @@ func ParseIfconfig(text string) []Interface {
 
 // after returns the word that follows a key, "" if none does.
 func after(f []string, key string) string {
-	for i, w := range f[:len(f)-1] {
-		if w == key {
-			return f[i+1]
-		}
+	if i := slices.Index(f[:len(f)-1], key); i >= 0 {
+		return f[i+1]
 	}
 	return ""
 }

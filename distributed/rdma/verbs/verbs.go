@@ -37,13 +37,7 @@ const (
 )
 
 func (t QPType) String() string {
-	switch t {
-	case RC:
-		return "RC"
-	case UC:
-		return "UC"
-	}
-	return "QP type " + strconv.Itoa(int(t))
+	return nameOf(t, "QP type", map[QPType]string{RC: "RC", UC: "UC"})
 }
 
 // QPState is the state of a queue pair.
@@ -59,19 +53,16 @@ const (
 )
 
 func (s QPState) String() string {
-	switch s {
-	case StateReset:
-		return "RESET"
-	case StateInit:
-		return "INIT"
-	case StateRTR:
-		return "RTR"
-	case StateRTS:
-		return "RTS"
-	case StateErr:
-		return "ERR"
+	return nameOf(s, "state", map[QPState]string{
+		StateReset: "RESET", StateInit: "INIT", StateRTR: "RTR", StateRTS: "RTS", StateErr: "ERR"})
+}
+
+// nameOf returns the name of a number, or for one without a name its kind and the number.
+func nameOf[T ~int](v T, kind string, names map[T]string) string {
+	if name, ok := names[v]; ok {
+		return name
 	}
-	return "state " + strconv.Itoa(int(s))
+	return kind + " " + strconv.Itoa(int(v))
 }
 
 // PortState is the state of a port.
@@ -84,19 +75,8 @@ const (
 )
 
 func (s PortState) String() string {
-	switch s {
-	case PortDown:
-		return "down"
-	case 2:
-		return "initializing"
-	case 3:
-		return "armed"
-	case PortActive:
-		return "active"
-	case 5:
-		return "active, deferred"
-	}
-	return "state " + strconv.Itoa(int(s))
+	return nameOf(s, "state", map[PortState]string{
+		PortDown: "down", 2: "initializing", 3: "armed", PortActive: "active", 5: "active, deferred"})
 }
 
 // LinkLayer is what a port's packets travel in.
@@ -113,17 +93,8 @@ const (
 )
 
 func (l LinkLayer) String() string {
-	switch l {
-	case LinkUnspecified:
-		return "unknown"
-	case LinkInfiniBand:
-		return "InfiniBand"
-	case LinkEthernet:
-		return "Ethernet"
-	case LinkThunderbolt:
-		return "Thunderbolt"
-	}
-	return "link layer " + strconv.Itoa(int(l))
+	return nameOf(l, "link layer", map[LinkLayer]string{
+		LinkUnspecified: "unknown", LinkInfiniBand: "InfiniBand", LinkEthernet: "Ethernet", LinkThunderbolt: "Thunderbolt"})
 }
 
 // Thunderbolt reports whether the port of a device belongs to Apple's provider,
