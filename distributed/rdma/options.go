@@ -25,6 +25,7 @@
 package rdma
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"time"
@@ -121,12 +122,8 @@ func (t Tuning) withDefaults() Tuning {
 		t.Cap = plan.MaxClass
 	}
 	t.Cap = min(max(t.Cap, 0), plan.MaxClass)
-	if t.Spin == 0 {
-		t.Spin = 50 * time.Microsecond
-	}
-	if t.TokenTimeout == 0 {
-		t.TokenTimeout = 5 * time.Second
-	}
+	t.Spin = cmp.Or(t.Spin, 50*time.Microsecond)
+	t.TokenTimeout = cmp.Or(t.TokenTimeout, 5*time.Second)
 	return t
 }
 

@@ -1,6 +1,9 @@
 package matrix
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Device is what a rank knows about one of its RDMA devices. Unknown fields are
 // empty.
@@ -102,12 +105,7 @@ func (d *Device) MappedGID() (int, netip.Addr) {
 // of fe80::/10 with zeros up to the interface id, because a UUID in the table
 // cannot have those zeros.
 func (d *Device) LinkLocalGID() bool {
-	for _, a := range d.GIDs {
-		if linkLocal.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.GIDs, linkLocal.Contains)
 }
 
 var linkLocal = netip.MustParsePrefix("fe80::/64")

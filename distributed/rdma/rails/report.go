@@ -2,11 +2,13 @@ package rails
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"ringmaster/distributed/rdma/matrix"
@@ -74,12 +76,7 @@ func Unusable(d *matrix.Device) string {
 // reachable reports whether one of the addresses makes a GID of a Thunderbolt
 // port.
 func reachable(addrs []netip.Prefix) bool {
-	for _, a := range addrs {
-		if a.Addr().Is4() || a.Addr().IsLinkLocalUnicast() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(addrs, func(a netip.Prefix) bool { return a.Addr().Is4() || a.Addr().IsLinkLocalUnicast() })
 }
 
 // maxReport is more bytes than the report of any host has.
@@ -115,8 +112,6 @@ func ReadReport(path string) (r Report, err error) {
 			return r, fmt.Errorf("%s: a device has no name; run ringmaster rails here --json on that host again", path)
 		}
 	}
-	if r.Name == "" {
-		r.Name = path
-	}
+	r.Name = cmp.Or(r.Name, path)
 	return r, nil
 }
