@@ -86,12 +86,18 @@ func Defaults() Options {
 }
 
 // cachedContexts is how many sequences of the full context the prefix cache gets memory
-// for; most conversations are far shorter.
+// for by default; most conversations are far shorter.
 const cachedContexts = 8
 
 // PlannedSequences returns the number of sequences of the full context that memory is
-// planned for: those of a step and what the prefix cache may hold. Zero is none here.
-func (o Options) PlannedSequences() int { return o.MaxActive + min(o.Sessions, cachedContexts) }
+// planned for: those of a step, and of the prefix cache as many as were asked for, or
+// cachedContexts. Zero is none here.
+func (o Options) PlannedSequences() int {
+	if o.Sessions == Defaults().Sessions {
+		return o.MaxActive + cachedContexts
+	}
+	return o.MaxActive + o.Sessions
+}
 
 // withDefaults returns o with the defaults for a model. Its error wraps ErrInvalid.
 func (o Options) withDefaults(info model.Info) (Options, error) {
