@@ -1,7 +1,7 @@
 package gguf
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -20,7 +20,9 @@ func decode(data []byte, h header, part int) (kv ggml.KV, tensors []Tensor, err 
 			kv, tensors, err = nil, nil, fmt.Errorf("header cannot be decoded: %v", r)
 		}
 	}()
-	g, err := ggml.Decode(&headerReader{head: data[:h.end], size: int64(len(data))}, -1)
+	// The decoder only seeks over the data, so the reader has the header and the length of the file.
+	head := io.NewSectionReader(bytes.NewReader(data[:h.end]), 0, int64(len(data)))
+	g, err := ggml.Decode(head, -1)
 	if err != nil {
 		return nil, nil, fmt.Errorf("header cannot be decoded: %w", err)
 	}
@@ -57,35 +59,4 @@ func decode(data []byte, h header, part int) (kv ggml.KV, tensors []Tensor, err 
 		tensors = append(tensors, t)
 	}
 	return kv, tensors, nil
-}
-
-// headerReader gives the decoder the header and the length of the file. It has none of
-// the data, because the decoder only seeks over it.
-type headerReader struct {
-	head []byte
-	size int64
-	pos  int64
-}
-
-func (r *headerReader) Read(p []byte) (int, error) {
-	if r.pos >= int64(len(r.head)) {
-		return 0, io.EOF
-	}
-	n := copy(p, r.head[r.pos:])
-	r.pos += int64(n)
-	return n, nil
-}
-
-func (r *headerReader) Seek(offset int64, whence int) (int64, error) {
-	switch whence {
-	case io.SeekCurrent:
-		offset += r.pos
-	case io.SeekEnd:
-		offset += r.size
-	}
-	if offset < 0 {
-		return 0, errors.New("seek before the start")
-	}
-	r.pos = offset
-	return offset, nil
 }
