@@ -11,7 +11,7 @@ import (
 	"ringmaster/engine"
 )
 
-// gated is an engine whose answers begin when gate lets them.
+// gated is an engine that answers only when gate lets it.
 func gated(gate <-chan struct{}) *fakeEngine {
 	return &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
 		acts := answerActs(len(r.Prompt), "Hi")

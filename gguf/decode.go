@@ -20,7 +20,8 @@ func decode(data []byte, h header, part int) (kv ggml.KV, tensors []Tensor, err 
 			kv, tensors, err = nil, nil, fmt.Errorf("header cannot be decoded: %v", r)
 		}
 	}()
-	// The decoder only seeks over the data, so the reader has the header and the length of the file.
+	// The decoder only seeks over the data, so the reader has the header and the length of
+	// the file.
 	head := io.NewSectionReader(bytes.NewReader(data[:h.end]), 0, int64(len(data)))
 	g, err := ggml.Decode(head, -1)
 	if err != nil {

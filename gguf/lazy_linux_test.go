@@ -74,7 +74,7 @@ func TestOpenTouchesOnlyTheHeader(t *testing.T) {
 		require.Contains(t, strings.Fields(ofMapping(t, f.Mappings()[0], "VmFlags:")), "hg", "huge pages are asked for")
 	}
 
-	// One byte of the last tensor brings in a few pages at most.
+	// One byte of the last tensor brings in one more huge page at most.
 	last := f.Tensors()[7].Data
 	require.Zero(t, last[len(last)-1])
 	require.Less(t, resident(t, f.Mappings()[0]), 2*hugePage+4<<20)

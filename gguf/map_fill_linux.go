@@ -5,8 +5,8 @@ import "golang.org/x/sys/unix"
 // hugePage is the huge page of x86-64 and of arm64 with pages of 4 KiB.
 const hugePage = 2 << 20
 
-// huge asks for huge pages in a mapping, which save a part of the time of reading it. A
-// file system whose page cache has none, and a kernel that cannot, ignore it.
+// huge asks for huge pages in a mapping, because they make reading it faster. File systems
+// and kernels without them ignore it.
 func huge(mem []byte) {
 	if len(mem) >= hugePage {
 		_ = unix.Madvise(mem, unix.MADV_HUGEPAGE)

@@ -25,7 +25,7 @@ type Writer struct {
 // NewWriter writes to w.
 func NewWriter(w http.ResponseWriter) *Writer { return &Writer{http: w} }
 
-// Err returns why the first failed write to the client failed, nil if none has.
+// Err returns the error of the first write to the client that failed, or nil.
 func (w *Writer) Err() error { return w.err }
 
 // Silent is called at every tick, and reports whether nothing was sent since the last

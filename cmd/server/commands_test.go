@@ -45,7 +45,8 @@ func written(t *testing.T, text string) string {
 	return path
 }
 
-// tinyModel writes the smallest synthetic model, after change if there is one, and returns its path.
+// tinyModel writes the smallest synthetic model, after change if there is one, and returns
+// its path.
 func tinyModel(t *testing.T, change func(*synthetic.Config)) string {
 	t.Helper()
 	c, err := synthetic.Preset("tiny")

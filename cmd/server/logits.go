@@ -69,7 +69,12 @@ func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch i
 		return err
 	}
 	w := bufio.NewWriterSize(f, 1<<20)
-	defer func() { err = errors.Join(err, w.Flush(), f.Close()) }()
+	defer func() {
+		if err == nil { // else Flush repeats it
+			err = w.Flush()
+		}
+		err = errors.Join(err, f.Close())
+	}()
 	if err := logits.Write(ctx, n.Model, ids, batch, w); err != nil {
 		return err
 	}

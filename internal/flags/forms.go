@@ -46,7 +46,7 @@ func checkURL(s string) error {
 	return errors.Join(err, Formed(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""))
 }
 
-// Formed returns an error for a text that is not of its form, as the parser of a flag does.
+// Formed returns nil if ok, else the error of a flag's parser for a malformed text.
 func Formed(ok bool) error {
 	if !ok {
 		return errForm

@@ -40,8 +40,8 @@ const (
 	MostConnections    = 32
 )
 
-// Options say how to fetch. Report is needed; the zero values of the others fetch into the
-// current directory.
+// Options say how to fetch. Report is required. The zero values of the other fields fetch
+// into the current directory.
 type Options struct {
 	Dir         string // target directory, created if needed; "": the current directory
 	Connections int    // ranges of a file that are fetched at once, 1 to MostConnections; 0: DefaultConnections

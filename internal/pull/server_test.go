@@ -175,7 +175,7 @@ func (h *hub) whole(p *puller, ref string, wanted ...string) {
 	require.Len(h.t, left, len(wanted), "nothing else is left in the directory")
 }
 
-// stopped runs a pull that is stopped once it has more than so many bytes.
+// stopped runs a pull and cancels it after the given number of bytes.
 func (h *hub) stopped(dir, ref string, bytes int64) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())

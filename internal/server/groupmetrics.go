@@ -19,8 +19,7 @@ type groupMetrics struct {
 	exchanges                                                      []metric[parallel.Exchange]
 }
 
-// metric is one that each layer has, or the exchanges of each purpose and collective of all
-// layers.
+// metric is a value of each layer, or of the exchanges of each purpose and collective.
 type metric[T any] struct {
 	desc  *prometheus.Desc
 	value func(T) float64
