@@ -32,7 +32,8 @@ func (s *scheduler) fillBudget() {
 		}
 	}
 	most := min(s.prefillChunk, s.tokenBudget-(len(order)-len(prompts)))
-	if len(prompts) < len(order) {
+	// Those that wait for their token or their turn count too.
+	if slices.ContainsFunc(s.active, func(t *task) bool { return t.decode && !t.cancelled }) {
 		most = s.pace.bound(most)
 	}
 	chunk := s.divide(prompts, most, decoding)

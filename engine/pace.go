@@ -11,6 +11,7 @@ type pace struct {
 	target time.Duration // 0: none
 	fixed  float64       // seconds of a step that only decodes; 0: none was seen
 	token  float64       // seconds that a prompt token adds to a step; 0: none was seen
+	mixed  int           // steps with prompts since the last that only decoded
 }
 
 const (
@@ -19,6 +20,9 @@ const (
 	// paceGrain is the unit of the bound in tokens: kernels compute in blocks of rows, so
 	// a few more cost little. It is also the least.
 	paceGrain = 16
+	// paceProbe is after how many steps with prompts one only decodes, because fixed cannot
+	// be told from token otherwise, and changes with the sequences and their lengths.
+	paceProbe = 32
 )
 
 // learn records the time of a step with so many tokens of prompts and of sequences that
@@ -26,13 +30,17 @@ const (
 func (p *pace) learn(prompt, decoding int, took time.Duration) {
 	t := took.Seconds()
 	switch {
-	case t <= 0:
+	case t <= 0 || prompt+decoding == 0:
 	case prompt == 0:
+		p.mixed = 0
 		average(&p.fixed, t)
-	case decoding == 0:
-		average(&p.token, t/float64(prompt))
 	default:
-		average(&p.token, max(t-p.fixed, 0)/float64(prompt))
+		if decoding > 0 {
+			p.mixed++
+		}
+		if prompt >= paceGrain { // else the step's own cost hides theirs
+			average(&p.token, max(t-p.fixed, 0)/float64(prompt))
+		}
 	}
 }
 
@@ -43,9 +51,15 @@ func average(mean *float64, x float64) {
 	*mean += learning * (x - *mean)
 }
 
+// probes reports whether the next step with sequences that decode should have no prompts.
+func (p *pace) probes() bool { return p.target > 0 && p.mixed >= paceProbe }
+
 // bound returns how many tokens of prompts a step may have beside sequences that decode,
 // at most most.
 func (p *pace) bound(most int) int {
+	if p.probes() {
+		return 0
+	}
 	if p.target == 0 || p.token == 0 {
 		return most
 	}

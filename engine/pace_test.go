@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"math"
 	"testing"
 	"time"
@@ -16,24 +17,34 @@ func TestPace(t *testing.T) {
 	const target, most = 150 * time.Millisecond, 256
 	for name, tc := range map[string]struct {
 		fixed float64                 // seconds of the sequences that decode
+		stale float64                 // what was learned before; 0: the same
 		cost  func(n float64) float64 // seconds that n tokens of a prompt add
 		want  float64                 // seconds of a step, at most
 	}{
-		"in proportion":              {0.03, func(n float64) float64 { return n * 0.0013 }, 0.15},
-		"the first tokens cost most": {0.03, func(n float64) float64 { return 0.02 * math.Sqrt(n) }, 0.15},
-		"fast":                       {0.01, func(n float64) float64 { return n * 1e-4 }, 0.01 + most*1e-4},
-		"decoding takes the target":  {0.2, func(n float64) float64 { return n * 0.002 }, 0.4},
-		"slow":                       {0.1, func(n float64) float64 { return n * 0.05 }, 0.1 + paceGrain*0.05},
+		"in proportion":              {0.03, 0, func(n float64) float64 { return n * 0.0013 }, 0.15},
+		"the first tokens cost most": {0.03, 0, func(n float64) float64 { return 0.02 * math.Sqrt(n) }, 0.15},
+		"fast":                       {0.01, 0, func(n float64) float64 { return n * 1e-4 }, 0.01 + most*1e-4},
+		"decoding takes the target":  {0.2, 0, func(n float64) float64 { return n * 0.002 }, 0.4},
+		"slow":                       {0.1, 0, func(n float64) float64 { return n * 0.05 }, 0.1 + paceGrain*0.05},
+		"fewer decoded before":       {0.2, 0.03, func(n float64) float64 { return n * 0.002 }, 0.4},
+		"more decoded before":        {0.03, 0.2, func(n float64) float64 { return n * 0.0013 }, 0.15},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pace{target: target}
 			seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 			require.Equal(t, most, p.bound(most), "nothing is known")
-			p.learn(0, 7, seconds(tc.fixed))
-			p.learn(most, 0, seconds(tc.cost(most)))
+			before := cmp.Or(tc.stale, tc.fixed)
+			p.learn(0, 7, seconds(before))
+			p.learn(most, 0, seconds(before+tc.cost(most)))
 			took := 0.0
-			for range 40 {
+			for range 1000 {
+				p.learn(0, 0, time.Microsecond) // it only freed memory
+				p.learn(3, 0, seconds(tc.fixed+tc.cost(3)))
 				n := p.bound(most)
+				if n == 0 {
+					p.learn(0, 7, seconds(tc.fixed))
+					continue
+				}
 				require.True(t, n == most || n%paceGrain == 0 && n > 0, n)
 				took = tc.fixed + tc.cost(float64(n))
 				p.learn(n, 7, seconds(took))

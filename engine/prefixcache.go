@@ -45,9 +45,9 @@ func (s *scheduler) keep(t *task) {
 // of these the one of least value, but the entry that was kept last only when there is no
 // other, because its client is the likeliest to come back. The value is the prompt tokens
 // that the entry would save, times how likely they are asked for again, divided by its
-// share of the places or of the memory, whichever is scarcer. So the request that makes a
-// title does not evict a long conversation, while a conversation that no request continues
-// is evicted in time, however long it is.
+// share of the places or of the memory, whichever is scarcer. So the requests that make
+// titles evict each other, not a long conversation, unless there is but one place; and a
+// conversation that no request continues is evicted in time, however long it is.
 const (
 	// The likelihood falls as 1/(1 + age/fading): it halves in this time, and then falls
 	// more and more slowly.
@@ -111,7 +111,7 @@ func (s *scheduler) refresh(scope, group string) {
 // the number of sequences with a KV cache.
 func (s *scheduler) trimCache() {
 	for len(s.prefixCache) > s.cacheSize-s.extra() {
-		k := s.leastValuable(s.prefixCache)
+		k := s.leastValuable(s.prefixCache, nil)
 		if s.disk != nil && !k.saved {
 			s.prefixCache = slices.DeleteFunc(s.prefixCache, func(other *session) bool { return other == k })
 			k.leaving = true
@@ -123,19 +123,27 @@ func (s *scheduler) trimCache() {
 	s.trimLeaving()
 }
 
-// leastValuable returns the entry to evict next among these, the most recently used last;
-// among equals the least recently used. nil if there is none.
-func (s *scheduler) leastValuable(entries []*session) (least *session) {
-	held, all := map[string]float64{}, 0.0 // shares, by scope
-	for _, k := range entries {
-		held[k.scope] += s.share(k)
+// leastValuable returns the entry to evict next among these, the most recently used last,
+// but not except, which counts for its scope; among equals the least recently used. nil if
+// there is no other.
+func (s *scheduler) leastValuable(entries []*session, except *session) (least *session) {
+	held, all := map[string]float64{}, 0.0 // shares, by scope that could give up an entry
+	hold := func(k *session) {
+		share := s.share(k)
+		held[k.scope] += share
+		all += share
 	}
-	for _, h := range held {
-		all += h
+	for _, k := range entries {
+		if k != except {
+			hold(k)
+		}
+	}
+	if except != nil && held[except.scope] > 0 {
+		hold(except)
 	}
 	worth, average := 0.0, all/float64(len(held))*(1-1e-9) // rounded sums must leave a scope
 	for i, k := range entries {
-		if held[k.scope] < average || i == len(entries)-1 && least != nil {
+		if k == except || held[k.scope] < average || i == len(entries)-1 && least != nil {
 			continue
 		}
 		if v := s.value(k); least == nil || v < worth {
@@ -149,10 +157,12 @@ func (s *scheduler) leastValuable(entries []*session) (least *session) {
 // them: those to evict first, without those that are not needed because of others among
 // them.
 func (s *scheduler) victims(bytes int64, except *session) (out []*session) {
-	left := slices.DeleteFunc(slices.Clone(s.prefixCache), func(k *session) bool { return k == except })
-	sum := int64(0)
-	for sum < bytes && len(left) > 0 {
-		k := s.leastValuable(left)
+	left, sum := slices.Clone(s.prefixCache), int64(0)
+	for sum < bytes {
+		k := s.leastValuable(left, except)
+		if k == nil {
+			break
+		}
 		left = slices.DeleteFunc(left, func(other *session) bool { return other == k })
 		out, sum = append(out, k), sum+s.mem.of(k.seq)
 	}

@@ -124,3 +124,16 @@ func TestAScopeKeepsItsShare(t *testing.T) {
 		}
 	}
 }
+
+// TestAScopeThatContinues: the entry that a request continues counts for its scope, so that
+// the scope gives up another one of its own.
+func TestAScopeThatContinues(t *testing.T) {
+	s := cacheScheduler(t, 118)
+	serve(t, s, "b", chat(0, 100))
+	serve(t, s, "b", chat(1, 4))
+	serve(t, s, "a", chat(2, 5))
+	serve(t, s, "c", chat(3, 8))
+	require.Equal(t, 100, serve(t, s, "b", chat(0, 103)))
+	require.Equal(t, 5, serve(t, s, "a", chat(2, 6)))
+	require.Equal(t, 8, serve(t, s, "c", chat(3, 9)))
+}

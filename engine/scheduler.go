@@ -153,6 +153,10 @@ func (s *scheduler) plan() (step model.Step, ok bool) {
 	s.parts, s.mem.short = nil, false
 	if !s.dropFirst {
 		s.fillBudget()
+		if len(s.parts) == 0 && s.pace.probes() { // none that decodes can run
+			s.pace.mixed = 0
+			s.fillBudget()
+		}
 	}
 	s.failShort()
 	if len(s.parts) == 0 && len(s.drop) == 0 {
@@ -361,7 +365,7 @@ func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 	case len(s.leaving) > 0:
 		s.leave(0)
 	case len(s.prefixCache) > 0:
-		s.evict(s.leastValuable(s.prefixCache))
+		s.evict(s.leastValuable(s.prefixCache, nil))
 	case worst != nil && s.find(worst.task.id) != nil:
 		victim = worst.task.id
 		s.mem.counts.failed++
