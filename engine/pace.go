@@ -2,11 +2,11 @@ package engine
 
 import "time"
 
-// pace bounds the prompt tokens of a step by time: the sequences that decode beside them
-// are to get their next token within a target, or where these alone take more than half of
-// it, after twice the time that they take: prompts must come to an end too. It learns the cost of steps as they are
-// committed, so it follows the backend, the group and the depth of the prompts; equal
-// times give equal bounds.
+// pace bounds the prompt tokens of a step by time, so that the sequences that decode beside
+// them get their next token within a target. Where decoding alone takes more than half of
+// the target, prompts get as much time as it does, because they must come to an end too.
+// The cost of steps is learned as they are committed, so the bound follows the backend, the
+// group and the depth of the prompts; equal times give equal bounds.
 type pace struct {
 	target time.Duration // 0: none
 	fixed  float64       // seconds of a step that only decodes; 0: none was seen
@@ -54,8 +54,8 @@ func average(mean *float64, x float64) {
 // probes reports whether the next step with sequences that decode should have no prompts.
 func (p *pace) probes() bool { return p.target > 0 && p.mixed >= paceProbe }
 
-// bound returns how many tokens of prompts a step may have beside sequences that decode,
-// at most most.
+// bound returns how many tokens of prompts a step may have while sequences decode, at most
+// most; 0 if it probes.
 func (p *pace) bound(most int) int {
 	if p.probes() {
 		return 0

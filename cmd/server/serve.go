@@ -31,7 +31,7 @@ type serveOptions struct {
 
 func (o *serveOptions) register(f *pflag.FlagSet) {
 	d := engine.Defaults()
-	flags.Int(f, &o.Engine.Sessions, "sessions", d.Sessions, flags.From(0), "most finished sequences kept in the prefix cache, and memory for as many of the full context, except that the default has memory for 8; 0 disables it")
+	flags.Int(f, &o.Engine.Sessions, "sessions", d.Sessions, flags.From(0), "most finished sequences kept in the prefix cache; memory is planned for as many of the full context, by default for 8; 0 disables it")
 	flags.Duration(f, &o.Engine.SessionTimeout, "session-timeout", d.SessionTimeout, flags.FromDuration(0), "how long a finished sequence is kept in the prefix cache without being used; 0 is without end")
 	flags.Out(f, &o.cacheDir, "cache-dir", "", "prefix cache on disk: keep finished sequences in this `directory`, so that conversations continue after a restart; only this server may use it. DIR=SIZE, such as /var/cache/rm=64GiB, bounds its bytes; default 16GiB")
 	flags.Under(f, headingModel)

@@ -9,19 +9,19 @@ import (
 // ResidentMiB returns the resident memory of the process: the file-backed part,
 // which is mostly the mapped model, and the anonymous part. 0 if unknown.
 func ResidentMiB() (file, own float64) {
-	return sizeMiB("/proc/self/status", "RssFile:"), sizeMiB("/proc/self/status", "RssAnon:")
+	text, _ := os.ReadFile("/proc/self/status")
+	return sizeMiB(text, "RssFile:"), sizeMiB(text, "RssAnon:")
 }
 
 // HugeFileMiB returns how much of the resident file-backed memory is mapped as huge pages.
 // 0 if unknown.
-func HugeFileMiB() float64 { return sizeMiB("/proc/self/smaps_rollup", "FilePmdMapped:") }
+func HugeFileMiB() float64 {
+	text, _ := os.ReadFile("/proc/self/smaps_rollup")
+	return sizeMiB(text, "FilePmdMapped:")
+}
 
-// sizeMiB returns the size that a line of a file under /proc gives, 0 if there is none.
-func sizeMiB(path, key string) float64 {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
+// sizeMiB returns the size in the line of a key of a file under /proc, 0 if there is none.
+func sizeMiB(text []byte, key string) float64 {
 	for line := range strings.Lines(string(text)) {
 		var kib int64
 		if rest, ok := strings.CutPrefix(line, key); ok {

@@ -6,5 +6,5 @@ package host
 // both parts together.
 func ResidentMiB() (file, own float64) { return 0, 0 }
 
-// HugeFileMiB is not implemented for this system.
+// HugeFileMiB returns 0, because only Linux reports it.
 func HugeFileMiB() float64 { return 0 }

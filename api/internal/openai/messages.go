@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"ringmaster/api/dialect"
@@ -15,16 +16,18 @@ func parseMessages(f *dialect.Fields, most int) (messages []chat.Message, contin
 	if f.Err == nil && !f.Has("messages") {
 		f.Fail(dialect.Invalid("messages", "missing_required_parameter", "'messages' is missing."))
 	}
-	last := len(f.List("messages", most)) - 1
-	if f.Err == nil && last < 0 {
+	f.EachObject("messages", most, func(i int, m *dialect.Fields) {
+		if continues { // the message before says so
+			at := fmt.Sprintf("messages[%d].prefix", i-1)
+			f.Fail(dialect.Invalid(at, "invalid_value", "'%s' is only allowed on the last message.", at))
+			return
+		}
+		messages = append(messages, parseMessage(m))
+		continues = m.Bool("prefix", false)
+	})
+	if !f.Cancelled() && len(messages) == 0 {
 		f.Fail(dialect.Invalid("messages", "invalid_value", "'messages' is empty; at least one message is required."))
 	}
-	f.EachObject("messages", most, func(i int, m *dialect.Fields) {
-		messages = append(messages, parseMessage(m))
-		if continues = m.Bool("prefix", false); continues && i < last {
-			m.Fail(dialect.Invalid(m.Path+"prefix", "invalid_value", "'%s' is only allowed on the last message.", m.Path+"prefix"))
-		}
-	})
 	return messages, continues
 }
 
