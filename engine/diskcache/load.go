@@ -98,6 +98,9 @@ func (l *Loader) read() error {
 		case <-s.ctx.Done():
 			return errAborted
 		}
+		if s.hangs() { // a save may hang; Next reports that already
+			return ErrHangs
+		}
 		b = sized(b, snapshot.MaxPiece)[:snapshot.MaxPiece]
 		var n int
 		err := s.do(readLimit, "reading "+path, func() (err error) {
