@@ -39,13 +39,40 @@ type Entry struct {
 }
 
 // Step is one batch: chunks of prefills and single decoded tokens, each sequence at most
-// once. Commit drops the sequences in Drop; none of them has an entry. A step without
-// entries only drops and has no rows of logits. A sequence that a Forward named may hold
-// memory, committed or not, until it is dropped; dropping an unknown sequence does
-// nothing.
+// once. First the step takes its Checkpoints, then it makes its Forks, both from what is
+// committed; then it runs its Entries, which may extend those forks. Commit drops the
+// sequences in Drop; none of them has an entry or checkpoints, or is a fork, but forks may
+// come from them. A step without entries has no rows of logits. A sequence that a Forward
+// named may hold memory, committed or not, until it is dropped; dropping an unknown
+// sequence does nothing.
 type Step struct {
-	Drop    []SeqID
-	Entries []Entry
+	Drop        []SeqID
+	Checkpoints []Checkpoints
+	Forks       []Fork
+	Entries     []Entry
+}
+
+// Checkpoints says at which lengths a sequence has checkpoints from this step on: it takes
+// those that are new and frees those that are not listed. A checkpoint is a copy of the
+// state at that committed length that later tokens overwrite, so that forks can begin
+// there later. It can be taken as long as the sequence could be rewound to the length. A
+// rewind frees those beyond it. A model that can be rewound to any length needs none, and
+// they take no memory there.
+type Checkpoints struct {
+	Seq SeqID
+	At  []int // ascending, positive
+}
+
+// Fork makes a new sequence of the first Length committed tokens of another, which stays
+// as it is. Length is positive. Where From could be rewound to it, the new sequence can be
+// rewound as far as From, because it counts as having had the same greatest length.
+// Otherwise From must have a checkpoint at Length, perhaps one of the same step; the new
+// sequence then counts as having had the length Length+Info.Rewind, so that it cannot be
+// rewound to less than Length, except to 0. It has From's checkpoints up to Length. Its
+// logits have the bits of a sequence that ran all its tokens itself.
+type Fork struct {
+	Seq, From SeqID
+	Length    int
 }
 
 // Info is what the engine needs to know about a model.

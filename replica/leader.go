@@ -80,6 +80,13 @@ func (l *Leader) SequenceBytes(length int) int64 {
 	return sizes(length)
 }
 
+// CheckpointBytes implements model.Sized. It is 0 before the first epoch.
+func (l *Leader) CheckpointBytes() int64 {
+	l.resident.mu.Lock()
+	defer l.resident.mu.Unlock()
+	return l.resident.checkpoint
+}
+
 // SequenceBudget implements model.Sized. It is the budget of the last plan.
 func (l *Leader) SequenceBudget() int64 {
 	l.resident.mu.Lock()

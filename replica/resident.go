@@ -44,13 +44,14 @@ type resident struct {
 	repeats repeats
 	digests atomic.Int64 // length of the last non-empty digest, 0 before the first
 
-	mu     sync.Mutex             // guards what any goroutine may read; held only briefly
-	info   model.Info             // of the model that was loaded last
-	loaded bool                   // info is set
-	sizes  func(length int) int64 // of a sequence, nil before the first model
-	budget int64                  // of the last plan
-	report Report
-	group  *distributed.Group // of the epoch, nil before the first
+	mu         sync.Mutex             // guards what any goroutine may read; held only briefly
+	info       model.Info             // of the model that was loaded last
+	loaded     bool                   // info is set
+	sizes      func(length int) int64 // of a sequence, nil before the first model
+	checkpoint int64                  // bytes of one
+	budget     int64                  // of the last plan
+	report     Report
+	group      *distributed.Group // of the epoch, nil before the first
 	// exchanges is Rank.Exchanges of the model that ran the last step, nil before the first.
 	exchanges func() [][]parallel.Exchange
 }
@@ -165,7 +166,7 @@ func (h *resident) keepSizes(r Rank) {
 	r.SetSequenceBudget(h.settings.SequenceBudget)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sizes, h.budget = r.SequenceBytes, h.settings.SequenceBudget
+	h.sizes, h.checkpoint, h.budget = r.SequenceBytes, r.CheckpointBytes(), h.settings.SequenceBudget
 }
 
 // keepInfo records the model's Info. With infoFixed a different one is an error.

@@ -209,6 +209,9 @@ func (m *Model) SequenceBytes(length int) int64 {
 	return 10 + capacity
 }
 
+// CheckpointBytes implements model.Sized.
+func (m *Model) CheckpointBytes() int64 { return 0 }
+
 // SequenceBudget returns the budget of the Options, or of the last SetSequenceBudget.
 func (m *Model) SequenceBudget() int64 {
 	m.mu.Lock()

@@ -77,6 +77,7 @@ type realModel struct {
 }
 
 func (m realModel) SequenceBytes(length int) int64 { return m.memory.SequenceBytes(length) }
+func (m realModel) CheckpointBytes() int64         { return m.memory.CheckpointBytes() }
 func (m realModel) SequenceBudget() int64          { return m.memory.SequenceBudget() }
 
 // realGroup runs a configuration of one group on an engine, in the time of a synctest

@@ -159,6 +159,7 @@ func TestEveryRequestEnds(t *testing.T) {
 type tokenMemory int64
 
 func (m tokenMemory) SequenceBytes(length int) int64 { return int64(length) }
+func (m tokenMemory) CheckpointBytes() int64         { return 0 }
 func (m tokenMemory) SequenceBudget() int64          { return int64(m) }
 
 // TestSameSeedSameReport: equal configurations give equal reports, other seeds others.

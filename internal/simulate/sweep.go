@@ -69,5 +69,8 @@ type tokenBudget int64
 // SequenceBytes returns the length.
 func (b tokenBudget) SequenceBytes(length int) int64 { return int64(length) }
 
+// CheckpointBytes returns 0.
+func (b tokenBudget) CheckpointBytes() int64 { return 0 }
+
 // SequenceBudget returns the budget.
 func (b tokenBudget) SequenceBudget() int64 { return int64(b) }

@@ -110,6 +110,9 @@ func (m *Model[C]) reserve(id model.SeqID, length int) (C, error) {
 func (m *Model[C]) SequenceBytes(length int) int64 { return m.network.CacheBytes(length) }
 
 // SequenceBudget implements model.Sized.
+// CheckpointBytes implements model.Sized.
+func (m *Model[C]) CheckpointBytes() int64 { return 0 }
+
 func (m *Model[C]) SequenceBudget() int64 { return m.o.Budget }
 
 // SetSequenceBudget replaces Options.Budget. It must not run during a step.
