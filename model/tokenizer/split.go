@@ -14,7 +14,8 @@ package tokenizer
 //
 // They are scanned by hand, each character a fixed number of times, because a
 // backtracking engine is far too slow for a long prompt. The tests compare with
-// a real engine.
+// a real engine. Expressions 1 and 2 and the runs of letters have loops of their own,
+// because isolate and runOf call a function for each character of a text.
 
 // splitV3 is the splitter of "deepseek-v3".
 func splitV3(s string, word func(string)) {
@@ -28,17 +29,7 @@ func splitV3(s string, word func(string)) {
 			continue
 		}
 		splitHan(s[start:i], word)
-		end := i + n
-		for range 2 {
-			if end == len(s) {
-				break
-			}
-			_, c, n := charAt(s, end)
-			if c != number {
-				break
-			}
-			end += n
-		}
+		end := matchNumbers(s, i)
 		word(s[i:end])
 		i, start = end, end
 	}
@@ -53,34 +44,12 @@ func splitHan(s string, word func(string)) {
 	for i := 0; i < len(s); {
 		r, _, n := charAt(s, i)
 		if han := r >= 0x4E00 && r <= 0x9FA5 || r >= 0x3040 && r <= 0x30FF; han != inside {
-			splitWords(s[start:i], word)
+			isolate(s[start:i], matchWord, word)
 			start, inside = i, han
 		}
 		i += n
 	}
-	splitWords(s[start:], word)
-}
-
-// splitWords applies expression 3. A character at which no match begins joins the
-// preceding ones at which none began either.
-func splitWords(s string, word func(string)) {
-	rest := 0 // s[rest:i] has matched nothing so far
-	for i := 0; i < len(s); {
-		end := matchWord(s, i)
-		if end == i {
-			_, _, n := charAt(s, i)
-			i += n
-			continue
-		}
-		if rest < i {
-			word(s[rest:i])
-		}
-		word(s[i:end])
-		i, rest = end, end
-	}
-	if rest < len(s) {
-		word(s[rest:])
-	}
+	isolate(s[start:], matchWord, word)
 }
 
 // matchWord returns the end of the match of expression 3 that begins at s[i], or i if
@@ -111,31 +80,11 @@ func matchWord(s string, i int) int {
 			return end
 		}
 	}
-
-	// Punctuation and symbols, with a space before and line ends after them.
-	signs := i
-	if r == ' ' {
-		signs = next
+	end := signs(s, i, func(_ rune, c class) bool { return c == punct || c == symbol })
+	if end == i && c == space {
+		return spaces(s, i)
 	}
-	end := signs
-	for end < len(s) {
-		_, c, n := charAt(s, end)
-		if c != punct && c != symbol {
-			break
-		}
-		end += n
-	}
-	if end > signs {
-		for end < len(s) && (s[end] == '\r' || s[end] == '\n') {
-			end++
-		}
-		return end
-	}
-
-	if c != space {
-		return i
-	}
-	return spaces(s, i)
+	return end
 }
 
 // letters returns the end of the run of letters and marks that begins at s[i].
@@ -148,6 +97,20 @@ func letters(s string, i int) int {
 		i += n
 	}
 	return i
+}
+
+// signs returns the end of the match of ` ?X+[\r\n]*` at s[i], where X is the set of
+// characters that in accepts, or i if there is none.
+func signs(s string, i int, in func(r rune, c class) bool) int {
+	start := i
+	if s[i] == ' ' {
+		start++
+	}
+	end := runOf(s, start, in)
+	if end == start {
+		return i
+	}
+	return runOf(s, end, func(r rune, _ class) bool { return r == '\r' || r == '\n' })
 }
 
 // spaces returns the end of the match at s[i], which is white space, of

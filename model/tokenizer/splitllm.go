@@ -176,6 +176,14 @@ func matchCJK(s string, i int) int {
 	})
 }
 
+// matchNumbers matches a run of one to three numbers.
+func matchNumbers(s string, i int) int {
+	for range 3 {
+		i = matchNumber(s, i)
+	}
+	return i
+}
+
 // matchNumber matches one number; i may be the end of s.
 func matchNumber(s string, i int) int {
 	if i == len(s) {

@@ -24,13 +24,7 @@ import "strings"
 //	|[^\r\n\p{L}\p{N}]?U+L*(?i:'s|'t|'re|'ve|'m|'ll|'d)?
 
 // splitGLM is the splitter of "glm4".
-func splitGLM(s string, word func(string)) {
-	for i := 0; i < len(s); {
-		end := matchGLM(s, i)
-		word(s[i:end])
-		i = end
-	}
-}
+func splitGLM(s string, word func(string)) { isolate(s, matchGLM, word) }
 
 func matchGLM(s string, i int) int {
 	if end := contraction(s, i); end > i {
@@ -46,11 +40,7 @@ func matchGLM(s string, i int) int {
 // splitKimi is the splitter of "kimi-k2".
 func splitKimi(s string, word func(string)) {
 	k := kinds()
-	for i := 0; i < len(s); {
-		end := matchKimi(k, s, i)
-		word(s[i:end])
-		i = end
-	}
+	isolate(s, func(s string, i int) int { return matchKimi(k, s, i) }, word)
 }
 
 func matchKimi(k *table[kind], s string, i int) int {
@@ -140,23 +130,10 @@ func contraction(s string, i int) int {
 // matchRest returns the end of the match at s[i] of the alternatives that both
 // expressions have. s[i] is not a letter, because letters always begin a word.
 func matchRest(s string, i int) int {
-	r, c, n := charAt(s, i)
-	if c == number {
-		end := i + n
-		for range 2 {
-			end = matchNumber(s, end)
-		}
+	if end := matchNumbers(s, i); end > i {
 		return end
 	}
-	start := i
-	if r == ' ' {
-		start += n
-	}
-	end := runOf(s, start, func(_ rune, c class) bool { return c != space && c != letter && c != number })
-	if end > start {
-		for end < len(s) && (s[end] == '\r' || s[end] == '\n') {
-			end++
-		}
+	if end := signs(s, i, func(_ rune, c class) bool { return c != space && c != letter && c != number }); end > i {
 		return end
 	}
 	return spaces(s, i)
