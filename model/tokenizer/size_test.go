@@ -34,18 +34,12 @@ func grown(tb testing.TB, pre string, n int) *Tokenizer {
 	return tok
 }
 
-// BenchmarkSize encodes the same prose with vocabularies of three sizes in turns and
-// reports the time of each over that of the smallest. All have the pre-tokenizer of
-// V3, so that only the size differs.
-func BenchmarkSize(b *testing.B) {
+// inTurns encodes the same prose with each of some vocabularies in turns and reports the
+// time of each over that of the first by its name.
+func inTurns(b *testing.B, names []string, toks []*Tokenizer) {
 	text := prose(b, 1<<20)
-	sizes := []int{129_280, 154_880, 163_840}
-	var toks []*Tokenizer
-	for _, n := range sizes {
-		toks = append(toks, grown(b, "deepseek-v3", n))
-	}
-	spent := make([]time.Duration, len(sizes))
-	b.SetBytes(int64(len(sizes) * len(text)))
+	spent := make([]time.Duration, len(toks))
+	b.SetBytes(int64(len(toks) * len(text)))
 	for b.Loop() {
 		for i, tok := range toks {
 			begin := time.Now()
@@ -53,30 +47,28 @@ func BenchmarkSize(b *testing.B) {
 			spent[i] += time.Since(begin)
 		}
 	}
-	for i, n := range sizes[1:] {
-		b.ReportMetric(float64(spent[i+1])/float64(spent[0]), fmt.Sprintf("x(%d)", n))
+	for i, name := range names[1:] {
+		b.ReportMetric(float64(spent[i+1])/float64(spent[0]), "x("+name+")")
 	}
 }
 
-// BenchmarkPretokenizers encodes the same prose and vocabulary with each
-// pre-tokenizer in turns and reports the time of each over that of V3.
+// BenchmarkSize compares vocabularies of three sizes. All have the pre-tokenizer of V3, so
+// that only the size differs.
+func BenchmarkSize(b *testing.B) {
+	var names []string
+	var toks []*Tokenizer
+	for _, n := range []int{129_280, 154_880, 163_840} {
+		names, toks = append(names, fmt.Sprint(n)), append(toks, grown(b, "deepseek-v3", n))
+	}
+	inTurns(b, names, toks)
+}
+
+// BenchmarkPretokenizers compares the pre-tokenizers, with one vocabulary, to V3's.
 func BenchmarkPretokenizers(b *testing.B) {
-	text := prose(b, 1<<20)
 	pres := []string{"deepseek-v3", "deepseek-llm", "deepseek-coder", "glm4", "kimi-k2"}
 	var toks []*Tokenizer
 	for _, pre := range pres {
 		toks = append(toks, grown(b, pre, 129_280))
 	}
-	spent := make([]time.Duration, len(pres))
-	b.SetBytes(int64(len(pres) * len(text)))
-	for b.Loop() {
-		for i, tok := range toks {
-			begin := time.Now()
-			tok.Encode(text, true)
-			spent[i] += time.Since(begin)
-		}
-	}
-	for i, pre := range pres[1:] {
-		b.ReportMetric(float64(spent[i+1])/float64(spent[0]), "x("+pre+")")
-	}
+	inTurns(b, pres, toks)
 }

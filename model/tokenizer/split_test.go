@@ -178,54 +178,41 @@ func TestClassesAgreeWithPackageUnicode(t *testing.T) {
 	}
 }
 
-func TestSplitV3(t *testing.T) {
-	for _, c := range []struct {
-		text string
-		want []string
-	}{
-		{"", nil},
-		{"Hello, world!", []string{"Hello", ",", " world", "!"}},
-		{"don't I'M", []string{"don", "'t", " I", "'M"}},
-		{"example.com/a_b", []string{"example", ".com", "/a", "_b"}},
-		{"1234567", []string{"123", "456", "7"}},
-		{"x 12.5", []string{"x", " ", "12", ".", "5"}},
-		// A run of spaces leaves its last one to the word that follows ...
-		{"a   b", []string{"a", "  ", " b"}},
-		{"a  !", []string{"a", " ", " !"}},
-		// ... also a tab or a no-break space, but these only to letters.
-		{"a\t\tb", []string{"a", "\t", "\tb"}},
-		{"a\u00a0\u00a0b", []string{"a", "\u00a0", "\u00a0b"}},
-		{"a\t!", []string{"a", "\t", "!"}},
-		// At the end of a piece there is no following word: numbers and Han end
-		// the piece before them.
-		{"a   1", []string{"a", "   ", "1"}},
-		{"a   漢", []string{"a", "   ", "漢"}},
-		// Line ends take the preceding white space and stop at the last one.
-		{"a \n \n  b", []string{"a", " \n \n", " ", " b"}},
-		{"!\r\n\n x", []string{"!\r\n\n", " x"}},
-		// Kana marks and signs are not letters.
-		{"カ・ナ゛", []string{"カ", "・", "ナ", "゛"}},
-		// Controls and invalid bytes begin no match; one of them goes with a word.
-		{"\x00\x01\x02 a", []string{"\x00\x01\x02", " a"}},
-		{"\x00\x01a", []string{"\x00", "\x01a"}},
-		{"\xff\xfe!", []string{"\xff\xfe", "!"}},
-		{"e\u0301e", []string{"e\u0301e"}},
-		{"1\u0301", []string{"1", "\u0301"}},
-	} {
-		require.Equal(t, c.want, pieces("deepseek-v3", c.text), "%+q", c.text)
-		if comparable(c.text) {
-			require.Equal(t, c.want, oracle(t, "deepseek-v3", c.text), "%+q (the oracle)", c.text)
-		}
-	}
-}
-
-// TestSplit has the cases in which the other pre-tokenizers differ from V3's and
-// from each other.
+// TestSplit has the cases in which the pre-tokenizers differ from each other. A text
+// that is not valid UTF-8 has no oracle.
 func TestSplit(t *testing.T) {
 	for _, c := range []struct {
 		pre, text string
 		want      []string
 	}{
+		{"deepseek-v3", "", nil},
+		{"deepseek-v3", "Hello, world!", []string{"Hello", ",", " world", "!"}},
+		{"deepseek-v3", "don't I'M", []string{"don", "'t", " I", "'M"}},
+		{"deepseek-v3", "example.com/a_b", []string{"example", ".com", "/a", "_b"}},
+		{"deepseek-v3", "1234567", []string{"123", "456", "7"}},
+		{"deepseek-v3", "x 12.5", []string{"x", " ", "12", ".", "5"}},
+		// A run of spaces leaves its last one to the word that follows ...
+		{"deepseek-v3", "a   b", []string{"a", "  ", " b"}},
+		{"deepseek-v3", "a  !", []string{"a", " ", " !"}},
+		// ... also a tab or a no-break space, but these only to letters.
+		{"deepseek-v3", "a\t\tb", []string{"a", "\t", "\tb"}},
+		{"deepseek-v3", "a\u00a0\u00a0b", []string{"a", "\u00a0", "\u00a0b"}},
+		{"deepseek-v3", "a\t!", []string{"a", "\t", "!"}},
+		// At the end of a piece there is no following word: numbers and Han end
+		// the piece before them.
+		{"deepseek-v3", "a   1", []string{"a", "   ", "1"}},
+		{"deepseek-v3", "a   漢", []string{"a", "   ", "漢"}},
+		// Line ends take the preceding white space and stop at the last one.
+		{"deepseek-v3", "a \n \n  b", []string{"a", " \n \n", " ", " b"}},
+		{"deepseek-v3", "!\r\n\n x", []string{"!\r\n\n", " x"}},
+		// Kana marks and signs are not letters.
+		{"deepseek-v3", "カ・ナ゛", []string{"カ", "・", "ナ", "゛"}},
+		// Controls and invalid bytes begin no match; one of them goes with a word.
+		{"deepseek-v3", "\x00\x01\x02 a", []string{"\x00\x01\x02", " a"}},
+		{"deepseek-v3", "\x00\x01a", []string{"\x00", "\x01a"}},
+		{"deepseek-v3", "\xff\xfe!", []string{"\xff\xfe", "!"}},
+		{"deepseek-v3", "e\u0301e", []string{"e\u0301e"}},
+		{"deepseek-v3", "1\u0301", []string{"1", "\u0301"}},
 		{"deepseek-llm", "Hello, wörld 12", []string{"Hello", ",", " w", "ö", "rld", " ", "1", "2"}},
 		{"deepseek-llm", "a \n\n  b", []string{"a", " ", "\n", "\n", " ", " b"}},
 		{"deepseek-llm", "中文，好。", []string{"中文", "，", "好", "。"}},
@@ -250,7 +237,9 @@ func TestSplit(t *testing.T) {
 		{"kimi-k2", " 12345", []string{" ", "123", "45"}},
 	} {
 		require.Equal(t, c.want, pieces(c.pre, c.text), "%s %+q", c.pre, c.text)
-		require.Equal(t, c.want, oracle(t, c.pre, c.text), "%s %+q (the oracle)", c.pre, c.text)
+		if utf8.ValidString(c.text) {
+			require.Equal(t, c.want, oracle(t, c.pre, c.text), "%s %+q (the oracle)", c.pre, c.text)
+		}
 	}
 }
 

@@ -15,15 +15,7 @@ import (
 func TestTrueVocabulary(t *testing.T) {
 	tok := golden(t)
 	require.Equal(t, 128815, tok.Size())
-	bos, ok := tok.BOS()
-	require.True(t, ok)
-	require.Equal(t, int32(0), bos)
-	eos, ok := tok.EOS()
-	require.True(t, ok)
-	require.Equal(t, int32(1), eos)
-	pad, ok := tok.Pad()
-	require.True(t, ok)
-	require.Equal(t, int32(2), pad)
+	requireMarkers(t, tok, 0, 1, 2)
 	require.False(t, tok.AddBOS())
 	var ends []string
 	for id := range int32(tok.Size()) {
@@ -32,8 +24,17 @@ func TestTrueVocabulary(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"}, ends)
-	_, ok = tok.ID("no such token")
+	_, ok := tok.ID("no such token")
 	require.False(t, ok)
+}
+
+// requireMarkers checks the ids of BOS, EOS and padding.
+func requireMarkers(t *testing.T, tok *Tokenizer, want ...int32) {
+	for i, marker := range []func() (int32, bool){tok.BOS, tok.EOS, tok.Pad} {
+		id, ok := marker()
+		require.True(t, ok)
+		require.Equal(t, want[i], id)
+	}
 }
 
 func TestNewNamesWhatIsWrong(t *testing.T) {
@@ -89,17 +90,6 @@ func TestNewOptionalParts(t *testing.T) {
 	}
 }
 
-// The markers of a turn end an answer only if they are added tokens.
-func TestEndsAreMarkers(t *testing.T) {
-	v := byteVocab()
-	v.Tokens = append(v.Tokens, "<｜User｜>", "<｜Assistant｜>")
-	v.Types = append(v.Types, Unused, UserDefined)
-	tok, err := New(v)
-	require.NoError(t, err)
-	require.False(t, tok.IsEnd(257))
-	require.True(t, tok.IsEnd(258))
-}
-
 // The tokens that end a turn and a message according to the file end an answer, whatever
 // their names.
 func TestEndsThatTheFileNames(t *testing.T) {
@@ -147,14 +137,7 @@ func TestFromGGUF(t *testing.T) {
 	tok, err := FromGGUF(vocabFile(t, nil))
 	require.NoError(t, err)
 	require.Equal(t, []int32{256, 'c'}, tok.Encode("abc", true))
-	for want, marker := range []func() (int32, bool){1: tok.BOS, 2: tok.EOS, 3: tok.Pad} {
-		if marker == nil {
-			continue
-		}
-		id, ok := marker()
-		require.True(t, ok)
-		require.Equal(t, int32(want), id)
-	}
+	requireMarkers(t, tok, 1, 2, 3)
 	require.True(t, tok.AddBOS())
 
 	tok, err = FromGGUF(vocabFile(t, map[string]any{
@@ -192,14 +175,12 @@ func TestFromGGUFNamesFileAndKey(t *testing.T) {
 // Each family has its tokens that end an answer; they count only if they are added.
 func TestEndsOfEveryFamily(t *testing.T) {
 	for _, text := range endTexts {
-		v := byteVocab()
-		v.Tokens, v.Types = append(v.Tokens, text), append(v.Types, Control)
-		tok, err := New(v)
-		require.NoError(t, err)
-		require.True(t, tok.IsEnd(257), text)
-		v.Types[257] = Unused
-		tok, err = New(v)
-		require.NoError(t, err)
-		require.False(t, tok.IsEnd(257), text)
+		for kind, ends := range map[Type]bool{Control: true, UserDefined: true, Unused: false} {
+			v := byteVocab()
+			v.Tokens, v.Types = append(v.Tokens, text), append(v.Types, kind)
+			tok, err := New(v)
+			require.NoError(t, err)
+			require.Equal(t, ends, tok.IsEnd(257), "%s of type %d", text, kind)
+		}
 	}
 }
