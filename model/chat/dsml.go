@@ -41,25 +41,17 @@ const (
 // conversation (V3.2, V4), it becomes a part of the user's turn, because moving it to the
 // front would change the beginning of the prompt, which the prefix cache has.
 type dsml struct {
-	effort effortText
-	names  dsmlNames
-	tools  [2]string // the text before and after the offered functions
-	v32    bool      // results have a block of their own, and old reasoning is always left out
-	v41    bool      // system messages have a marker and may be anywhere
+	names dsmlNames
+	tools [2]string // the text before and after the offered functions
+	v32   bool      // results have a block of their own, and old reasoning is always left out
+	v41   bool      // system messages have a marker and may be anywhere
 }
 
 // dsmlNames are the names of the tags.
 type dsmlNames struct{ block, invoke, parameter string }
 
 // segments implements template.
-func (d *dsml) segments(c *Conversation) ([]Segment, error) {
-	effort, err := d.effort(c.Effort)
-	if err != nil {
-		return nil, err
-	}
-	if err := check(c); err != nil {
-		return nil, err
-	}
+func (d *dsml) segments(c *Conversation, effort string) ([]Segment, error) {
 	messages := c.Messages
 	if (len(c.Functions) > 0 || c.Schema != nil) && messages[0].Role != System {
 		messages = append([]Message{{Role: System}}, messages...)
@@ -118,12 +110,9 @@ func (d *dsml) merge(messages []Message) []Message {
 	for i := 0; i < len(messages); {
 		m := messages[i]
 		if d.v32 && m.Role == Tool {
-			n := i
-			for n < len(messages) && messages[n].Role == Tool {
-				n++
-			}
-			out = append(out, resultBlock(messages[i:n], callsBefore(out)))
-			i = n
+			results := resultsAt(messages, i, callsBefore(out))
+			out = append(out, resultBlock(results))
+			i += len(results)
 			continue
 		}
 		if !inTurn(i) {
@@ -149,10 +138,10 @@ func (d *dsml) merge(messages []Message) []Message {
 }
 
 // resultBlock returns the block of results of V3.2.
-func resultBlock(results []Message, calls []Call) Message {
+func resultBlock(results []Message) Message {
 	var b strings.Builder
 	b.WriteString("\n\n<function_results>")
-	for _, m := range sortResults(results, calls) {
+	for _, m := range results {
 		b.WriteString("\n<result>" + m.Content + "</result>")
 	}
 	b.WriteString("\n</function_results>")
@@ -165,6 +154,15 @@ func callsBefore(messages []Message) []Call {
 		return messages[n-1].Calls
 	}
 	return nil
+}
+
+// resultsAt returns the results of calls from messages[i] on, in the order of the calls.
+func resultsAt(messages []Message, i int, calls []Call) []Message {
+	n := i
+	for n < len(messages) && messages[n].Role == Tool {
+		n++
+	}
+	return sortResults(messages[i:n], calls)
 }
 
 // sortResults puts the results among messages in the order of the calls; other messages

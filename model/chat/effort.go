@@ -72,6 +72,15 @@ func effortScale(effort string) (string, error) {
 	return fmt.Sprintf("Reasoning Effort: %d (range 1-100, the higher the value, the more thorough the reasoning)\n\n", n), nil
 }
 
+// effortGLM has those of GLM-5.2: "max", which is the default, and "high" for all below.
+func effortGLM(effort string) (string, error) {
+	level, err := effortLevel(effort)
+	if effort == "" || effort == "xhigh" || level == 2 {
+		return "Reasoning Effort: Max", err
+	}
+	return "Reasoning Effort: High", err
+}
+
 // IsEffort reports whether some format may know an effort.
 func IsEffort(effort string) bool {
 	n, err := strconv.Atoi(effort)

@@ -14,14 +14,16 @@ type Format struct {
 	template template
 	markup   markup
 	thinking thinking
+	effort   effortText
 	markers  []string
 	calls    []string // those of markers that begin calls
 }
 
 // template makes prompts.
 type template interface {
-	// segments returns the prompt in parts.
-	segments(c *Conversation) ([]Segment, error)
+	// segments returns the prompt in parts, of a conversation that was checked; effort is
+	// the text of its effort.
+	segments(c *Conversation, effort string) ([]Segment, error)
 }
 
 // thinking says whether a model reasons before it answers.
@@ -35,7 +37,16 @@ const (
 )
 
 // Segments returns the prompt of a conversation in parts.
-func (f *Format) Segments(c *Conversation) ([]Segment, error) { return f.template.segments(c) }
+func (f *Format) Segments(c *Conversation) ([]Segment, error) {
+	effort, err := f.effort(c.Effort)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(c); err != nil {
+		return nil, err
+	}
+	return f.template.segments(c, effort)
+}
 
 // Thinks reports whether the answer begins inside the reasoning, or may have one; asked
 // says whether the client asked for thinking.
@@ -59,25 +70,25 @@ func (f *Format) CallMarkers() []string { return f.calls }
 var dsmlMarkers = []string{markThink, markThinkEnd, markDSML}
 
 func newDSML(name, title string, effort effortText, names dsmlNames, d dsml) *Format {
-	d.effort, d.names = effort, names
+	d.names = names
 	if !d.v32 {
 		d.tools = toolsV4(names)
 	}
-	return &Format{Name: name, Title: title, template: &d, markup: &dsmlMarkup{names}, markers: dsmlMarkers, calls: []string{markDSML}}
+	return &Format{Name: name, Title: title, template: &d, markup: &dsmlMarkup{names}, effort: effort, markers: dsmlMarkers, calls: []string{markDSML}}
 }
 
 func newV3(name, title string, think thinking, t v3) *Format {
-	return &Format{Name: name, Title: title, template: &t, markup: t.calls, thinking: think, markers: append([]string{markThink, markThinkEnd}, v3Markers...),
-		calls: []string{markCalls, markCall}}
+	return &Format{Name: name, Title: title, template: &t, markup: t.calls, thinking: think, effort: effortNone,
+		markers: append([]string{markThink, markThinkEnd}, v3Markers...), calls: []string{markCalls, markCall}}
 }
 
 func newKimi(name, title string, think thinking, k kimi) *Format {
-	return &Format{Name: name, Title: title, template: &k, markup: callsKimi, thinking: think,
+	return &Format{Name: name, Title: title, template: &k, markup: callsKimi, thinking: think, effort: effortNone,
 		markers: []string{markThink, markThinkEnd, kimiCalls, kimiCall, kimiArguments, kimiCallEnd, kimiCallsEnd}, calls: []string{kimiCalls, kimiCall}}
 }
 
-func newGLM(name, title string, g glm) *Format {
-	return &Format{Name: name, Title: title, template: &g, markup: glmMarkup{}, thinking: asAsked,
+func newGLM(name, title string, effort effortText, g glm) *Format {
+	return &Format{Name: name, Title: title, template: &g, markup: glmMarkup{}, thinking: asAsked, effort: effort,
 		markers: append([]string{markThink, markThinkEnd}, glmTags...), calls: []string{glmCall}}
 }
 
@@ -91,15 +102,15 @@ var Formats = []*Format{
 	newDSML("v4.1", "DeepSeek V4.1", effortScale, namesV41, dsml{v41: true}),
 	newDSML("v3.2", "DeepSeek V3.2", effortNone, namesV32, dsml{v32: true, tools: toolsV32}),
 	newV3("v3.1", "DeepSeek V3.1, V3.1 Terminus, V3.2 Exp", asAsked, v3{calls: callsV31, offer: offerV31, answer: thinkMark, chat: thinkEnd, old: thinkEnd}),
-	newV3("v3", "DeepSeek V2.5, V3", never, v3{calls: callsV3, offer: offerV3, results: [2]string{markOutputs, markOutputsEnd}, between: "\n"}),
-	newV3("r1", "DeepSeek R1", always, v3{calls: callsV3, offer: offerV3, results: [2]string{markOutputs, markOutputsEnd}, between: "\n",
+	newV3("v3", "DeepSeek V2.5, V3", never, v3{calls: callsV3, offer: offerV3, results: [2]string{markOutputs, markOutputsEnd}}),
+	newV3("r1", "DeepSeek R1", always, v3{calls: callsV3, offer: offerV3, results: [2]string{markOutputs, markOutputsEnd},
 		answer: append(slices.Clone(thinkMark), Segment{Text: "\n"}), chat: append(slices.Clone(thinkMark), Segment{Text: "\n"})}),
 	newKimi("kimi-k2", "Kimi K2", never, kimi{system: "You are a helpful assistant"}),
 	newKimi("kimi-k2-thinking", "Kimi K2 Thinking", byItself, kimi{system: "You are Kimi, an AI assistant created by Moonshot AI.", thinks: true}),
-	newGLM("glm-4.7", "GLM-4.7, GLM-4.7-Flash, GLM-5", glm{}),
-	newGLM("glm-5.1", "GLM-5.1", glm{bare: true}),
-	newGLM("glm-5.2", "GLM-5.2", glm{bare: true, closed: true, efforts: true}),
-	{Name: "plain", Title: "DeepSeek V2, and unknown models", template: plain{}, markup: nil, thinking: never},
+	newGLM("glm-4.7", "GLM-4.7, GLM-4.7-Flash, GLM-5", effortNone, glm{}),
+	newGLM("glm-5.1", "GLM-5.1", effortNone, glm{bare: true}),
+	newGLM("glm-5.2", "GLM-5.2", effortGLM, glm{bare: true, closed: true}),
+	{Name: "plain", Title: "DeepSeek V2, and unknown models", template: plain{}, thinking: never, effort: effortNone},
 }
 
 // Named returns the format with a name.

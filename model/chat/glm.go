@@ -34,31 +34,18 @@ var glmTags = []string{glmCall, glmCallEnd, glmKey, glmKeyEnd, glmValue, glmValu
 //
 // Source: the chat templates published with the models.
 type glm struct {
-	bare    bool // 5.1, 5.2: tools without "type": "function" around them and without strict; reasoning is not stripped
-	closed  bool // 5.2: an answer without reasoning has an empty one
-	efforts bool // 5.2: thinking begins with a turn that says how hard
+	bare   bool // 5.1, 5.2: tools without "type": "function" around them and without strict; reasoning is not stripped
+	closed bool // 5.2: an answer without reasoning has an empty one
 }
 
 // segments implements template.
-func (g *glm) segments(c *Conversation) ([]Segment, error) {
-	level, err := effortLevel(c.Effort)
-	if err != nil {
-		return nil, err
-	}
-	if err := check(c); err != nil {
-		return nil, err
-	}
+func (g *glm) segments(c *Conversation, effort string) ([]Segment, error) {
 	w := &writer{}
 	w.mark(glmPrefix)
 	w.mark(glmStart)
-	if g.efforts && c.Thinking {
+	if effort != "" && c.Thinking {
 		w.mark(glmSystem)
-		// There are two levels: "max", which is the default, and "high" for all below.
-		if c.Effort == "" || c.Effort == "xhigh" || level == 2 {
-			w.text("Reasoning Effort: Max")
-		} else {
-			w.text("Reasoning Effort: High")
-		}
+		w.text(effort)
 	}
 	if len(c.Functions) > 0 {
 		w.mark(glmSystem)
@@ -82,17 +69,14 @@ func (g *glm) segments(c *Conversation) ([]Segment, error) {
 			g.assistant(w, m, c.Thinking, i > question, c.Ending == Continue && i == len(c.Messages)-1)
 			continue
 		case Tool:
-			n := i
-			for n < len(c.Messages) && c.Messages[n].Role == Tool {
-				n++
-			}
+			results := resultsAt(c.Messages, i, callsBefore(c.Messages[:i]))
 			w.mark(glmObservation)
-			for _, r := range sortResults(c.Messages[i:n], callsBefore(c.Messages[:i])) {
+			for _, r := range results {
 				w.markup(glmResult, glmTags...)
 				w.text(r.Content)
 				w.markup(glmResultEnd, glmTags...)
 			}
-			i = n - 1
+			i += len(results) - 1
 			continue
 		case System, Developer:
 			w.mark(glmSystem)

@@ -32,13 +32,7 @@ var callsKimi = &jsonCalls{
 }
 
 // segments implements template.
-func (k *kimi) segments(c *Conversation) ([]Segment, error) {
-	if _, err := effortNone(c.Effort); err != nil {
-		return nil, err
-	}
-	if err := check(c); err != nil {
-		return nil, err
-	}
+func (k *kimi) segments(c *Conversation, _ string) ([]Segment, error) {
 	w := &writer{}
 	if len(c.Functions) > 0 {
 		lines := make([]string, len(c.Functions))
@@ -80,19 +74,11 @@ func (k *kimi) segments(c *Conversation) ([]Segment, error) {
 				w.ids(m.Sampled)
 			} else {
 				w.text(m.Content)
+				callsKimi.write(w, m.Calls, calls)
 			}
-			for n, call := range m.Calls {
+			for _, call := range m.Calls {
 				names[call.ID] = callsKimi.before(call, calls)
-				if m.Sampled == nil {
-					if n == 0 {
-						w.mark(kimiCalls)
-					}
-					callsKimi.writeIndexed(w, call, calls)
-				}
 				calls++
-			}
-			if len(m.Calls) > 0 && m.Sampled == nil {
-				w.mark(kimiCallsEnd)
 			}
 			if i == len(messages)-1 && c.Ending == Continue {
 				return w.done(), nil

@@ -7,13 +7,7 @@ package chat
 type plain struct{}
 
 // segments implements template.
-func (plain) segments(c *Conversation) ([]Segment, error) {
-	if _, err := effortNone(c.Effort); err != nil {
-		return nil, err
-	}
-	if err := check(c); err != nil {
-		return nil, err
-	}
+func (plain) segments(c *Conversation, _ string) ([]Segment, error) {
 	if len(c.Functions) > 0 {
 		return nil, unsupported("tools", "this model's prompts have no form for tools; leave them out")
 	}

@@ -12,19 +12,12 @@ type v3 struct {
 	calls   *jsonCalls
 	offer   func(w *writer, functions []Function)
 	results [2]string // around the results of calls; may be empty
-	between string    // of results
 	// answer opens an answer, old one of the history, after "<｜Assistant｜>".
 	answer, chat, old []Segment
 }
 
 // segments implements template.
-func (t *v3) segments(c *Conversation) ([]Segment, error) {
-	if _, err := effortNone(c.Effort); err != nil {
-		return nil, err
-	}
-	if err := check(c); err != nil {
-		return nil, err
-	}
+func (t *v3) segments(c *Conversation, _ string) ([]Segment, error) {
 	w := &writer{}
 	w.mark(markBOS)
 	messages := c.Messages
@@ -49,19 +42,22 @@ func (t *v3) segments(c *Conversation) ([]Segment, error) {
 			if !w.open { // otherwise the results before it, or the question, opened it
 				t.begin(w, t.old)
 			}
-			t.assistant(w, m)
+			if m.Sampled != nil {
+				w.ids(m.Sampled)
+			} else {
+				w.text(m.Content)
+				t.calls.write(w, m.Calls, 0)
+			}
 			w.open = false
 			if !last || c.Ending != Continue {
 				w.mark(markEOS)
 			}
 			continue
 		case Tool:
-			n := i
-			for n < len(messages) && messages[n].Role == Tool {
-				n++
-			}
-			t.resultsOf(w, sortResults(messages[i:n], callsBefore(messages[:i])))
-			i, w.open = n-1, true // the model continues at once
+			results := resultsAt(messages, i, callsBefore(messages[:i]))
+			t.resultsOf(w, results)
+			i += len(results) - 1
+			w.open = true // the model continues at once
 		default:
 			w.mark(markUser)
 			w.text(m.Content)
@@ -89,25 +85,6 @@ func (t *v3) begin(w *writer, mode []Segment) {
 	}
 }
 
-func (t *v3) assistant(w *writer, m *Message) {
-	if m.Sampled != nil {
-		w.ids(m.Sampled)
-		return
-	}
-	w.text(m.Content)
-	for i, c := range m.Calls {
-		if i == 0 {
-			w.mark(t.calls.block)
-		} else {
-			w.text(t.calls.between)
-		}
-		t.calls.write(w, c)
-	}
-	if len(m.Calls) > 0 {
-		w.mark(t.calls.blockEnd)
-	}
-}
-
 func (t *v3) resultsOf(w *writer, results []Message) {
 	if t.results[0] != "" {
 		w.text("Use the results below to formulate an answer to the user question unless additional information is needed.")
@@ -115,7 +92,7 @@ func (t *v3) resultsOf(w *writer, results []Message) {
 	}
 	for i, m := range results {
 		if i > 0 {
-			w.text(t.between)
+			w.text(t.calls.between)
 		}
 		w.mark(markOutput)
 		w.text(m.Content)
