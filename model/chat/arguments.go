@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"encoding/json"
 	"strings"
 	"sync"
 
@@ -14,6 +15,11 @@ type argumentWriter struct {
 	parser  *Parser
 	members *jsonschema.Members // what the function's schema says about its arguments
 	seen    map[string]bool     // arguments of the call so far
+
+	name    string          // of the argument
+	dropped bool            // the argument occurred before
+	raw     bool            // its value is passed on as it comes, as a string
+	buffer  strings.Builder // of a value that must be complete first
 }
 
 // lazyMembers reads the schema of a function on first use, once for all answers to a
@@ -39,12 +45,54 @@ func (w *argumentWriter) begin(name string, d *Delta) {
 
 // key writes the name of an argument.
 func (w *argumentWriter) key(name string, d *Delta) {
-	var b strings.Builder
-	b.WriteString(map[bool]string{true: "{", false: ", "}[len(w.seen) == 0])
-	quote(&b, name)
-	b.WriteString(": ")
-	w.parser.add(d, b.String(), false)
+	separator := ", "
+	if len(w.seen) == 0 {
+		separator = "{"
+	}
+	w.parser.add(d, separator+quoted(name)+": ", false)
 	w.seen[name] = true
+}
+
+// openValue begins the value of an argument; raw is for one that can only be a string.
+func (w *argumentWriter) openValue(name string, raw bool, d *Delta) {
+	w.name, w.dropped = name, w.seen[name]
+	w.raw = raw && !w.dropped
+	w.buffer.Reset()
+	if w.raw {
+		w.key(name, d)
+		w.parser.add(d, `"`, false)
+	}
+}
+
+// value takes a part of a value.
+func (w *argumentWriter) value(s string, d *Delta) {
+	switch {
+	case w.raw:
+		var b strings.Builder
+		escape(&b, s)
+		w.parser.add(d, b.String(), false)
+	case !w.dropped:
+		w.buffer.WriteString(s)
+	}
+}
+
+// closeValue ends a value. It becomes the JSON that it is if asJSON says so, otherwise a
+// string.
+func (w *argumentWriter) closeValue(asJSON func(value string) bool, d *Delta) {
+	switch {
+	case w.dropped:
+		return
+	case w.raw:
+		w.parser.add(d, `"`, false)
+		return
+	}
+	w.key(w.name, d)
+	text := w.buffer.String()
+	trimmed := strings.TrimSpace(text)
+	if !json.Valid([]byte(trimmed)) || !asJSON(trimmed) {
+		trimmed = quoted(text)
+	}
+	w.parser.add(d, trimmed, false)
 }
 
 // finish ends the call.

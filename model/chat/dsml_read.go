@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 )
@@ -148,21 +147,17 @@ type dsmlReader struct {
 
 	fenced *jsonReader // of arguments in a fence
 
-	value     bool            // of a parameter is being read
-	bare      bool            // its tag has no marker, so its closing tag may have none
-	name      string          // of the parameter
-	raw       bool            // it is passed on as it comes, as a string
-	unwrap    bool            // it may be an object with all arguments
-	isString  bool            // the model declared a string
-	buffer    strings.Builder // of a value that must be complete first
-	asString  bool            // it must become a string
-	discarded bool            // the parameter occurred before
+	inValue  bool // of a parameter
+	bare     bool // its tag has no marker, so its closing tag may have none
+	unwrap   bool // it may be an object with all arguments
+	isString bool // the model declared a string
+	asString bool // it must become a string
 }
 
 // begin implements callReader.
 func (r *dsmlReader) begin(name string, d *Delta) {
 	r.argumentWriter.begin(name, d)
-	r.inside, r.value = true, false
+	r.inside, r.inValue = true, false
 }
 
 // step implements callReader.
@@ -170,7 +165,7 @@ func (r *dsmlReader) step(s string, d *Delta) (n int, done bool) {
 	if r.fenced != nil {
 		return r.fenced.step(s, d)
 	}
-	if r.inside && !r.value && len(r.seen) == 0 {
+	if r.inside && !r.inValue && len(r.seen) == 0 {
 		switch trimmed := strings.TrimLeft(s, " \n"); {
 		case strings.HasPrefix(trimmed, fence):
 			r.fenced = &jsonReader{jsonCalls: &jsonCalls{callEnd: fence, blockEnd: "</" + markDSML, call: markCall, sep: markSep}, parser: r.parser, inside: true}
@@ -179,15 +174,12 @@ func (r *dsmlReader) step(s string, d *Delta) (n int, done bool) {
 			return 0, false
 		}
 	}
-	if n := strings.IndexByte(s, '<'); n != 0 { // text, or space between tags
-		if n < 0 {
-			n = len(s)
-		}
+	if n := beforeTag(s); n > 0 { // text, or space between tags
 		r.text(s[:n], d)
 		return n, false
 	}
 	t, n, more := readTag(s)
-	if r.value && !r.bounds(&t, n) {
+	if r.inValue && !r.bounds(&t, n) {
 		if n == 0 && more && r.mayBound(s) {
 			return 0, false
 		}
@@ -202,7 +194,7 @@ func (r *dsmlReader) step(s string, d *Delta) (n int, done bool) {
 	case t.end:
 		return n, r.closed(t.word, d)
 	}
-	if r.value { // its closing tag is missing
+	if r.inValue { // its closing tag is missing
 		r.end(d)
 	}
 	if t.word == "parameter" {
@@ -248,11 +240,8 @@ func (r *dsmlReader) mayBound(s string) bool {
 // closed handles a closing tag; any kind ends at least what is open. done is set for that
 // of the block.
 func (r *dsmlReader) closed(word string, d *Delta) (done bool) {
-	if r.value {
+	if r.inValue {
 		r.end(d)
-		if word == "parameter" {
-			return false
-		}
 	}
 	if word == "parameter" {
 		return false
@@ -275,64 +264,38 @@ func (r *dsmlReader) open(t *tag, d *Delta) {
 	if !r.inside {
 		return
 	}
-	r.name, r.value, r.bare = t.attributes["name"], true, t.mark == ""
-	r.buffer.Reset()
-	member := r.members.Find(r.name)
+	name := t.attributes["name"]
+	r.inValue, r.bare = true, t.mark == ""
+	member := r.members.Find(name)
 	known := member.Known
 	mayBeString, mayBeOther := member.Kinds()
-	r.discarded = r.seen[r.name]
 	said, says := t.attributes["string"]
 	r.isString = said == "true" || !says && (!mayBeOther || !known)
-	r.unwrap = !known && len(r.seen) == 0 && (r.name == "arguments" || r.name == "input")
+	r.unwrap = !known && len(r.seen) == 0 && (name == "arguments" || name == "input")
 	r.asString = known && !mayBeOther
-	r.raw = r.isString && mayBeString && !r.unwrap && !r.discarded
-	if r.raw {
-		r.key(r.name, d)
-		r.parser.add(d, `"`, false)
-	}
+	r.openValue(name, r.isString && mayBeString && !r.unwrap, d)
 }
 
 // text takes a part of a value.
 func (r *dsmlReader) text(s string, d *Delta) {
-	switch {
-	case !r.value:
-	case r.raw:
-		var b strings.Builder
-		escape(&b, s)
-		r.parser.add(d, b.String(), false)
-	default:
-		r.buffer.WriteString(s)
+	if r.inValue {
+		r.value(s, d)
 	}
 }
 
 // end ends a parameter. A value that is not of the type that the model or the schema
 // declares is converted if possible.
 func (r *dsmlReader) end(d *Delta) {
-	r.value = false
-	if r.discarded {
-		return
-	}
-	if r.raw {
-		r.parser.add(d, `"`, false)
-		return
-	}
-	text := r.buffer.String()
-	trimmed := strings.TrimSpace(text)
-	if list, ok := members([]byte(trimmed)); r.unwrap && ok {
+	r.inValue = false
+	if list, ok := members([]byte(strings.TrimSpace(r.buffer.String()))); r.unwrap && ok {
 		for _, m := range list {
-			r.name = m.key
-			r.key(r.name, d)
+			r.key(m.key, d)
 			r.parser.add(d, dump(m.value), false)
 		}
 		return
 	}
-	r.key(r.name, d)
-	_, isText := unquote(trimmed)
-	if json.Valid([]byte(trimmed)) && (!r.isString || !r.unwrap) && (!r.asString || isText) {
-		r.parser.add(d, trimmed, false)
-		return
-	}
-	var b strings.Builder
-	quote(&b, text)
-	r.parser.add(d, b.String(), false)
+	r.closeValue(func(value string) bool {
+		_, isText := unquote(value)
+		return (!r.isString || !r.unwrap) && (!r.asString || isText)
+	}, d)
 }

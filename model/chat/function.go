@@ -12,13 +12,7 @@ func (f *Function) show(reduced bool) string {
 	if f.Raw != nil && !reduced {
 		return dump(f.Raw)
 	}
-	var b strings.Builder
-	b.WriteString(`{"name": `)
-	quote(&b, f.Name)
-	b.WriteString(`, "description": `)
-	quote(&b, f.Description)
-	b.WriteString(`, "parameters": ` + f.parameters() + "}")
-	return b.String()
+	return `{"name": ` + quoted(f.Name) + `, "description": ` + quoted(f.Description) + `, "parameters": ` + f.parameters() + "}"
 }
 
 // showWithout is show without some members of the client's definition.
@@ -30,9 +24,7 @@ func (f *Function) showWithout(names ...string) string {
 	var parts []string
 	for _, m := range list {
 		if !slices.Contains(names, m.key) {
-			var b strings.Builder
-			quote(&b, m.key)
-			parts = append(parts, b.String()+": "+dump(m.value))
+			parts = append(parts, quoted(m.key)+": "+dump(m.value))
 		}
 	}
 	return "{" + strings.Join(parts, ", ") + "}"

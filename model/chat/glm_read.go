@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"encoding/json"
 	"strings"
 
 	c "ringmaster/constraint"
@@ -25,16 +24,11 @@ func glmName(s string) (name string, n int, more bool) {
 	if name = strings.Trim(head, glmSpace); !IsName(name) {
 		return "", 0, name == "" && !tag && len(s) < maxHeader
 	}
-	rest := s[len(head):]
-	for _, mark := range []string{glmKey, glmCallEnd} {
-		switch {
-		case strings.HasPrefix(rest, mark):
-			return name, len(head), false
-		case strings.HasPrefix(mark, rest):
-			more = len(s) < maxHeader
-		}
+	mark, more := oneOf(s[len(head):], glmKey, glmCallEnd)
+	if mark != "" {
+		return name, len(head), false
 	}
-	return "", 0, more
+	return "", 0, more && len(s) < maxHeader
 }
 
 // header implements markup.
@@ -61,12 +55,8 @@ func (glmMarkup) reader(p *Parser) callReader {
 // glmReader reads calls.
 type glmReader struct {
 	argumentWriter
-	state   glmState
-	name    string            // of the argument
-	member  jsonschema.Member // what the schema says about it
-	raw     bool              // it is passed on as it comes, as a string
-	dropped bool              // the argument occurred before
-	buffer  strings.Builder
+	state  glmState
+	member jsonschema.Member // what the schema says about the argument
 }
 
 type glmState int
@@ -90,25 +80,18 @@ func (r *glmReader) begin(name string, d *Delta) {
 
 // step implements callReader.
 func (r *glmReader) step(s string, d *Delta) (n int, done bool) {
-	if n := strings.IndexByte(s, '<'); n != 0 {
-		if n < 0 {
-			n = len(s)
-		}
+	if n := beforeTag(s); n > 0 {
 		r.text(s[:n], d)
 		return n, false
 	}
 	if r.state == glmBetween {
 		return r.next(s, d), false
 	}
-	more := false
-	for _, mark := range glmFollow[r.state] {
-		if strings.HasPrefix(s, mark) {
-			r.mark(mark, d)
-			return len(mark), false
-		}
-		more = more || strings.HasPrefix(mark, s)
-	}
-	if more {
+	switch mark, more := oneOf(s, glmFollow[r.state]...); {
+	case mark != "":
+		r.mark(mark, d)
+		return len(mark), false
+	case more:
 		return 0, false
 	}
 	r.text("<", d)
@@ -138,10 +121,11 @@ func (r *glmReader) mark(mark string, d *Delta) {
 		r.name, r.state = strings.Trim(r.buffer.String(), glmSpace), glmAfterKey
 	case glmValue:
 		r.state = glmInValue
-		r.buffer.Reset()
-		r.open(d)
+		r.member = r.members.Find(r.name)
+		_, isOther := r.member.Kinds()
+		r.openValue(r.name, !isOther, d)
 	case glmValueEnd:
-		r.close(d)
+		r.closeValue(r.isJSON, d)
 		r.state = glmInCall
 	case glmCallEnd:
 		r.finish(d)
@@ -153,48 +137,19 @@ func (r *glmReader) mark(mark string, d *Delta) {
 func (r *glmReader) text(s string, d *Delta) {
 	switch {
 	case r.state == glmInKey && r.buffer.Len()+len(s) > maxHeader: // no key is that long
-	case r.state == glmInKey, r.state == glmInValue && !r.raw:
+	case r.state == glmInKey:
 		r.buffer.WriteString(s)
-	case r.state == glmInValue && !r.dropped:
-		var b strings.Builder
-		escape(&b, s)
-		r.parser.add(d, b.String(), false)
+	case r.state == glmInValue:
+		r.value(s, d)
 	}
 }
 
-// open begins a value.
-func (r *glmReader) open(d *Delta) {
-	r.dropped = r.seen[r.name]
-	r.member = r.members.Find(r.name)
-	_, isOther := r.member.Kinds()
-	r.raw = !isOther || r.dropped
-	if r.raw && !r.dropped {
-		r.key(r.name, d)
-		r.parser.add(d, `"`, false)
-	}
-}
-
-// close ends a value. A text that is JSON and fits the schema is that JSON. Any other
-// text is a string, and so is one that fits the schema as a string.
-func (r *glmReader) close(d *Delta) {
-	if r.dropped {
-		return
-	}
-	if r.raw {
-		r.parser.add(d, `"`, false)
-		return
-	}
-	r.key(r.name, d)
-	text := r.buffer.String()
-	trimmed := strings.TrimSpace(text)
+// isJSON reports whether a text that is JSON is no string: it fits the schema, and not as
+// a string.
+func (r *glmReader) isJSON(text string) bool {
 	isString, _ := r.member.Kinds()
-	if _, quoted := unquote(trimmed); json.Valid([]byte(trimmed)) && (!isString || !quoted && r.member.Takes([]byte(trimmed))) {
-		r.parser.add(d, trimmed, false)
-		return
-	}
-	var b strings.Builder
-	quote(&b, text)
-	r.parser.add(d, b.String(), false)
+	_, quoted := unquote(text)
+	return !isString || !quoted && r.member.Takes([]byte(text))
 }
 
 // grammar implements markup.

@@ -116,9 +116,7 @@ func parse(d *json.Decoder) *value {
 		_, _ = d.Token()
 		return v
 	case string:
-		var b strings.Builder
-		quote(&b, t)
-		return &value{text: b.String()}
+		return &value{text: quoted(t)}
 	case json.Number:
 		return &value{text: number(string(t))}
 	case bool:
@@ -146,7 +144,14 @@ func (v *value) write(b *strings.Builder) {
 	b.WriteByte(v.open + 2) // ']' or '}'
 }
 
-// quote writes a string with only the escapes that JSON demands.
+// quoted returns a string as JSON with only the escapes that it demands.
+func quoted(s string) string {
+	var b strings.Builder
+	quote(&b, s)
+	return b.String()
+}
+
+// quote is quoted for a text that is being written.
 func quote(b *strings.Builder, s string) {
 	b.WriteByte('"')
 	escape(b, s)

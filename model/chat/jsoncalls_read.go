@@ -95,7 +95,7 @@ func (r *jsonReader) step(s string, d *Delta) (n int, done bool) {
 		case i < 0:
 			return len(s), false // a fence, or the end of a line
 		case s[i] == '<' && i == 0: // no arguments at all
-			switch m, more := r.marker(s, r.callEnd, r.blockEnd); {
+			switch m, more := oneOf(s, r.callEnd, r.blockEnd); {
 			case m != "":
 				r.inside = false
 				r.parser.add(d, "{}", true)
@@ -125,7 +125,7 @@ func (r *jsonReader) step(s string, d *Delta) (n int, done bool) {
 				return i + 1, false
 			}
 		case c == '<': // not JSON: a marker, where the object was not closed
-			m, more := r.marker(s[i:], r.callEnd, r.blockEnd)
+			m, more := oneOf(s[i:], r.callEnd, r.blockEnd)
 			switch {
 			case m == "" && !more:
 				continue
@@ -143,8 +143,16 @@ func (r *jsonReader) step(s string, d *Delta) (n int, done bool) {
 	return len(s), false
 }
 
-// marker returns the one of markers that s begins with; more means that s may become one.
-func (r *jsonReader) marker(s string, markers ...string) (marker string, more bool) {
+// beforeTag returns the length of the text before the first "<".
+func beforeTag(s string) int {
+	if n := strings.IndexByte(s, '<'); n >= 0 {
+		return n
+	}
+	return len(s)
+}
+
+// oneOf returns the one of markers that s begins with; more means that s may become one.
+func oneOf(s string, markers ...string) (marker string, more bool) {
 	for _, m := range markers {
 		if strings.HasPrefix(s, m) {
 			return m, false
@@ -156,14 +164,10 @@ func (r *jsonReader) marker(s string, markers ...string) (marker string, more bo
 
 // between reads the text between calls.
 func (r *jsonReader) between(s string, d *Delta) (n int, done bool) {
-	i := strings.IndexByte(s, '<')
-	switch {
-	case i < 0:
-		return len(s), false
-	case i > 0:
-		return i, false
+	if n := beforeTag(s); n > 0 {
+		return n, false
 	}
-	m, more := r.marker(s, r.blockEnd, r.callEnd, r.call)
+	m, more := oneOf(s, r.blockEnd, r.callEnd, r.call)
 	switch {
 	case m == r.blockEnd:
 		return len(m), true

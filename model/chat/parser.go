@@ -146,22 +146,16 @@ func (p *Parser) step(d *Delta, final bool) int {
 		}
 		return n
 	}
-	if p.held[0] != '<' {
-		n := strings.IndexByte(p.held, '<')
-		if n < 0 {
-			n = len(p.held)
-		}
+	if n := beforeTag(p.held); n > 0 {
 		p.plain(p.held[:n], d)
 		return n
 	}
-	for _, m := range []string{markThink, markThinkEnd} {
-		switch {
-		case strings.HasPrefix(p.held, m):
-			p.thinkMark(m)
-			return len(m)
-		case strings.HasPrefix(m, p.held) && !final:
-			return 0
-		}
+	switch mark, more := oneOf(p.held, markThink, markThinkEnd); {
+	case mark != "":
+		p.thinkMark(mark)
+		return len(mark)
+	case more && !final:
+		return 0
 	}
 	if p.functions != nil {
 		n, name, more := p.markup.header(p.held, p.known)
