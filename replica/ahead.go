@@ -1,11 +1,11 @@
 package replica
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -21,26 +21,32 @@ import (
 // Before a joining rank becomes a member, it gets the sequences that it lacks between
 // steps, in pieces, over its control connection. So the first work of its epoch, for which
 // all ranks wait, has little left to send. A piece is a snapshot of some positions of a
-// sequence that continues the previous piece (package snapshot). Its content for a position
-// stays right while the sequence grows; a rewind lowers how much of the sequence counts as
-// copied.
+// sequence that continues the previous piece (package snapshot), with the checkpoints
+// there. Its content for a position stays right while the sequence grows. A rewind lowers
+// how much of the sequence counts as copied, and so does a checkpoint that is taken or
+// freed.
 //
-// The payload, little-endian:
+// A piece is sent in parts of one payload each. The payload, little-endian:
 //
 //	u8  format, 6
-//	u8  0 to restart without sequences; 1 for a piece
+//	u8  0 to restart without sequences; 1 for the last part of a piece, 2 for another part
 //	u16 0
 //	u32 sequence
 //	u64 random number drawn when it began
-//	the piece
+//	the part
 
 const (
 	aheadFormat = 6
 	aheadHeader = 16
-	// aheadPiece bounds the bytes of state in a piece, unless one position has more.
-	// aheadMost bounds the bytes of a payload.
+	// What a payload is.
+	aheadRestart = 0
+	aheadLast    = 1
+	aheadPart    = 2
+	// aheadPiece bounds the bytes of state in a piece, unless one position has more, as one
+	// with a checkpoint may.
 	aheadPiece = 512 << 10
-	aheadMost  = 1<<20 - 64
+	// aheadMost bounds the bytes of a payload.
+	aheadMost = 1<<20 - 64
 	// aheadTurn bounds the bytes that are copied between two steps, and aheadHold how long
 	// the next step may wait for that, except for one piece. With long steps they decide
 	// the rate of the copy.
@@ -61,15 +67,8 @@ const (
 type copied struct {
 	run     uint64              // see above
 	lineage uint64              // of the sequences
-	pieces  uint64              // sent, including the one that began the copy
+	pieces  uint64              // payloads sent, including the one that began the copy
 	have    map[model.SeqID]int // positions
-}
-
-// rewound notes that the positions of a sequence from pos on have changed.
-func (c *copied) rewound(id model.SeqID, pos int) {
-	if n, ok := c.have[id]; ok {
-		c.have[id] = min(n, pos)
-	}
 }
 
 // bring sends waiting ranks the sequences that they lack, until ctx or the cluster ends.
@@ -102,7 +101,7 @@ func (l *Leader) copyTo(ctx context.Context, r *cluster.Recruit) (sent, left int
 			l.forgetCopied(ctx, r.Rank, c)
 		}
 	}()
-	first := binary.LittleEndian.AppendUint64([]byte{aheadFormat, 0, 0, 0, 0, 0, 0, 0}, c.run)
+	first := binary.LittleEndian.AppendUint64([]byte{aheadFormat, aheadRestart, 0, 0, 0, 0, 0, 0}, c.run)
 	payloads, least := [][]byte{first}, int64(-1)
 	for tries := 0; ; tries++ {
 		for _, p := range payloads {
@@ -153,34 +152,53 @@ func (l *Leader) nextPieces(ctx context.Context, rank int, c *copied) (payloads 
 	room, until := aheadTurn, time.Now().Add(aheadHold)
 	for _, id := range slices.Sorted(maps.Keys(l.tokens)) {
 		for tokens := l.tokens[id]; room > 0 && c.have[id] < len(tokens) && (payloads == nil || time.Now().Before(until)); {
-			p, to, err := l.piece(c, id, tokens)
+			piece, to, err := l.piece(c, id, tokens)
 			if err != nil {
 				return nil, 0, err
 			}
-			payloads, room, left = append(payloads, p), room-len(p), left-int64(len(p))
+			for _, p := range piece {
+				room, left = room-len(p), left-int64(len(p))
+			}
+			payloads = append(payloads, piece...)
 			c.have[id] = to
-			c.pieces++
+			c.pieces += uint64(len(piece))
 		}
 	}
 	return payloads, left, nil
 }
 
-// piece returns a payload with as many of the next positions of a sequence as fit, and
-// where they end.
-func (l *Leader) piece(c *copied, id model.SeqID, tokens []int32) (payload []byte, to int, err error) {
+// piece returns the payloads of as many of the next positions of a sequence as fit in a
+// piece, and where they end.
+func (l *Leader) piece(c *copied, id model.SeqID, tokens []int32) (payloads [][]byte, to int, err error) {
 	rank, from := l.resident.rank, c.have[id]
 	n := sort.Search(len(tokens)-from, func(n int) bool { return rank.StateBytes(id, from, from+n+1) > aheadPiece })
 	to = from + max(n, 1)
-	head := binary.LittleEndian.AppendUint32([]byte{aheadFormat, 1, 0, 0}, uint32(id))
-	b := bytes.NewBuffer(binary.LittleEndian.AppendUint64(head, c.run))
-	b.Grow(aheadPiece + aheadPiece/4)
-	if err := rank.SnapshotFrom(b, id, tokens[:to], from); err != nil {
+	out := parts{head: binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32([]byte{aheadFormat, aheadPart, 0, 0}, uint32(id)), c.run)}
+	if err := rank.SnapshotFrom(&out, id, tokens[:to], from); err != nil {
 		return nil, 0, err
 	}
-	if b.Len() > aheadMost {
-		return nil, 0, fmt.Errorf("a position of sequence %d takes %d bytes; a piece has at most %d", id, b.Len(), aheadMost)
+	out.payloads[len(out.payloads)-1][1] = aheadLast
+	return out.payloads, to, nil
+}
+
+// parts cuts what is written into payloads that begin with head.
+type parts struct {
+	head     []byte
+	payloads [][]byte
+}
+
+// Write implements io.Writer.
+func (p *parts) Write(b []byte) (int, error) {
+	n := len(b)
+	for len(b) > 0 {
+		if len(p.payloads) == 0 || len(p.payloads[len(p.payloads)-1]) == aheadMost {
+			p.payloads = append(p.payloads, append(make([]byte, 0, aheadPiece+aheadPiece/4), p.head...))
+		}
+		last := &p.payloads[len(p.payloads)-1]
+		k := min(len(b), aheadMost-len(*last))
+		*last, b = append(*last, b[:k]...), b[k:]
 	}
-	return b.Bytes(), to, nil
+	return n, nil
 }
 
 // forgetCopied forgets what a rank has, so that the rank gets everything when it joins.
@@ -203,7 +221,7 @@ func within(ctx context.Context, r *cluster.Recruit, do func(context.Context) er
 
 // took is what a follower received before it joined.
 type took struct {
-	run, pieces uint64
+	run, pieces uint64 // pieces counts payloads
 	loads       uint64 // resident.loads when it began
 	sequences   map[model.SeqID][]int32
 }
@@ -215,14 +233,14 @@ func (w *Worker) Ahead(payload []byte) error {
 		return errors.New("received a piece of a sequence while the model is being formed or closed")
 	}
 	defer h.release()
-	if len(payload) < aheadHeader || payload[0] != aheadFormat || payload[1] > 1 || payload[2]|payload[3] != 0 {
+	if len(payload) < aheadHeader || payload[0] != aheadFormat || payload[1] > aheadPart || payload[2]|payload[3] != 0 {
 		return w.refuse(fmt.Errorf("a payload of %d bytes before an epoch is malformed", len(payload)))
 	}
 	id, run := model.SeqID(binary.LittleEndian.Uint32(payload[4:])), binary.LittleEndian.Uint64(payload[8:])
 	switch {
 	case h.rank == nil:
 		return errors.New("received a piece of a sequence, but no model is loaded")
-	case payload[1] == 0:
+	case payload[1] == aheadRestart:
 		h.stopEntering()
 		h.rank.Forget()
 		w.before, w.state = nil, state{}
@@ -231,11 +249,16 @@ func (w *Worker) Ahead(payload []byte) error {
 	case w.took == nil || w.took.run != run || w.took.loads != h.loads:
 		return w.refuse(fmt.Errorf("piece of sequence %d belongs to a copy that has not begun on this rank", id))
 	}
-	tokens, err := h.rank.RestoreFrom(bytes.NewReader(payload[aheadHeader:]), id, w.took.sequences[id])
+	p, before := piece{seq: id, first: h.entering == nil, last: payload[1] == aheadLast}, w.took.sequences[id]
+	tokens, err := h.takePiece(p, payload[aheadHeader:], func(r io.Reader) ([]int32, error) {
+		return h.rank.RestoreFrom(r, id, before)
+	})
 	if err != nil {
-		return w.refuse(fmt.Errorf("piece of sequence %d: %w", id, err))
+		return w.refuse(fmt.Errorf("received before the epoch: %w", err))
 	}
-	w.took.sequences[id] = tokens
+	if p.last {
+		w.took.sequences[id] = tokens
+	}
 	w.took.pieces++
 	return nil
 }
@@ -244,6 +267,7 @@ func (w *Worker) Ahead(payload []byte) error {
 func (w *Worker) refuse(err error) error {
 	if w.took != nil {
 		w.took = nil
+		w.resident.stopEntering()
 		w.resident.rank.Forget()
 	}
 	return err

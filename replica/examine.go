@@ -53,6 +53,7 @@ type Traffic struct {
 // Bounds of a task.
 const (
 	examineFormat = 5
+	taskHeader    = 16
 	// MostMessage is the maximum number of bytes of a message of Traffic.
 	MostMessage = 1 << 20
 	// MostMessages is the maximum number of messages of Traffic.
@@ -113,7 +114,7 @@ func (w work) encodeTask() []byte {
 
 // parseTask is parseWork for a task.
 func parseTask(b []byte) (w work, err error) {
-	if len(b) < payloadHeader {
+	if len(b) < taskHeader {
 		return w, errShort
 	}
 	if b[1] > 1 {
@@ -123,7 +124,7 @@ func parseTask(b []byte) (w work, err error) {
 		return w, errors.New("a task has flags")
 	}
 	w.committed, w.number, w.task = b[1] == 1, binary.LittleEndian.Uint64(b[8:]), &Task{}
-	if err := json.Unmarshal(b[payloadHeader:], w.task); err != nil {
+	if err := json.Unmarshal(b[taskHeader:], w.task); err != nil {
 		return work{}, fmt.Errorf("a task: %w", err)
 	}
 	if !bytes.Equal(w.encodeTask(), b) {

@@ -31,14 +31,15 @@ type Leader struct {
 	agreeing   atomic.Int64  // time from the end of steps on this rank until all had agreed, in ns
 
 	// Used by the goroutine that runs steps only.
-	epoch             uint32 // that the ranks have begun together, 0 before the first
-	state             state  // number is that of the last step that all ranks have run
-	lastSent          uint64 // number of the last step that was sent
-	lastSucceeded     bool   // that step succeeded and can be committed
-	committed         bool   // step state.number is committed
-	followersInformed bool   // the followers know whether it is committed
-	tokens            map[model.SeqID][]int32
-	logits            []float32 // of the last step
+	epoch             uint32                  // that the ranks have begun together, 0 before the first
+	state             state                   // number is that of the last step that all ranks have run
+	lastSent          uint64                  // number of the last step that was sent
+	lastSucceeded     bool                    // that step succeeded and can be committed
+	committed         bool                    // step state.number is committed
+	followersInformed bool                    // the followers know whether it is committed
+	tokens            map[model.SeqID][]int32 // of each committed sequence
+	checkpoints       map[model.SeqID][]int   // lengths, ascending, of those that have any
+	logits            []float32               // of the last step
 
 	copied   map[int]*copied // by rank: what it has received before it joins; the holder of the turn uses it
 	couriers sync.WaitGroup
@@ -94,7 +95,8 @@ func (l *Leader) SequenceBudget() int64 {
 	return l.resident.budget
 }
 
-// Held returns the bytes of the KV caches of the committed sequences on each rank.
+// Held returns the bytes of the KV caches of the committed sequences on each rank, with
+// their checkpoints.
 func (l *Leader) Held() int64 { return l.held.Load() }
 
 // Recoveries returns how many steps were interrupted by the end of an epoch and ran again

@@ -11,15 +11,19 @@ import (
 
 // work is the payload of a piece of work. On the wire, little-endian:
 //
-//	u8  format, 2
+//	u8  format, 7
 //	u8  1 if the previous step is committed, 0 if it was abandoned
 //	u16 drops, u32 entries
 //	u64 number of the step
-//	drops times:   u32 sequence
-//	entries times: u32 sequence, u32 position, u32 tokens, u8 want
-//	               tokens times i32
+//	u32 sequences with checkpoints, u32 forks
+//	drops times:       u32 sequence
+//	checkpoints times: u32 sequence, u32 lengths
+//	                   lengths times u32
+//	forks times:       u32 sequence, u32 sequence that it comes from, u32 length
+//	entries times:     u32 sequence, u32 position, u32 tokens, u8 want
+//	                   tokens times i32
 //
-// A piece of a sequence that all ranks receive has, in place of drops, entries and steps:
+// A piece of a sequence that all ranks receive has, in place of the parts of a step:
 //
 //	u8  format, 4
 //	u8  as above
@@ -44,12 +48,14 @@ type piece struct {
 
 // Sizes in bytes and limits of the payload.
 const (
-	payloadFormat = 2
-	pieceFormat   = 4
-	pieceHeader   = 20
-	payloadHeader = 16
-	entryHeader   = 13
-	maxDrops      = math.MaxUint16
+	payloadFormat     = 7
+	pieceFormat       = 4
+	pieceHeader       = 20
+	payloadHeader     = 24
+	checkpointsHeader = 8
+	forkBytes         = 12
+	entryHeader       = 13
+	maxDrops          = math.MaxUint16
 )
 
 // encode returns the payload. A step that does not fit the format is an error.
@@ -63,7 +69,10 @@ func (w work) encode() ([]byte, error) {
 	if len(w.step.Drop) > maxDrops {
 		return nil, fmt.Errorf("a step that drops %d sequences; at most %d are possible", len(w.step.Drop), maxDrops)
 	}
-	size := payloadHeader + 4*len(w.step.Drop)
+	size := payloadHeader + 4*len(w.step.Drop) + forkBytes*len(w.step.Forks)
+	for _, c := range w.step.Checkpoints {
+		size += checkpointsHeader + 4*len(c.At)
+	}
 	for _, e := range w.step.Entries {
 		size += entryHeader + 4*len(e.Tokens)
 	}
@@ -75,8 +84,28 @@ func (w work) encode() ([]byte, error) {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(w.step.Drop)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(w.step.Entries)))
 	b = binary.LittleEndian.AppendUint64(b, w.number)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(w.step.Checkpoints)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(w.step.Forks)))
 	for _, id := range w.step.Drop {
 		b = binary.LittleEndian.AppendUint32(b, uint32(id))
+	}
+	for _, c := range w.step.Checkpoints {
+		b = binary.LittleEndian.AppendUint32(b, uint32(c.Seq))
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(c.At)))
+		for i, at := range c.At {
+			if at > math.MaxInt32 || !follows(c.At[:i], at) {
+				return nil, fmt.Errorf("sequence %d with checkpoints at %d is not part of a step; their lengths are positive and ascend", c.Seq, c.At)
+			}
+			b = binary.LittleEndian.AppendUint32(b, uint32(at))
+		}
+	}
+	for _, f := range w.step.Forks {
+		if f.Length < 1 || f.Length > math.MaxInt32 {
+			return nil, fmt.Errorf("sequence %d of the first %d tokens of sequence %d is not a fork of a step", f.Seq, f.Length, f.From)
+		}
+		b = binary.LittleEndian.AppendUint32(b, uint32(f.Seq))
+		b = binary.LittleEndian.AppendUint32(b, uint32(f.From))
+		b = binary.LittleEndian.AppendUint32(b, uint32(f.Length))
 	}
 	for _, e := range w.step.Entries {
 		if e.Pos < 0 || e.Pos > math.MaxInt32 || len(e.Tokens) == 0 || e.Want > model.WantAll {
@@ -91,6 +120,11 @@ func (w work) encode() ([]byte, error) {
 		}
 	}
 	return b, nil
+}
+
+// follows reports whether a length can be the next of these lengths of checkpoints.
+func follows(before []int, at int) bool {
+	return at > 0 && (len(before) == 0 || at > before[len(before)-1])
 }
 
 // errShort: a payload announces more than it has.
@@ -149,21 +183,23 @@ func decodeWork(b []byte) (work, error) {
 }
 
 func parseWork(b []byte) (w work, err error) {
+	if len(b) > 0 && b[0] != payloadFormat {
+		return w, fmt.Errorf("format %d; this build reads %d", b[0], payloadFormat)
+	}
 	if len(b) < payloadHeader {
 		return w, errShort
-	}
-	if b[0] != payloadFormat {
-		return w, fmt.Errorf("format %d; this build reads %d", b[0], payloadFormat)
 	}
 	if b[1] > 1 {
 		return w, fmt.Errorf("commit flag is %d, expected 0 or 1", b[1])
 	}
 	w.committed = b[1] == 1
-	drops := int(binary.LittleEndian.Uint16(b[2:]))
+	drops := uint64(binary.LittleEndian.Uint16(b[2:]))
 	entries := uint64(binary.LittleEndian.Uint32(b[4:]))
 	w.number = binary.LittleEndian.Uint64(b[8:])
+	checkpoints := uint64(binary.LittleEndian.Uint32(b[16:]))
+	forks := uint64(binary.LittleEndian.Uint32(b[20:]))
 	b = b[payloadHeader:]
-	if len(b) < 4*drops || uint64(len(b)-4*drops) < entries*(entryHeader+4) {
+	if uint64(len(b)) < 4*drops+checkpointsHeader*checkpoints+forkBytes*forks+(entryHeader+4)*entries {
 		return w, errShort
 	}
 	if drops > 0 {
@@ -172,6 +208,28 @@ func parseWork(b []byte) (w work, err error) {
 			w.step.Drop[i] = model.SeqID(binary.LittleEndian.Uint32(b[4*i:]))
 		}
 		b = b[4*drops:]
+	}
+	if checkpoints > 0 {
+		w.step.Checkpoints = make([]model.Checkpoints, checkpoints)
+	}
+	for i := range w.step.Checkpoints {
+		if b, err = parseCheckpoints(b, &w.step.Checkpoints[i]); err != nil {
+			return w, fmt.Errorf("checkpoints %d of %d: %w", i, checkpoints, err)
+		}
+	}
+	if uint64(len(b)) < forkBytes*forks {
+		return w, errShort
+	}
+	if forks > 0 {
+		w.step.Forks = make([]model.Fork, forks)
+	}
+	for i := range w.step.Forks {
+		length := binary.LittleEndian.Uint32(b[8:])
+		if length < 1 || length > math.MaxInt32 {
+			return w, fmt.Errorf("fork %d of %d: length %d", i, forks, length)
+		}
+		w.step.Forks[i] = model.Fork{Seq: model.SeqID(binary.LittleEndian.Uint32(b)), From: model.SeqID(binary.LittleEndian.Uint32(b[4:])), Length: int(length)}
+		b = b[forkBytes:]
 	}
 	if entries > 0 {
 		w.step.Entries = make([]model.Entry, entries)
@@ -185,6 +243,30 @@ func parseWork(b []byte) (w work, err error) {
 		return w, fmt.Errorf("%d bytes follow its end", len(b))
 	}
 	return w, nil
+}
+
+// parseCheckpoints reads the checkpoints of a sequence and returns the bytes after them.
+func parseCheckpoints(b []byte, c *model.Checkpoints) (rest []byte, err error) {
+	if len(b) < checkpointsHeader {
+		return nil, errShort
+	}
+	c.Seq = model.SeqID(binary.LittleEndian.Uint32(b))
+	n := uint64(binary.LittleEndian.Uint32(b[4:]))
+	b = b[checkpointsHeader:]
+	if uint64(len(b)) < 4*n {
+		return nil, errShort
+	}
+	if n > 0 {
+		c.At = make([]int, n)
+	}
+	for i := range c.At {
+		at := binary.LittleEndian.Uint32(b[4*i:])
+		if at > math.MaxInt32 || !follows(c.At[:i], int(at)) {
+			return nil, fmt.Errorf("length %d", at)
+		}
+		c.At[i] = int(at)
+	}
+	return b[4*n:], nil
 }
 
 // parseEntry reads an entry and returns the bytes after it.

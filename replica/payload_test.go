@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"encoding/hex"
 	"math"
 	"math/rand/v2"
@@ -28,6 +29,11 @@ func roundTrip(t *testing.T, w work) []byte {
 func TestPayloadBytes(t *testing.T) {
 	w := work{committed: true, number: 0x0102030405060708, step: model.Step{
 		Drop: []model.SeqID{7, 0x01020304},
+		Checkpoints: []model.Checkpoints{
+			{Seq: 7, At: []int{64, 0x01020304}},
+			{Seq: 8},
+		},
+		Forks: []model.Fork{{Seq: 9, From: 7, Length: 260}},
 		Entries: []model.Entry{
 			{Seq: 9, Pos: 260, Tokens: []int32{1, 129279}, Want: model.WantLast},
 			{Seq: 10, Tokens: []int32{-1}, Want: model.WantNone},
@@ -35,15 +41,19 @@ func TestPayloadBytes(t *testing.T) {
 	}}
 	b := roundTrip(t, w)
 	golden := strings.Join([]string{
-		"02", "01", "0200", "02000000", "0807060504030201", // format, owed, drops, entries, number
+		"07", "01", "0200", "02000000", "0807060504030201", // format, owed, drops, entries, number
+		"02000000", "01000000", // sequences with checkpoints, forks
 		"07000000", "04030201", // dropped
+		"07000000", "02000000", "40000000", "04030201",
+		"08000000", "00000000",
+		"09000000", "07000000", "04010000",
 		"09000000", "04010000", "02000000", "01", "01000000", "fff80100",
 		"0a000000", "00000000", "01000000", "00", "ffffffff",
 	}, "")
 	require.Equal(t, golden, hex.EncodeToString(b))
 
 	b = roundTrip(t, work{})
-	require.Equal(t, "02000000000000000000000000000000", hex.EncodeToString(b))
+	require.Equal(t, "07"+strings.Repeat("00", 23), hex.EncodeToString(b))
 }
 
 // TestPieceBytes is the same for a piece of a sequence.
@@ -70,6 +80,16 @@ func TestRandomPayloads(t *testing.T) {
 		for range random.IntN(4) {
 			w.step.Drop = append(w.step.Drop, model.SeqID(random.Uint32()))
 		}
+		for range random.IntN(3) {
+			c := model.Checkpoints{Seq: model.SeqID(random.Uint32())}
+			for at := range random.IntN(4) {
+				c.At = append(c.At, at*1000+1+random.IntN(1000))
+			}
+			w.step.Checkpoints = append(w.step.Checkpoints, c)
+		}
+		for range random.IntN(3) {
+			w.step.Forks = append(w.step.Forks, model.Fork{Seq: model.SeqID(random.Uint32()), From: model.SeqID(random.Uint32()), Length: 1 + random.IntN(math.MaxInt32)})
+		}
 		for range random.IntN(4) {
 			e := model.Entry{Seq: model.SeqID(random.Uint32()), Pos: random.IntN(math.MaxInt32), Want: model.Want(random.IntN(3))}
 			for range 1 + random.IntN(20) {
@@ -86,19 +106,37 @@ func TestRandomPayloads(t *testing.T) {
 }
 
 func TestPayloadsThatAreRefused(t *testing.T) {
+	// head returns the beginning of a payload with these counts.
+	head := func(drops, entries, checkpoints, forks string) string {
+		return "0700" + drops + entries + "0000000000000000" + checkpoints + forks
+	}
+	const none, one, two, all = "00000000", "01000000", "02000000", "ffffffff"
+	entries := func(n string) string { return head("0000", n, none, none) + one + none }
 	for want, text := range map[string]string{
-		"it is truncated":                           "02",
-		"format 1; this build reads 2":              "01000000000000000000000000000000",
-		"commit flag is 2":                          "02020000000000000000000000000000",
-		"payload of 17 bytes: 1 bytes follow":       "0200000000000000000000000000000000",
-		"payload of 20 bytes: it is truncated":      "02000200000000000000000000000000" + "01000000",
-		"payload of 16 bytes: it is truncated":      "02000000ffffffff0000000000000000",
-		"entry 0 of 1: no tokens":                   "02000000010000000000000000000000" + "0100000000000000" + "0000000000" + "00000000",
-		"entry 0 of 1: it is truncated":             "02000000010000000000000000000000" + "0100000000000000" + "ffffffff01" + "00000000",
-		"entry 0 of 1: want 3":                      "02000000010000000000000000000000" + "0100000000000000" + "0100000003" + "00000000",
-		"entry 0 of 1: position 2147483648":         "02000000010000000000000000000000" + "0100000000000080" + "0100000001" + "00000000",
-		"entry 1 of 2: it is truncated":             "02000000020000000000000000000000" + "0100000000000000" + "0500000001" + strings.Repeat("00", 20) + "00",
-		"payload of 37 bytes: 4 bytes follow its e": "02000000010000000000000000000000" + "0100000000000000" + "0100000001" + "0000000000000000",
+		"it is truncated":                           "07",
+		"format 2; this build reads 7":              "02" + strings.Repeat("00", 23),
+		"commit flag is 2":                          "0702" + strings.Repeat("00", 22),
+		"payload of 25 bytes: 1 bytes follow":       "07" + strings.Repeat("00", 24),
+		"payload of 28 bytes: it is truncated":      head("0200", none, none, none) + one,
+		"payload of 24 bytes: it is truncated":      head("0000", all, none, none),
+		"payload of 24 bytes: it is":                head("0000", none, all, none),
+		"payload of 24 bytes: it":                   head("0000", none, none, all),
+		"payload of 24 bytes":                       head("ffff", all, all, all),
+		"checkpoints 0 of 1: it is truncated":       head("0000", none, one, none) + one + all + one,
+		"checkpoints 1 of 2: it is truncated":       head("0000", none, two, none) + one + two + one + two,
+		"checkpoints 0 of 1: length 0":              head("0000", none, one, none) + one + one + none,
+		"checkpoints 0 of 1: length 1":              head("0000", none, one, none) + one + two + one + one,
+		"checkpoints 0 of 1: length 2147483648":     head("0000", none, one, none) + one + one + "00000080",
+		"fork 0 of 1: length 0":                     head("0000", none, none, one) + one + two + none,
+		"fork 1 of 2: length 4294967295":            head("0000", none, none, two) + one + two + one + one + two + all,
+		"payload of 48 bytes: it is truncated":      head("0000", none, one, one) + one + two + one + two + one + two,
+		"payload of 40 bytes: 4 bytes follow":       head("0000", none, one, none) + one + one + one + two,
+		"entry 0 of 1: no tokens":                   entries(one) + none + "00" + none,
+		"entry 0 of 1: it is truncated":             entries(one) + all + "01" + none,
+		"entry 0 of 1: want 3":                      entries(one) + one + "03" + none,
+		"entry 0 of 1: position 2147483648":         head("0000", one, none, none) + one + "00000080" + one + "01" + none,
+		"entry 1 of 2: it is truncated":             entries(two) + "05000000" + "01" + strings.Repeat("00", 20) + "00",
+		"payload of 45 bytes: 4 bytes follow its e": entries(one) + one + "01" + none + none,
 	} {
 		b, err := hex.DecodeString(text)
 		require.NoError(t, err, want)
@@ -106,11 +144,16 @@ func TestPayloadsThatAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	for want, w := range map[string]work{
-		"drops 65536 sequences":                       {step: model.Step{Drop: make([]model.SeqID, 65536)}},
-		"sequence 3 with 0 tokens at position 0":      {step: model.Step{Entries: []model.Entry{{Seq: 3}}}},
-		"position -1":                                 {step: entry(3, -1, model.WantLast, 1)},
-		"position 2147483648":                         {step: entry(3, math.MaxInt32+1, model.WantLast, 1)},
-		"sequence 3 with 1 tokens at position 0, wan": {step: entry(3, 0, 3, 1)},
+		"drops 65536 sequences":                                 {step: model.Step{Drop: make([]model.SeqID, 65536)}},
+		"sequence 3 with 0 tokens at position 0":                {step: model.Step{Entries: []model.Entry{{Seq: 3}}}},
+		"position -1":                                           {step: entry(3, -1, model.WantLast, 1)},
+		"position 2147483648":                                   {step: entry(3, math.MaxInt32+1, model.WantLast, 1)},
+		"sequence 3 with 1 tokens at position 0, wan":           {step: entry(3, 0, 3, 1)},
+		"sequence 3 with checkpoints at [0 1]":                  {step: model.Step{Checkpoints: []model.Checkpoints{{Seq: 3, At: []int{0, 1}}}}},
+		"sequence 3 with checkpoints at [2 2]":                  {step: model.Step{Checkpoints: []model.Checkpoints{{Seq: 3, At: []int{2, 2}}}}},
+		"sequence 3 with checkpoints at [2147483648]":           {step: model.Step{Checkpoints: []model.Checkpoints{{Seq: 3, At: []int{math.MaxInt32 + 1}}}}},
+		"sequence 4 of the first 0 tokens of sequence 3 is not": {step: model.Step{Forks: []model.Fork{{Seq: 4, From: 3}}}},
+		"first 2147483648 tokens":                               {step: model.Step{Forks: []model.Fork{{Seq: 4, From: 3, Length: math.MaxInt32 + 1}}}},
 	} {
 		_, err := w.encode()
 		require.ErrorContains(t, err, want)
@@ -120,7 +163,8 @@ func TestPayloadsThatAreRefused(t *testing.T) {
 // FuzzDecodeWork: any bytes from the wire are an error or a step that encodes
 // to the same bytes, and decoding allocates no more than the payload's length.
 func FuzzDecodeWork(f *testing.F) {
-	for _, w := range []work{{}, {committed: true, step: entry(1, 2, model.WantAll, 3, 4)}, {step: model.Step{Drop: []model.SeqID{1, 2}}}} {
+	for _, w := range []work{{}, {committed: true, step: entry(1, 2, model.WantAll, 3, 4)}, {step: model.Step{Drop: []model.SeqID{1, 2}}},
+		{step: model.Step{Checkpoints: []model.Checkpoints{{Seq: 1, At: []int{3, 9}}, {Seq: 4}}, Forks: []model.Fork{{Seq: 2, From: 1, Length: 9}}}}} {
 		b, err := w.encode()
 		require.NoError(f, err)
 		f.Add(b)
@@ -138,7 +182,7 @@ func FuzzDecodeWork(f *testing.F) {
 		f.Add(b)
 		f.Add(append(b, ' '))
 	}
-	f.Add([]byte{2, 0, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0})
+	f.Add(append([]byte{7, 0, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte{255}, 8)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w, err := decodeWork(b)
 		if err != nil {

@@ -23,14 +23,14 @@ type entering struct {
 	tokens []int32 // when it is complete
 }
 
-// takePiece gives the rank the next piece of a sequence. After the last it returns the
-// sequence's tokens. The caller has the turn.
-func (h *resident) takePiece(p piece, b []byte) ([]int32, error) {
+// takePiece gives the rank the next piece of a sequence, which restore reads. After the last
+// it returns the sequence's tokens. The caller has the turn.
+func (h *resident) takePiece(p piece, b []byte, restore func(io.Reader) ([]int32, error)) ([]int32, error) {
 	if p.first {
 		h.stopEntering()
 		x := &entering{id: p.seq}
 		x.sink = snapshot.Push(func(r io.Reader) (err error) {
-			x.tokens, err = h.rank.Restore(r, x.id)
+			x.tokens, err = restore(r)
 			return err
 		})
 		h.entering = x
@@ -51,6 +51,11 @@ func (h *resident) takePiece(p piece, b []byte) ([]int32, error) {
 	return x.tokens, nil
 }
 
+// takeNew is takePiece of a new sequence.
+func (h *resident) takeNew(p piece, b []byte) ([]int32, error) {
+	return h.takePiece(p, b, func(r io.Reader) ([]int32, error) { return h.rank.Restore(r, p.seq) })
+}
+
 // stopEntering drops a sequence that was not received completely. The caller has the
 // turn.
 func (h *resident) stopEntering() {
@@ -66,7 +71,7 @@ func (h *resident) receivePiece(p piece) error {
 	if err := h.epoch.Group.Broadcast(h.epoch.Done, b, 0); err != nil {
 		return err
 	}
-	_, err := h.takePiece(p, b)
+	_, err := h.takeNew(p, b)
 	return err
 }
 
@@ -179,7 +184,7 @@ func (x *arriving) send(last bool) ([]int32, error) {
 	p := piece{seq: x.id, bytes: len(x.held), first: x.sent == 0, last: last}
 	var tokens []int32
 	if err = l.enter(e, model.Step{}); err == nil {
-		if tokens, err = h.takePiece(p, x.held); err != nil {
+		if tokens, err = h.takeNew(p, x.held); err != nil {
 			return nil, err // before it was sent
 		}
 		payload := l.next(work{piece: &p}).encodePiece()

@@ -99,23 +99,37 @@ func (l *Leader) warm(e cluster.Epoch, all []answer) error {
 	return h.send(whole, l.tokens, nil)
 }
 
-// restart begins a lineage without sequences. It fails if the step continues a sequence,
+// restart begins a lineage without sequences. It fails if the step needs a sequence,
 // because its caller may not know of the loss yet.
 func (l *Leader) restart(step model.Step) error {
-	for _, en := range step.Entries {
-		if en.Pos > 0 {
-			l.lose()
-			return &model.UnavailableError{Cause: fmt.Errorf("sequence %d was lost with its epoch", en.Seq)}
-		}
+	if id, ok := needs(step); ok {
+		l.lose()
+		return &model.UnavailableError{Cause: fmt.Errorf("sequence %d was lost with its epoch", id)}
 	}
 	l.resident.stopEntering()
 	l.resident.rank.Forget()
-	l.tokens = map[model.SeqID][]int32{}
+	l.tokens, l.checkpoints = map[model.SeqID][]int32{}, map[model.SeqID][]int{}
 	l.held.Store(0)
 	l.epoch, l.committed, l.followersInformed = 0, false, true
 	l.state = state{lineage: 1 + rand.Uint64N(^uint64(0)), number: l.lastSent, loads: l.resident.loads}
 	l.sequencesLost.Store(false)
 	return nil
+}
+
+// needs returns a sequence that must exist before a step, if there is one.
+func needs(s model.Step) (id model.SeqID, ok bool) {
+	switch {
+	case len(s.Checkpoints) > 0:
+		return s.Checkpoints[0].Seq, true
+	case len(s.Forks) > 0:
+		return s.Forks[0].From, true
+	}
+	for _, e := range s.Entries {
+		if e.Pos > 0 {
+			return e.Seq, true
+		}
+	}
+	return 0, false
 }
 
 // interrupted ends the epoch, if it has not ended yet, and returns the reason; again says
@@ -168,28 +182,8 @@ func (l *Leader) Commit(s model.Step) {
 	}
 	h.commit(s)
 	l.lastSucceeded, l.committed = false, true
-	for _, e := range s.Entries {
-		l.tokens[e.Seq] = append(l.tokens[e.Seq][:e.Pos], e.Tokens...)
-		for _, c := range l.copied {
-			c.rewound(e.Seq, e.Pos)
-		}
-	}
-	for _, id := range s.Drop {
-		delete(l.tokens, id)
-		for _, c := range l.copied {
-			delete(c.have, id)
-		}
-	}
+	l.apply(s)
 	l.count()
-}
-
-// count updates the bytes of the sequences. The caller has the turn.
-func (l *Leader) count() {
-	var held int64
-	for _, tokens := range l.tokens {
-		held += l.resident.rank.SequenceBytes(len(tokens))
-	}
-	l.held.Store(held)
 }
 
 // Len implements model.Model. It is 0 when all sequences are lost.
