@@ -3,6 +3,9 @@
 package gguftest
 
 import (
+	"bytes"
+	"compress/gzip"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -20,6 +23,23 @@ func Bytes(t testing.TB, w *gguf.Writer) []byte {
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return data
+}
+
+// Unzipped reads the gzipped file at path into memory.
+func Unzipped(path string) (*gguf.File, error) {
+	packed, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	unzip, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(unzip)
+	if err != nil {
+		return nil, err
+	}
+	return gguf.Read(path, data)
 }
 
 // Open opens the file that w writes, with name as the end of its path in errors, and

@@ -82,16 +82,6 @@ func format(t testing.TB, name string) *Format {
 	return f
 }
 
-// render returns the prompt of V4 as one text, with the markers spelled out.
-func render(messages []Message, o Options) (string, error) {
-	f, err := Named("v4")
-	if err != nil {
-		return "", err
-	}
-	segments, err := f.Segments(&Conversation{messages, o})
-	return spell(segments), err
-}
-
 func spell(segments []Segment) string {
 	var b strings.Builder
 	for _, s := range segments {
@@ -141,13 +131,14 @@ func TestErrors(t *testing.T) {
 		{"unknown ending", []Message{hello}, Options{Ending: -1}, ErrInvalid, "ending"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := render(c.messages, c.options)
+			conversation := &Conversation{c.messages, c.options}
+			_, err := format(t, "v4").Segments(conversation)
 			require.ErrorIs(t, err, c.kind)
 			var e *Error
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, c.field, e.Field)
 			require.Contains(t, err.Error(), c.field)
-			_, err = format(t, "v4").Encode(t.Context(), nil, &Conversation{c.messages, c.options})
+			_, err = format(t, "v4").Encode(t.Context(), nil, conversation)
 			require.ErrorIs(t, err, c.kind)
 		})
 	}
@@ -241,12 +232,10 @@ func TestAnswerExtendsThePrompt(t *testing.T) {
 	for range 2000 {
 		o := Options{Thinking: r.IntN(2) == 0}
 		messages := append(randomConversation(r, Answer), Message{Role: User, Content: "Why?"})
-		prompt, err := render(messages, o)
-		require.NoError(t, err)
+		prompt := spelled(t, "v4", Conversation{messages, o})
 		answer := Message{Role: Assistant, Content: "Because.", Reasoning: "Hm."}
 		o.Ending = Complete
-		whole, err := render(append(messages, answer), o)
-		require.NoError(t, err)
+		whole := spelled(t, "v4", Conversation{append(messages, answer), o})
 		want := "Because." + markEOS
 		if o.Thinking {
 			want = "Hm." + markThinkEnd + want

@@ -65,37 +65,36 @@ func TestGrammarOfCalls(t *testing.T) {
 			require.ErrorIs(t, err, ErrUnsupported)
 			continue
 		}
-		for _, vocabulary := range []marked{f.Markers()} {
-			tokens := constraint.NewVocabulary(vocabulary)
-			for _, choice := range []Choice{Auto, Required} {
-				for _, asked := range []bool{false, true} {
-					c := Conversation{Options: Options{Functions: tools, Choice: choice, Thinking: asked}}
-					e, err := f.Grammar(&c, nil, vocabulary.ID, nil)
-					require.NoError(t, err)
-					g, err := constraint.Compile(e, tokens, nil)
-					require.NoError(t, err)
-					called := 0
-					for range 12 {
-						text := walk(t, vocabulary, g, r)
-						a := read(t, f.Parser(&c), text)
-						require.True(t, choice == Auto || len(a.Calls) > 0, "%s: %q", f.Name, text)
-						for _, mark := range f.calls {
-							require.NotContains(t, a.Text+a.Reasoning, mark, "%s: %q", f.Name, text)
-						}
-						for _, call := range a.Calls {
-							called++
-							require.True(t, call.Ended, "%s: %q", f.Name, text)
-							require.Contains(t, []string{"Read", "ls", "any"}, call.Name)
-							require.True(t, json.Valid([]byte(call.Arguments)), "%s: %q of %q", f.Name, call.Arguments, text)
-							if call.Name == "Read" {
-								v, err := jsonschema.UnmarshalJSON(strings.NewReader(call.Arguments))
-								require.NoError(t, err)
-								require.NoError(t, doc.Validate(v), "%s: %s of %q", f.Name, call.Arguments, text)
-							}
+		vocabulary := marked(f.Markers())
+		tokens := constraint.NewVocabulary(vocabulary)
+		for _, choice := range []Choice{Auto, Required} {
+			for _, asked := range []bool{false, true} {
+				c := Conversation{Options: Options{Functions: tools, Choice: choice, Thinking: asked}}
+				e, err := f.Grammar(&c, nil, vocabulary.ID, nil)
+				require.NoError(t, err)
+				g, err := constraint.Compile(e, tokens, nil)
+				require.NoError(t, err)
+				called := 0
+				for range 12 {
+					text := walk(t, vocabulary, g, r)
+					a := read(t, f.Parser(&c), text)
+					require.True(t, choice == Auto || len(a.Calls) > 0, "%s: %q", f.Name, text)
+					for _, mark := range f.calls {
+						require.NotContains(t, a.Text+a.Reasoning, mark, "%s: %q", f.Name, text)
+					}
+					for _, call := range a.Calls {
+						called++
+						require.True(t, call.Ended, "%s: %q", f.Name, text)
+						require.Contains(t, []string{"Read", "ls", "any"}, call.Name)
+						require.True(t, json.Valid([]byte(call.Arguments)), "%s: %q of %q", f.Name, call.Arguments, text)
+						if call.Name == "Read" {
+							v, err := jsonschema.UnmarshalJSON(strings.NewReader(call.Arguments))
+							require.NoError(t, err)
+							require.NoError(t, doc.Validate(v), "%s: %s of %q", f.Name, call.Arguments, text)
 						}
 					}
-					require.True(t, choice == Auto || called >= 12)
 				}
+				require.True(t, choice == Auto || called >= 12)
 			}
 		}
 	}
@@ -155,19 +154,11 @@ func TestGrammarTakesWhatTemplatesWrite(t *testing.T) {
 		m := Message{Role: Assistant, Content: "Hi", Calls: []Call{
 			{Name: "Read", Arguments: `{"path": "a\nb", "n": 5, "mode": "b", "x": ["c", "d"]}`}, {Name: "ls", Arguments: "{}"}, {Name: "any", Arguments: `{"k": {"a": [1]}}`},
 		}}
-		c.Messages = []Message{{Role: User, Content: "Q"}}
-		before, err := f.Segments(&c)
-		require.NoError(t, err)
-		c.Messages, c.Ending = append(c.Messages, m), Complete
-		after, err := f.Segments(&c)
-		require.NoError(t, err)
-		written, ok := strings.CutPrefix(spell(after), spell(before))
+		written, ok := writtenBy(t, f, c, m)
 		if !ok {
 			require.Equal(t, "r1", f.Name) // its history has no reasoning
 			continue
 		}
-		written = strings.TrimSuffix(strings.TrimSuffix(written, markEOS), kimiEnd)
-		c.Ending = Answer
 		e, err := f.Grammar(&c, nil, marked{}.ID, nil)
 		require.NoError(t, err)
 		g, err := constraint.Compile(e, constraint.NewVocabulary(marked{}), nil)

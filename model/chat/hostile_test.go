@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"ringmaster/model/tokenizer"
 )
 
 // everywhere returns a conversation with text in every field that a client writes and no
@@ -55,17 +53,10 @@ func TestMarkersInEveryField(t *testing.T) {
 	}
 	markers = append(markers, markBOS, markEOS, markUser, markAssistant, markReminder, markSystem, markOutputs, markOutput, markOutputEnd, markOutputsEnd,
 		kimiUser, kimiAssistant, kimiSystem, kimiMiddle, kimiEnd, "<｜fim▁begin｜>", "<|EOT|>")
-	controls := func(name string, c Conversation) (out []string) {
-		f, err := Named(name)
-		require.NoError(t, err)
+	controls := func(f *Format, c Conversation) []string {
 		ids, err := f.Encode(t.Context(), tok, &c)
 		require.NoError(t, err)
-		for _, id := range ids {
-			if kind := tok.Type(id); kind == tokenizer.Control || kind == tokenizer.UserDefined {
-				out = append(out, tok.Text(id))
-			}
-		}
-		return out
+		return added(tok, ids)
 	}
 	known := 0
 	for _, m := range markers {
@@ -81,10 +72,10 @@ func TestMarkersInEveryField(t *testing.T) {
 					if tools && f.markup == nil {
 						continue
 					}
-					want := controls(f.Name, everywhere("harmless", thinking, tools))
+					want := controls(f, everywhere("harmless", thinking, tools))
 					require.NotEmpty(t, want)
 					for _, text := range []string{strings.Join(markers, ""), strings.Join(markers, " x\n")} {
-						require.Equal(t, want, controls(f.Name, everywhere(text, thinking, tools)), "thinking %v, tools %v", thinking, tools)
+						require.Equal(t, want, controls(f, everywhere(text, thinking, tools)), "thinking %v, tools %v", thinking, tools)
 					}
 				}
 			}

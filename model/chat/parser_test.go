@@ -246,6 +246,16 @@ func TestParserGLM(t *testing.T) {
 	require.Equal(t, answer{Text: text}, readAll(t, format(t, "glm-4.7"), &Conversation{}, text), "no functions, no calls")
 }
 
+// writtenBy returns what the template writes of an assistant's turn after a question. ok is
+// false if the turn does not continue the prompt for an answer.
+func writtenBy(t *testing.T, f *Format, c Conversation, m Message) (text string, ok bool) {
+	c.Messages = []Message{{Role: User, Content: "Q"}}
+	before := spelled(t, f.Name, c)
+	c.Messages, c.Ending = append(c.Messages, m), Complete
+	text, ok = strings.CutPrefix(spelled(t, f.Name, c), before)
+	return strings.TrimSuffix(strings.TrimSuffix(text, kimiEnd), markEOS), ok
+}
+
 // What a template writes of an assistant's turn, the parser reads.
 func TestParserIsTheInverseOfTheTemplate(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
@@ -264,7 +274,6 @@ func TestParserIsTheInverseOfTheTemplate(t *testing.T) {
 		for range 300 {
 			c := offered
 			c.Thinking = f.Thinks(r.IntN(2) == 0)
-			question := []Message{{Role: User, Content: "Q"}}
 			m := Message{Role: Assistant, Content: strings.Trim(strings.ReplaceAll("x"+text(), "<", ""), "\n"), Reasoning: "r"}
 			if f.markup == (glmMarkup{}) { // it strips answers, and has reasoning in chat mode too
 				m.Content = strings.TrimSpace(m.Content)
@@ -281,19 +290,11 @@ func TestParserIsTheInverseOfTheTemplate(t *testing.T) {
 				require.NoError(t, err)
 				m.Calls = append(m.Calls, Call{Name: "Read", Arguments: string(b)})
 			}
-			prompt := c
-			prompt.Messages = question
-			before, err := f.Segments(&prompt)
-			require.NoError(t, err)
-			prompt.Messages, prompt.Ending = append(question, m), Complete
-			after, err := f.Segments(&prompt)
-			require.NoError(t, err)
-			written, ok := strings.CutPrefix(spell(after), spell(before))
+			written, ok := writtenBy(t, f, c, m)
 			if !ok {
 				require.Contains(t, []string{"r1", "v3.1"}, f.Name) // their history has no reasoning
 				continue
 			}
-			written, _ = strings.CutSuffix(strings.TrimSuffix(written, kimiEnd), markEOS)
 			n := r.IntN(len(written))
 			got := read(t, f.Parser(&c), written[:n], written[n:])
 			require.Equal(t, m.Content, got.Text, "%s: %q", f.Name, written)

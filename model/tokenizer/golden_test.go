@@ -2,37 +2,22 @@ package tokenizer
 
 import (
 	"bufio"
-	"compress/gzip"
 	"encoding/json"
-	"io"
 	"os"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 )
 
 var deepseekV3 = sync.OnceValues(func() (*Tokenizer, error) {
-	f, err := os.Open("testdata/deepseek-v3-vocab.gguf.gz")
+	f, err := gguftest.Unzipped("testdata/deepseek-v3-vocab.gguf.gz")
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return nil, err
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		return nil, err
-	}
-	vocab, err := gguf.Read("deepseek-v3-vocab.gguf", b)
-	if err != nil {
-		return nil, err
-	}
-	return FromGGUF(vocab)
+	return FromGGUF(f)
 })
 
 // golden returns the true DeepSeek V3 vocabulary.

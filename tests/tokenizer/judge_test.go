@@ -5,9 +5,7 @@ package tokenizer_test
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -17,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/internal/testenv"
 	"ringmaster/model/tokenizer"
 	"ringmaster/tests/npm"
@@ -102,16 +100,8 @@ func install(t *testing.T) string {
 
 // vocabulary is the original vocabulary in a GGUF file without tensors.
 func vocabulary(t *testing.T) *tokenizer.Tokenizer {
-	packed, err := os.Open("../../model/tokenizer/testdata/deepseek-v3-vocab.gguf.gz")
+	f, err := gguftest.Unzipped("../../model/tokenizer/testdata/deepseek-v3-vocab.gguf.gz")
 	require.NoError(t, err)
-	defer packed.Close()
-	unzip, err := gzip.NewReader(packed)
-	require.NoError(t, err)
-	data, err := io.ReadAll(unzip)
-	require.NoError(t, err)
-	f, err := gguf.Read("deepseek-v3-vocab.gguf", data)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	tok, err := tokenizer.FromGGUF(f)
 	require.NoError(t, err)
 	return tok
