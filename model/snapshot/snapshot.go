@@ -12,8 +12,8 @@
 //
 //	8 bytes   "RMSNAP01", the format and its version
 //	u32       length of the header, at most 1 MiB
-//	header    JSON: model, layout, order, length, peak, from, before, sections (name,
-//	          bytes)
+//	header    JSON: model, layout, order, length, peak, from, checkpoints, before,
+//	          sections (name, bytes)
 //	u32       CRC-32C of the header
 //	sections  each in blocks of 1 MiB, the last of a section shorter:
 //	          the bytes, then a u32, the CRC-32C of the section's number (u32), the
@@ -73,11 +73,12 @@ func (s Section) Bytes() (n int64) {
 
 // Header says what a snapshot belongs to.
 type Header struct {
-	Model  string `json:"model"`          // fingerprint of the model file
-	Layout string `json:"layout"`         // of the sections, with a version
-	Length int    `json:"length"`         // committed tokens
-	Peak   int    `json:"peak"`           // greatest length that the sequence had; it bounds a rewind
-	From   int    `json:"from,omitempty"` // positions that the reader has, 0 for a whole snapshot
+	Model       string `json:"model"`                 // fingerprint of the model file
+	Layout      string `json:"layout"`                // of the sections, with a version
+	Length      int    `json:"length"`                // committed tokens
+	Peak        int    `json:"peak"`                  // greatest length that the sequence had; it bounds a rewind
+	From        int    `json:"from,omitempty"`        // positions that the reader has, 0 for a whole snapshot
+	Checkpoints []int  `json:"checkpoints,omitempty"` // lengths at which it has checkpoints, ascending; those beyond From
 }
 
 // form is the header as it is written.
