@@ -56,15 +56,29 @@ func (m *Model) Return() {
 }
 
 // refuse returns the error of a step that cannot run, because no step can or because it
-// continues a sequence that was lost since the step was planned; mu is held.
+// continues or forks a sequence that was lost since the step was planned; mu is held.
 func (g *group) refuse(s model.Step) error {
 	g.commitLost = false
 	if g.cause != nil {
 		return g.cause
 	}
+	var uses []model.SeqID
+	for _, c := range s.Checkpoints {
+		uses = append(uses, c.Seq)
+	}
+	isFork := map[model.SeqID]bool{}
+	for _, f := range s.Forks {
+		uses = append(uses, f.From)
+		isFork[f.Seq] = true
+	}
 	for _, e := range s.Entries {
-		if e.Pos > 0 && g.gone[e.Seq] {
-			return &model.UnavailableError{Cause: fmt.Errorf("sequence %d was lost: %w", e.Seq, g.last)}
+		if e.Pos > 0 && !isFork[e.Seq] {
+			uses = append(uses, e.Seq)
+		}
+	}
+	for _, id := range uses {
+		if g.gone[id] {
+			return &model.UnavailableError{Cause: fmt.Errorf("sequence %d was lost: %w", id, g.last)}
 		}
 	}
 	return nil

@@ -1,8 +1,8 @@
 // Package enginetest has models that run in microseconds, for tests of the users of
 // package model: the engine and the API. They have no weights. Their logits depend on
-// every token of a sequence, so that a sequence that was rewound, reused or repeated
-// wrongly gives other tokens. They check each step against the rules of package model
-// (Violations).
+// every token of a sequence, so that a sequence that was rewound, forked, reused or
+// repeated wrongly gives other tokens. They check each step against the rules of package
+// model (Violations).
 //
 // NewModel returns a model with random answers, Script one that says a given text, and
 // Vocabulary the ids of both.
@@ -35,6 +35,9 @@ type Options struct {
 	// engine knows the sizes beforehand.
 	SequenceBudget int64
 
+	// CheckpointBytes is that of model.Sized.
+	CheckpointBytes int64
+
 	// OnForward, if set, runs at the start of each Forward on the engine's goroutine. It
 	// may block until ctx ends, as a real model would. Forward returns its error.
 	OnForward func(ctx context.Context, step model.Step) error
@@ -56,19 +59,33 @@ type Model struct {
 
 	mu         sync.Mutex // guards the fields below, which a test may read
 	seqs       map[model.SeqID]*sequence
-	known      map[model.SeqID]int // sequences that are not dropped, with the greatest length that a Forward, good or bad, has named
+	known      map[model.SeqID]holding // sequences that are not dropped
 	dropped    map[model.SeqID]bool
 	forwarded  *model.Step // the last good Forward, not committed yet
 	next       map[model.SeqID]*sequence
 	steps      []model.Step
+	work       Work
 	violations []string
 	closed     bool
 }
 
+// Work counts what a Model did.
+type Work struct {
+	Tokens int // of the entries of all good Forwards, committed or not
+	Forks  int // committed
+}
+
+// holding is what a real model might hold memory for.
+type holding struct {
+	length      int // the greatest that a Forward, good or bad, has named
+	checkpoints int // committed
+}
+
 // sequence is the committed state of one sequence.
 type sequence struct {
-	tokens []int32
-	peak   int // greatest length since the sequence was last at 0
+	tokens      []int32
+	peak        int   // greatest length since the sequence was last at 0, or what counts as such for a fork
+	checkpoints []int // their lengths, ascending; never changed in place
 	// The current answer, with Options.Say.
 	answer string
 	said   int // bytes of answer made certain so far
@@ -93,7 +110,7 @@ func NewModel(vocab int, opts Options) *Model {
 	return &Model{
 		opts: opts, vocab: vocab,
 		seqs:    map[model.SeqID]*sequence{},
-		known:   map[model.SeqID]int{},
+		known:   map[model.SeqID]holding{},
 		dropped: map[model.SeqID]bool{},
 	}
 }
@@ -125,9 +142,7 @@ func (m *Model) Forward(ctx context.Context, s model.Step) ([][]float32, error) 
 		return nil, err
 	}
 	ctx, epoch, end := m.group.begin(ctx)
-	for _, e := range s.Entries {
-		m.known[e.Seq] = max(m.known[e.Seq], e.Pos+len(e.Tokens))
-	}
+	m.name(s)
 	m.mu.Unlock()
 	var err error
 	if m.opts.OnForward != nil {
@@ -143,20 +158,20 @@ func (m *Model) Forward(ctx context.Context, s model.Step) ([][]float32, error) 
 		return nil, err
 	}
 	m.forwarded, m.next = nil, nil
-	if err := m.check(s); err != nil {
+	next, err := m.prepare(s)
+	if err != nil {
 		return nil, m.violate("Forward: %v", err)
 	}
-	if held := m.held(); m.opts.SequenceBudget > 0 && held > m.opts.SequenceBudget {
+	if held := m.held(next); m.opts.SequenceBudget > 0 && held > m.opts.SequenceBudget {
 		return nil, m.violate("a step with which all sequences hold %d of %d bytes", held, m.opts.SequenceBudget)
 	}
 	if err := m.fits(s); err != nil {
 		return nil, err
 	}
-	next := map[model.SeqID]*sequence{}
 	var rows [][]float32
 	for _, e := range s.Entries {
-		q := m.extend(e)
-		next[e.Seq] = q
+		q := next[e.Seq]
+		m.work.Tokens += len(e.Tokens)
 		for i := range e.Tokens {
 			last := i == len(e.Tokens)-1
 			if e.Want == model.WantAll || e.Want == model.WantLast && last {
@@ -187,6 +202,7 @@ func (m *Model) Commit(s model.Step) {
 	}
 	for id, q := range m.next {
 		m.seqs[id] = q
+		m.known[id] = holding{m.known[id].length, len(q.checkpoints)}
 	}
 	for _, id := range s.Drop {
 		delete(m.seqs, id)
@@ -194,6 +210,7 @@ func (m *Model) Commit(s model.Step) {
 		m.dropped[id] = true
 	}
 	m.steps = append(m.steps, *m.forwarded)
+	m.work.Forks += len(s.Forks)
 	m.forwarded, m.next = nil, nil
 }
 
@@ -210,7 +227,7 @@ func (m *Model) SequenceBytes(length int) int64 {
 }
 
 // CheckpointBytes implements model.Sized.
-func (m *Model) CheckpointBytes() int64 { return 0 }
+func (m *Model) CheckpointBytes() int64 { return m.opts.CheckpointBytes }
 
 // SequenceBudget returns the budget of the Options, or of the last SetSequenceBudget.
 func (m *Model) SequenceBudget() int64 {
@@ -224,14 +241,6 @@ func (m *Model) SetSequenceBudget(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.opts.SequenceBudget = bytes
-}
-
-// held returns the bytes of all sequences; mu is held.
-func (m *Model) held() (n int64) {
-	for _, length := range m.known {
-		n += m.SequenceBytes(length)
-	}
-	return n
 }
 
 // Len returns the committed length of a sequence.
@@ -282,6 +291,27 @@ func (m *Model) Live() map[model.SeqID][]int32 {
 	return live
 }
 
+// Checkpoints returns the lengths of the committed checkpoints of all sequences that have
+// any.
+func (m *Model) Checkpoints() map[model.SeqID][]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := map[model.SeqID][]int{}
+	for id, q := range m.seqs {
+		if len(q.checkpoints) > 0 {
+			at[id] = slices.Clone(q.checkpoints)
+		}
+	}
+	return at
+}
+
+// Work returns what the model has done so far.
+func (m *Model) Work() Work {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.work
+}
+
 // Known returns how many sequences a real model might hold memory for: those that a
 // Forward has named, whether or not it succeeded, and that have not been dropped.
 func (m *Model) Known() int {
@@ -306,101 +336,6 @@ func (m *Model) violate(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	m.violations = append(m.violations, err.Error())
 	return err
-}
-
-// check checks a step against the rules of package model; mu is held.
-func (m *Model) check(s model.Step) error {
-	if m.closed {
-		return fmt.Errorf("the model is closed")
-	}
-	seen := map[model.SeqID]bool{}
-	for _, id := range s.Drop {
-		if seen[id] || m.dropped[id] {
-			return fmt.Errorf("sequence %d dropped twice", id)
-		}
-		seen[id] = true
-	}
-	total := 0
-	for _, e := range s.Entries {
-		length, peak := 0, 0
-		if q := m.seqs[e.Seq]; q != nil {
-			length, peak = len(q.tokens), q.peak
-		}
-		switch {
-		case seen[e.Seq]:
-			return fmt.Errorf("sequence %d twice in a step", e.Seq)
-		case m.dropped[e.Seq]:
-			return fmt.Errorf("sequence %d used after its drop", e.Seq)
-		case m.group.gone[e.Seq]:
-			return fmt.Errorf("sequence %d used after it was lost", e.Seq)
-		case len(e.Tokens) == 0:
-			return fmt.Errorf("sequence %d with no tokens", e.Seq)
-		case e.Pos < 0 || e.Pos > length:
-			return fmt.Errorf("sequence %d at position %d, its length is %d", e.Seq, e.Pos, length)
-		case e.Pos > 0 && peak-e.Pos > m.opts.Rewind:
-			return fmt.Errorf("sequence %d rewound from %d to %d, at most %d is allowed", e.Seq, peak, e.Pos, m.opts.Rewind)
-		case e.Pos+len(e.Tokens) > m.opts.ContextLength:
-			return fmt.Errorf("sequence %d up to %d, the context is %d", e.Seq, e.Pos+len(e.Tokens), m.opts.ContextLength)
-		}
-		for _, t := range e.Tokens {
-			if t < 0 || int(t) >= m.vocab {
-				return fmt.Errorf("sequence %d with token %d of %d", e.Seq, t, m.vocab)
-			}
-		}
-		seen[e.Seq] = true
-		total += len(e.Tokens)
-	}
-	if total > m.opts.MaxTokens {
-		return fmt.Errorf("%d tokens in a step, at most %d are allowed", total, m.opts.MaxTokens)
-	}
-	return nil
-}
-
-// fits refuses the entry that exceeds the memory limit; mu is held. Drop makes room at
-// Commit only, as in a real model.
-func (m *Model) fits(s model.Step) error {
-	if m.opts.MemoryLimit == 0 {
-		return nil
-	}
-	used := 0
-	for _, q := range m.seqs {
-		used += len(q.tokens)
-	}
-	for _, e := range s.Entries {
-		grow := e.Pos + len(e.Tokens)
-		if q := m.seqs[e.Seq]; q != nil {
-			grow -= len(q.tokens)
-		}
-		if used += grow; used > m.opts.MemoryLimit {
-			return &model.MemoryError{Seq: e.Seq, Need: int64(used), Have: int64(m.opts.MemoryLimit)}
-		}
-	}
-	return nil
-}
-
-// extend returns the sequence as the entry would leave it; mu is held.
-func (m *Model) extend(e model.Entry) *sequence {
-	q := &sequence{}
-	if old := m.seqs[e.Seq]; old != nil {
-		*q = *old
-	}
-	if e.Pos == 0 {
-		q.peak = 0
-	}
-	q.tokens = append(slices.Clone(q.tokens[:e.Pos]), e.Tokens...)
-	q.peak = max(q.peak, len(q.tokens))
-	if m.opts.Say == nil || e.Want == model.WantNone {
-		return q
-	}
-	// The certain token continues the answer. Any other entry that wants logits is the
-	// end of a prompt and begins a new answer.
-	if q.at > 0 && len(e.Tokens) == 1 && e.Pos == q.at && e.Tokens[0] == q.certain() {
-		q.said++
-	} else {
-		q.answer, q.said = m.opts.Say(slices.Clone(q.tokens)), 1
-	}
-	q.at = len(q.tokens)
-	return q
 }
 
 // certain returns the id that the last row of the sequence made certain.
@@ -434,14 +369,4 @@ func (m *Model) hashRow(history []int32) []float32 {
 		row[i] = float32(z>>40)/(1<<24)*8 - 4
 	}
 	return row
-}
-
-// cloneStep returns a deep copy with nil for what is empty.
-func cloneStep(s model.Step) model.Step {
-	c := model.Step{Drop: append([]model.SeqID(nil), s.Drop...)}
-	for _, e := range s.Entries {
-		e.Tokens = slices.Clone(e.Tokens)
-		c.Entries = append(c.Entries, e)
-	}
-	return c
 }

@@ -18,16 +18,22 @@ func (m *Model) Forget() {
 	m.forwarded, m.next = nil, nil
 }
 
-// Restore makes a new sequence of these committed tokens.
-func (m *Model) Restore(id model.SeqID, tokens []int32) {
+// Restore makes a new sequence of these committed tokens, with checkpoints at these
+// lengths.
+func (m *Model) Restore(id model.SeqID, tokens []int32, checkpoints ...int) {
 	defer m.enter("Restore")()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.known[id] > 0 || m.dropped[id] {
+	if m.known[id].length > 0 || m.dropped[id] {
 		m.violate("sequence %d is restored, but it is known", id)
 	}
-	m.seqs[id] = &sequence{tokens: slices.Clone(tokens), peak: len(tokens)}
-	m.known[id] = len(tokens)
+	m.set(id, &sequence{tokens: slices.Clone(tokens), peak: len(tokens), checkpoints: slices.Clone(checkpoints)})
+}
+
+// set makes q the committed state of a sequence; mu is held.
+func (m *Model) set(id model.SeqID, q *sequence) {
+	m.seqs[id] = q
+	m.known[id] = holding{len(q.tokens), len(q.checkpoints)}
 }
 
 // Drop drops a sequence outside a step.
@@ -39,13 +45,13 @@ func (m *Model) Drop(id model.SeqID) {
 	delete(m.known, id)
 }
 
-// Extend makes these the committed tokens of a sequence, which may be new.
-func (m *Model) Extend(id model.SeqID, tokens []int32) {
+// Extend makes these the committed tokens and the lengths of the checkpoints of a
+// sequence, which may be new.
+func (m *Model) Extend(id model.SeqID, tokens []int32, checkpoints ...int) {
 	defer m.enter("Extend")()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.seqs[id] = &sequence{tokens: slices.Clone(tokens), peak: len(tokens)}
-	m.known[id] = len(tokens)
+	m.set(id, &sequence{tokens: slices.Clone(tokens), peak: len(tokens), checkpoints: slices.Clone(checkpoints)})
 }
 
 // Export implements model.Portable. The snapshot includes one and a half megabytes of
@@ -74,7 +80,7 @@ func (x *export) Next() ([]byte, error) {
 		return nil, x.m.violate("sequence %d is exported, but it is not the %d tokens that it was", x.id, len(x.tokens))
 	}
 	if x.Source == nil {
-		h := snapshot.Header{Model: "enginetest", Layout: "enginetest", Length: len(q.tokens), Peak: q.peak}
+		h := snapshot.Header{Model: "enginetest", Layout: "enginetest", Length: len(q.tokens), Peak: q.peak, Checkpoints: q.checkpoints}
 		x.Source = snapshot.Pull(func(w io.Writer) error {
 			return snapshot.Write(w, h, x.tokens, []snapshot.Section{{Name: "nothing", Parts: [][]byte{make([]byte, 3<<19)}}})
 		})
@@ -94,18 +100,21 @@ func (m *Model) Import(id model.SeqID) model.Import {
 	defer m.enter("Import")()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.known[id] = 1 // it may hold memory
+	m.known[id] = holding{length: 1} // it may hold memory
 	x := &entering{m: m, id: id}
 	x.Sink = snapshot.Push(func(r io.Reader) error {
 		in, err := snapshot.Read(r, "enginetest", "enginetest", m.opts.ContextLength)
 		if err != nil {
 			return err
 		}
-		m.known[id] = len(in.Tokens)
+		if err := checkpointsIn(in.Checkpoints, in.Length); err != nil {
+			return err
+		}
+		m.known[id] = holding{in.Length, len(in.Checkpoints)}
 		if err := in.Section(snapshot.Section{Name: "nothing", Parts: [][]byte{make([]byte, 3<<19)}}); err != nil {
 			return err
 		}
-		x.tokens, x.peak = in.Tokens, in.Peak
+		x.q = &sequence{tokens: in.Tokens, peak: in.Peak, checkpoints: in.Checkpoints}
 		return nil
 	})
 	return x
@@ -113,10 +122,9 @@ func (m *Model) Import(id model.SeqID) model.Import {
 
 type entering struct {
 	*snapshot.Sink
-	m      *Model
-	id     model.SeqID
-	tokens []int32
-	peak   int
+	m  *Model
+	id model.SeqID
+	q  *sequence // complete when the Sink is
 }
 
 // Write implements model.Import.
@@ -138,6 +146,6 @@ func (x *entering) Close() ([]int32, error) {
 	if err := x.Sink.Close(); err != nil {
 		return nil, err
 	}
-	x.m.seqs[x.id] = &sequence{tokens: x.tokens, peak: x.peak}
-	return slices.Clone(x.tokens), nil
+	x.m.set(x.id, x.q)
+	return slices.Clone(x.q.tokens), nil
 }
