@@ -164,8 +164,7 @@ func TestBothFormats(t *testing.T) {
 			decodertest.RequireSame(t, logits(t, c, ids, 70), logits(t, merged, ids, 70), "attn_kv_b")
 
 			o := deepseek2.Options{MaxTokens: 48, Reduce: parallel.Exact}
-			want, _, err := decodertest.Play(architecture.OpenOn(t, decodertest.InMemory(t, c), false, o), steps)
-			require.NoError(t, err)
+			want := architecture.PlayAlone(t, decodertest.InMemory(t, c), o, steps)
 			all := architecture.OpenAll(t, decodertest.InMemory(t, merged), 3, false, o)
 			all.Join(t, parallel.ShareAll, []float64{1, 2, 1})
 			decodertest.RequireSame(t, want, all.Play(t, steps), "attn_kv_b on ranks")

@@ -148,8 +148,7 @@ func TestSparseIsDenseBelowTopK(t *testing.T) {
 
 		steps := decodertest.History(r, c.Vocab) // of fewer than TopK positions
 		o := deepseek2.Options{MaxTokens: 48, Reduce: parallel.Exact}
-		alone, _, err := decodertest.Play(architecture.OpenOn(t, decodertest.InMemory(t, dense), false, o), steps)
-		require.NoError(t, err)
+		alone := architecture.PlayAlone(t, decodertest.InMemory(t, dense), o, steps)
 		all := sparse.OpenAll(t, decodertest.InMemory(t, c), 3, false, o)
 		all.Join(t, parallel.ShareAll, []float64{1, 2, 1})
 		decodertest.RequireSame(t, alone, all.Play(t, steps), "ranks")
