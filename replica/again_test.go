@@ -88,7 +88,7 @@ func (c *fakeCluster) disturb(seed uint64) {
 		if left == 0 {
 			return
 		}
-		rank, steps, new := random.IntN(3), 1+random.IntN(4), random.IntN(4)
+		rank, steps, new := random.IntN(c.size), 1+random.IntN(4), random.IntN(c.size+1)
 		after := random.IntN(2) == 0
 		hook := func(ctx context.Context, _ model.Step) error {
 			if _, err := c.Epoch(); err != nil {
@@ -100,7 +100,7 @@ func (c *fakeCluster) disturb(seed uint64) {
 			c.ranks[rank].hook.Store(nil)
 			again := func() {
 				c.end(&distributed.PeerError{Rank: 1, Addr: "10.0.0.1:5", Cause: "lost"})
-				if new == 1 || new == 2 {
+				if 0 < new && new < c.size {
 					c.replace(new)
 				}
 				arm(left - 1)

@@ -23,6 +23,7 @@ type fakeCluster struct {
 	size     int
 	members  []int // of the next epoch, ranks in order
 	each     int   // fakeRank.each of new ranks
+	big      int   // fakeRank.big of new ranks
 	settings Settings
 	program  *Program
 	workers  []*Worker // [size], none for rank 0
@@ -68,8 +69,8 @@ func newCluster(t *testing.T, size int) (*fakeCluster, *Leader) {
 
 func (c *fakeCluster) load(s Settings, rank int) (Rank, error) {
 	c.loads[rank]++
-	m := enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: s.Context, MaxTokens: s.MaxTokens, Rewind: 2})
-	c.ranks[rank] = &fakeRank{Model: m, settings: s, number: rank, flip: -1, each: c.each}
+	m := enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: s.Context, MaxTokens: s.MaxTokens, Rewind: 2, CheckpointBytes: 1000})
+	c.ranks[rank] = &fakeRank{Model: m, settings: s, number: rank, flip: -1, each: c.each, big: c.big}
 	return c.ranks[rank], nil
 }
 

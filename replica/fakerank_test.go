@@ -33,6 +33,7 @@ type fakeRank struct {
 	restored  int // sequences, as a whole
 	continued int // positions of others
 	each      int // bytes of a position's state, 0: a sequence has fakeState
+	big       int // bytes of a checkpoint's state
 
 	// Fields that a test may change before a step.
 	onPrepare func(model.Step) error
@@ -88,9 +89,49 @@ func (r *fakeRank) Snapshot(w io.Writer, id model.SeqID, tokens []int32) error {
 	if !slices.Equal(have, tokens) {
 		return fmt.Errorf("sequence %d is %v, not %v", id, have, tokens)
 	}
-	h := snapshot.Header{Model: "fake", Layout: "fake", Length: len(tokens), Peak: len(tokens)}
-	return snapshot.Write(w, h, tokens, []snapshot.Section{{Name: "nothing", Parts: [][]byte{make([]byte, fakeState)}}})
+	return r.write(w, id, tokens, 0, fakeState)
 }
+
+// write writes a snapshot with that many bytes and the checkpoints behind from.
+func (r *fakeRank) write(w io.Writer, id model.SeqID, tokens []int32, from, state int) error {
+	h := snapshot.Header{Model: "fake", Layout: "fake", Length: len(tokens), Peak: len(tokens), From: from, Checkpoints: between(r.Checkpoints(id), from, len(tokens))}
+	return snapshot.Write(w, h, tokens, r.sections(state, h.Checkpoints))
+}
+
+// sections returns those of a snapshot with checkpoints at these lengths.
+func (r *fakeRank) sections(state int, at []int) []snapshot.Section {
+	all := []snapshot.Section{{Name: "nothing", Parts: [][]byte{make([]byte, state)}}}
+	for _, n := range at {
+		all = append(all, snapshot.Section{Name: fmt.Sprint("checkpoint ", n), Parts: [][]byte{make([]byte, r.big)}})
+	}
+	return all
+}
+
+// read reads the sections of a snapshot.
+func (r *fakeRank) read(x *snapshot.Reader, state int) error {
+	if !slices.Equal(x.Checkpoints, between(x.Checkpoints, x.From, x.Length)) {
+		return fmt.Errorf("checkpoints at %d in a snapshot of positions %d to %d", x.Checkpoints, x.From, x.Length)
+	}
+	for _, s := range r.sections(state, x.Checkpoints) {
+		if err := x.Section(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// between returns the lengths of checkpoints beyond from, up to to.
+func between(at []int, from, to int) (some []int) {
+	for _, n := range at {
+		if n > from && n <= to {
+			some = append(some, n)
+		}
+	}
+	return some
+}
+
+// Checkpoints returns the lengths of the committed checkpoints of a sequence.
+func (r *fakeRank) Checkpoints(id model.SeqID) []int { return r.Model.Checkpoints()[id] }
 
 // fakeState is the number of bytes of a sequence's state, which are
 // meaningless.
@@ -106,13 +147,13 @@ func (r *fakeRank) Restore(in io.Reader, id model.SeqID) (tokens []int32, err er
 	if r.each > 0 {
 		bytes = r.each * x.Length
 	}
-	if err := x.Section(snapshot.Section{Name: "nothing", Parts: [][]byte{make([]byte, bytes)}}); err != nil {
+	if err := r.read(x, bytes); err != nil {
 		return nil, err
 	}
 	tokens = x.Tokens
 	defer r.alone()()
 	r.restored++
-	r.Model.Restore(id, tokens)
+	r.Model.Restore(id, tokens, x.Checkpoints...)
 	return tokens, nil
 }
 
@@ -125,8 +166,7 @@ func (r *fakeRank) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, fro
 	if have := r.Live()[id]; len(have) < len(tokens) || !slices.Equal(have[:len(tokens)], tokens) {
 		return fmt.Errorf("sequence %d is %v, not %v", id, have, tokens)
 	}
-	h := snapshot.Header{Model: "fake", Layout: "fake", Length: len(tokens), Peak: len(tokens), From: from}
-	return snapshot.Write(w, h, tokens, []snapshot.Section{{Name: "nothing", Parts: [][]byte{make([]byte, r.each*(len(tokens)-from))}}})
+	return r.write(w, id, tokens, from, r.each*(len(tokens)-from))
 }
 
 func (r *fakeRank) RestoreFrom(in io.Reader, id model.SeqID, before []int32) ([]int32, error) {
@@ -139,7 +179,7 @@ func (r *fakeRank) RestoreFrom(in io.Reader, id model.SeqID, before []int32) ([]
 	if err != nil {
 		return nil, err
 	}
-	if err := x.Section(snapshot.Section{Name: "nothing", Parts: [][]byte{make([]byte, r.each*(x.Length-x.From))}}); err != nil {
+	if err := r.read(x, r.each*(x.Length-x.From)); err != nil {
 		return nil, err
 	}
 	defer r.alone()()
@@ -147,12 +187,12 @@ func (r *fakeRank) RestoreFrom(in io.Reader, id model.SeqID, before []int32) ([]
 		return nil, fmt.Errorf("sequence %d has %d positions, not %d", id, len(r.Live()[id]), x.From)
 	}
 	r.continued += x.Length - x.From
-	r.Model.Extend(id, x.Tokens)
+	r.Model.Extend(id, x.Tokens, append(between(r.Checkpoints(id), 0, x.From), x.Checkpoints...)...)
 	return x.Tokens, nil
 }
 
-func (r *fakeRank) StateBytes(_ model.SeqID, from, length int) int64 {
-	return int64(r.each) * int64(length-from)
+func (r *fakeRank) StateBytes(id model.SeqID, from, length int) int64 {
+	return int64(r.each)*int64(length-from) + int64(r.big)*int64(len(between(r.Checkpoints(id), from, length)))
 }
 
 func (r *fakeRank) Prepare(s model.Step) error {

@@ -5,12 +5,14 @@ package deepseek4_test
 import (
 	"testing"
 
-	"ringmaster/model/decoder/decodertest"
+	"github.com/stretchr/testify/require"
+
 	"ringmaster/model/synthetic"
 )
 
 func TestWorkingBuffers(t *testing.T) {
-	tiny := decodertest.Preset(t, "tiny")
+	tiny, err := synthetic.Preset("tiny")
+	require.NoError(t, err)
 	heads := tiny
 	heads.Heads, heads.OGroups, heads.IndexHeads, heads.Window, heads.TopK = 16, 4, 16, 100, 32
 	architecture.WorkingBuffers(t, map[string]synthetic.Config{"tiny": tiny, "heads": heads})

@@ -210,11 +210,7 @@ func (c *Config) Writer() (*gguf.Writer, error) {
 	if err := w.SetParts(max(c.Parts, 1)); err != nil {
 		return nil, err
 	}
-	keys := c.streamKeys
-	if c.latent() {
-		keys = c.latentKeys
-	}
-	if err := put(w, slices.Concat(c.general(), keys(), c.vocabularyKeys())); err != nil {
+	if err := c.putKeys(w); err != nil {
 		return nil, err
 	}
 	if c.VocabOnly {

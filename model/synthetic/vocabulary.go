@@ -3,6 +3,8 @@ package synthetic
 import (
 	"fmt"
 	"slices"
+
+	"ringmaster/gguf"
 )
 
 type marker struct {
@@ -23,11 +25,11 @@ const (
 // that no text produces.
 const mostMerges = 1200
 
-// vocabularyKeys has a byte-level BPE vocabulary of exactly c.Vocab tokens:
+// putVocabulary puts a byte-level BPE vocabulary of exactly c.Vocab tokens:
 // the family's first markers, the bytes, the merged pieces, fillers, and the other
 // markers, at their true ids if these are known and the vocabulary is long enough,
 // and otherwise at its end.
-func (c *Config) vocabularyKeys() []pair {
+func (c *Config) putVocabulary(w *gguf.Writer) error {
 	f := families[c.Pre]
 	head, tail := f.head, f.tail
 	tokens := make([]string, c.Vocab)
@@ -65,7 +67,10 @@ func (c *Config) vocabularyKeys() []pair {
 		}
 	}
 	id := func(text string) uint32 { return uint32(slices.Index(tokens, text)) }
-	return []pair{
+	for _, kv := range []struct {
+		key   string
+		value any
+	}{
 		{"tokenizer.ggml.model", "gpt2"},
 		{"tokenizer.ggml.pre", c.Pre},
 		{"tokenizer.ggml.tokens", tokens},
@@ -77,5 +82,10 @@ func (c *Config) vocabularyKeys() []pair {
 		{"tokenizer.ggml.add_bos_token", false},
 		{"tokenizer.ggml.add_eos_token", false},
 		{"tokenizer.chat_template", f.template},
+	} {
+		if err := w.Put(kv.key, kv.value); err != nil {
+			return err
+		}
 	}
+	return nil
 }

@@ -1,0 +1,162 @@
+package replica
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/engine/enginetest"
+	"ringmaster/model"
+)
+
+// life has sequences that grow, are rewound and forked, take and free checkpoints, end and
+// begin at random. It checks that their logits are those of sequences that ran all their
+// tokens themselves.
+type life struct {
+	t      *testing.T
+	l      *Leader
+	random *rand.Rand
+	plain  *enginetest.Model
+	live   map[model.SeqID]*living
+	last   model.SeqID
+	rarely int // a sequence takes or frees checkpoints in one of so many steps
+	// Counts of what happened.
+	forked int // from a length to which the sequence could be rewound
+	old    int // from a checkpoint
+	freed  int // checkpoints
+}
+
+// living is the committed state of a sequence. Its lists are never changed in place.
+type living struct {
+	tokens []int32
+	peak   int
+	at     []int // of checkpoints
+}
+
+// rewind is the fake model's Info.Rewind.
+const rewind = 2
+
+func newLife(t *testing.T, l *Leader, seed uint64) *life {
+	plain := enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 4096})
+	return &life{t: t, l: l, random: rand.New(rand.NewPCG(seed, 21)), plain: plain, live: map[model.SeqID]*living{}, rarely: 20}
+}
+
+// step runs a step in which each of up to n sequences grows by up to most tokens.
+func (f *life) step(n, most int) {
+	var s model.Step
+	committed := f.ids()
+	for _, id := range committed {
+		if f.random.IntN(f.rarely) == 0 {
+			s.Checkpoints = append(s.Checkpoints, f.checkpoints(id))
+		}
+	}
+	for len(f.live) < n {
+		f.last++
+		f.live[f.last] = &living{}
+		if len(committed) > 0 && f.random.IntN(4) > 0 {
+			s.Forks = append(s.Forks, f.fork(f.last, committed[f.random.IntN(len(committed))]))
+		}
+	}
+	for _, id := range f.ids() {
+		q := f.live[id]
+		named := slices.ContainsFunc(s.Checkpoints, func(c model.Checkpoints) bool { return c.Seq == id })
+		from := slices.ContainsFunc(s.Forks, func(x model.Fork) bool { return x.From == id })
+		if slices.Contains(committed, id) && !named && f.random.IntN(24) == 0 {
+			s.Drop = append(s.Drop, id)
+			delete(f.live, id)
+			continue
+		}
+		back := f.random.IntN(rewind + 1)
+		if pos := len(q.tokens) - back; f.random.IntN(3) > 0 || named || from || pos < 1 || q.peak-pos > rewind {
+			back = 0
+		}
+		s.Entries = append(s.Entries, f.grow(id, back, 1+f.random.IntN(most)))
+	}
+	if f.random.IntN(8) == 0 { // it is abandoned first
+		_, err := f.l.Forward(f.t.Context(), s)
+		require.NoError(f.t, err)
+	}
+	f.run(s)
+}
+
+// run runs a step that has been planned.
+func (f *life) run(s model.Step) {
+	rows := mustRun(f.t, f.l, s)
+	require.Len(f.t, rows, len(s.Entries))
+	for i, e := range s.Entries {
+		want, err := f.plain.Forward(f.t.Context(), entry(1, 0, model.WantLast, f.live[e.Seq].tokens...))
+		require.NoError(f.t, err)
+		require.Equal(f.t, want[0], rows[i], "sequence %d, forks %v", e.Seq, s.Forks)
+	}
+}
+
+// ids returns the sequences, ascending.
+func (f *life) ids() (all []model.SeqID) {
+	for id := model.SeqID(1); id <= f.last; id++ {
+		if f.live[id] != nil {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// grow plans that a sequence is rewound by so many tokens and grows by n others.
+func (f *life) grow(id model.SeqID, back, n int) model.Entry {
+	q := f.live[id]
+	e := model.Entry{Seq: id, Pos: len(q.tokens) - back, Want: model.WantLast}
+	for range n {
+		e.Tokens = append(e.Tokens, int32(f.random.IntN(200)))
+	}
+	tokens := slices.Concat(q.tokens[:e.Pos], e.Tokens)
+	f.live[id] = &living{tokens, max(q.peak, len(tokens)), between(q.at, 0, e.Pos)}
+	return e
+}
+
+// checkpoints plans that a sequence keeps some checkpoints and perhaps takes another.
+func (f *life) checkpoints(id model.SeqID) model.Checkpoints {
+	q := f.live[id]
+	var all []int
+	for _, at := range q.at {
+		if f.random.IntN(4) > 0 {
+			all = append(all, at)
+		}
+	}
+	f.freed += len(q.at) - len(all)
+	if n := len(q.tokens) - f.random.IntN(rewind+1); n > 0 && q.peak-n <= rewind && !slices.Contains(all, n) {
+		all = append(all, n)
+		slices.Sort(all)
+	}
+	return f.checkpointsAt(id, all...)
+}
+
+// checkpointsAt plans that a sequence has checkpoints at these lengths.
+func (f *life) checkpointsAt(id model.SeqID, at ...int) model.Checkpoints {
+	f.live[id] = &living{f.live[id].tokens, f.live[id].peak, at}
+	return model.Checkpoints{Seq: id, At: at}
+}
+
+// fork plans a fork from somewhere.
+func (f *life) fork(id, from model.SeqID) model.Fork {
+	q := f.live[from]
+	n := min(max(q.peak-rewind, 1)+f.random.IntN(rewind+1), len(q.tokens))
+	if len(q.at) > 0 && f.random.IntN(3) > 0 {
+		n = q.at[f.random.IntN(len(q.at))]
+	}
+	return f.forkAt(id, from, n)
+}
+
+// forkAt plans a fork of the first n tokens of a sequence.
+func (f *life) forkAt(id, from model.SeqID, n int) model.Fork {
+	q := f.live[from]
+	peak := q.peak
+	if q.peak-n > rewind {
+		peak = n + rewind
+		f.old++
+	} else {
+		f.forked++
+	}
+	f.live[id] = &living{q.tokens[:n:n], peak, between(q.at, 0, n)}
+	return model.Fork{Seq: id, From: from, Length: n}
+}
