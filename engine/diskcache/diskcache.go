@@ -27,9 +27,6 @@ package diskcache
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -123,6 +120,9 @@ func (e *Entry) Length() int { return e.form.Length }
 
 // Peak returns the greatest length that the sequence had.
 func (e *Entry) Peak() int { return e.form.Peak }
+
+// Checkpoints returns the lengths at which the sequence has checkpoints, ascending.
+func (e *Entry) Checkpoints() []int { return slices.Clone(e.form.Checkpoints) }
 
 // Stats are the numbers of a Store; totals count from Open.
 type Stats struct {
@@ -254,73 +254,6 @@ func (s *Store) Version() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.version
-}
-
-// Find returns the snapshot of a scope that shares the longest prefix with a prompt and
-// can be rewound to it. reuse is the number of tokens that need not run, or somewhat
-// fewer. At least one token of the prompt is always left to run.
-func (s *Store) Find(scope string, prompt []int32) (best *Entry, reuse int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.hanging > 0 {
-		return nil, 0
-	}
-	hashed := hashScope(scope)
-	var candidates []*Entry
-	var lengths []int
-	for _, e := range s.entries {
-		if e.Model == s.model && e.Scope == hashed && e.Base < len(prompt) {
-			candidates = append(candidates, e)
-			lengths = append(lengths, min(e.form.Length, len(prompt)))
-			for _, n := range e.lengths() {
-				if n < len(prompt) {
-					lengths = append(lengths, n)
-				}
-			}
-		}
-	}
-	sums := s.prefixes(hashed, prompt, lengths)
-	for _, e := range candidates {
-		n := 0
-		if e.form.Length <= len(prompt) && sums[e.form.Length] == e.Whole {
-			n = min(e.form.Length, len(prompt)-1)
-		}
-		for i, at := range e.lengths() {
-			if n >= at || at >= len(prompt) || sums[at][:markLength] != e.Marks[i] {
-				continue
-			}
-			n = at
-		}
-		if n > reuse || n == reuse && n > 0 && e.used.After(best.used) {
-			best, reuse = e, n
-		}
-	}
-	return best, reuse
-}
-
-// prefixes hashes the prefixes of ids that have the given lengths.
-func (s *Store) prefixes(scope string, ids []int32, lengths []int) map[int]string {
-	slices.Sort(lengths)
-	h := sha256.New()
-	fmt.Fprintf(h, "%s\x00%s\x00", s.model, scope)
-	out, at := make(map[int]string, len(lengths)), 0
-	var b [512]byte
-	for _, n := range slices.Compact(lengths) {
-		for at < n {
-			buf := b[:0]
-			for ; at < n && len(buf) < len(b); at++ {
-				buf = binary.LittleEndian.AppendUint32(buf, uint32(ids[at]))
-			}
-			h.Write(buf)
-		}
-		out[n] = hex.EncodeToString(h.Sum(nil))
-	}
-	return out
-}
-
-func hashScope(scope string) string {
-	sum := sha256.Sum256([]byte("ringmaster cache scope\x00" + scope))
-	return hex.EncodeToString(sum[:])
 }
 
 // The value of a snapshot is the tokens that it saves, times how likely they are asked

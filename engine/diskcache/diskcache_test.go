@@ -3,6 +3,7 @@ package diskcache
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -62,21 +63,41 @@ func ids(seed uint64, n int) (out []int32) {
 
 // state returns a snapshot with n bytes of state.
 func state(t testing.TB, tokens []int32, n int) []byte {
+	return stateOf(t, Sequence{Tokens: tokens, Peak: len(tokens)}, n)
+}
+
+// stateOf returns a snapshot with n bytes of state, and as many of each checkpoint.
+func stateOf(t testing.TB, q Sequence, n int) []byte {
 	var out bytes.Buffer
-	h := snapshot.Header{Model: "m", Layout: "l", Length: len(tokens), Peak: len(tokens)}
-	require.NoError(t, snapshot.Write(&out, h, tokens, []snapshot.Section{{Name: "s", Parts: [][]byte{make([]byte, n)}}}))
+	h := snapshot.Header{Model: "m", Layout: "l", Length: len(q.Tokens), Peak: q.Peak, Checkpoints: q.Checkpoints}
+	require.NoError(t, snapshot.Write(&out, h, q.Tokens, sections(q, n)))
 	return out.Bytes()
+}
+
+// sections returns the sections of stateOf.
+func sections(q Sequence, n int) []snapshot.Section {
+	out := []snapshot.Section{{Name: "s", Parts: [][]byte{make([]byte, n)}}}
+	for _, at := range q.Checkpoints {
+		out = append(out, snapshot.Section{Name: fmt.Sprintf("s at %d", at), Parts: [][]byte{make([]byte, n)}})
+	}
+	return out
 }
 
 // save writes a snapshot as the engine does, and waits for its end; false if none was
 // wanted.
 func (b *bed) save(scope string, tokens []int32, n int, worth Worth) bool {
 	b.t.Helper()
-	w := b.Save(Sequence{Scope: scope, Tokens: tokens, Peak: len(tokens), Worth: worth})
+	return b.saveAll(Sequence{Scope: scope, Tokens: tokens, Peak: len(tokens), Worth: worth}, n)
+}
+
+// saveAll is save for a sequence with checkpoints.
+func (b *bed) saveAll(q Sequence, n int) bool {
+	b.t.Helper()
+	w := b.Save(q)
 	if w == nil {
 		return false
 	}
-	for rest := state(b.t, tokens, n); len(rest) > 0 && !w.Ended(); {
+	for rest := stateOf(b.t, q, n); len(rest) > 0 && !w.Ended(); {
 		if !w.Ready() {
 			continue // another goroutine writes
 		}
@@ -411,12 +432,18 @@ func FuzzHeader(f *testing.F) {
 	require.NoError(f, err)
 	f.Add(head)
 	f.Add(head[:100])
+	good.Checkpoints, good.Marks = []int{7, 295}, append(good.Marks, good.Marks[0], good.Marks[0])
+	head, err = good.encode()
+	require.NoError(f, err)
+	f.Add(head)
 	f.Add(append([]byte("RMCACHE1\xff\xff\xff\xff"), make([]byte, headerBytes-12)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := decode(b)
 		if err != nil {
 			return
 		}
+		require.Len(t, got.lengths(), len(got.Marks))
+		require.LessOrEqual(t, got.least(), got.lengths()[0])
 		again, err := got.encode()
 		require.NoError(t, err)
 		same, err := decode(again)

@@ -32,9 +32,13 @@ type form struct {
 	Length int    `json:"length"` // committed tokens
 	Peak   int    `json:"peak"`   // greatest length
 	Base   int    `json:"base"`   // least length to which the sequence can be rewound, other than 0
-	Stride int    `json:"stride"` // tokens between two of Marks
-	// Marks are hashes of the first Base, Base+Stride, … tokens, cut to markLength. They
-	// show roughly how much of the sequence a prompt shares.
+	Stride int    `json:"stride"` // tokens between two of the first Marks
+	// Checkpoints are the lengths at which the sequence has checkpoints, so that it can be
+	// forked there although they may be less than Base. Files of earlier builds have none.
+	Checkpoints []int `json:"checkpoints,omitempty"`
+	// Marks are hashes of the first Base, Base+Stride, … tokens, then of those up to each
+	// checkpoint, cut to markLength. They show roughly how much of the sequence a prompt
+	// shares, and exactly whether it shares a checkpoint.
 	Marks []string `json:"marks"`
 	Whole string   `json:"whole"` // hash of all tokens
 	Bytes int64    `json:"bytes"` // of the snapshot that follows
@@ -53,16 +57,33 @@ func (f *form) check() error {
 		return fmt.Errorf("length %d, greatest length %d, least length %d", f.Length, f.Peak, f.Base)
 	case f.Bytes < 1 || f.Bytes > 1<<50:
 		return fmt.Errorf("a snapshot of %d bytes", f.Bytes)
-	case f.Stride < 1 || f.Stride > f.Length || len(f.Marks) != (f.Length-f.Base)/f.Stride+1:
-		return fmt.Errorf("%d marks at distances of %d", len(f.Marks), f.Stride)
-	case len(f.Whole) != sha256.Size*2:
+	case f.Stride < 1 || f.Stride > f.Length || len(f.Marks) != (f.Length-f.Base)/f.Stride+1+len(f.Checkpoints):
+		return fmt.Errorf("%d marks at distances of %d and of %d checkpoints", len(f.Marks), f.Stride, len(f.Checkpoints))
+	case len(f.Whole) != sha256.Size*2 || slices.ContainsFunc(f.Marks, func(m string) bool { return len(m) != markLength }):
 		return errors.New("a hash has the wrong length")
+	}
+	return checkpointsFit(f.Checkpoints, f.Length)
+}
+
+// checkpointsFit rejects checkpoints that a saved sequence of the given length cannot
+// have.
+func checkpointsFit(at []int, length int) error {
+	if len(at) > MaxCheckpoints {
+		return fmt.Errorf("%d checkpoints; at most %d are possible", len(at), MaxCheckpoints)
+	}
+	for i, n := range at {
+		if n < 1 || n > length || i > 0 && n <= at[i-1] {
+			return fmt.Errorf("checkpoints at %v of %d tokens; they must be positive and ascending", at, length)
+		}
 	}
 	return nil
 }
 
+// MaxCheckpoints is the most checkpoints of a sequence that is saved.
+const MaxCheckpoints = mostMarks / 2
+
 const (
-	mostMarks  = 64
+	mostMarks  = 64 // with those of the checkpoints
 	leastMarks = 32 // least distance
 	markLength = 16 // hexadecimal digits
 )
@@ -72,7 +93,15 @@ func (f *form) lengths() (out []int) {
 	for n := f.Base; n <= f.Length; n += f.Stride {
 		out = append(out, n)
 	}
-	return out
+	return append(out, f.Checkpoints...)
+}
+
+// least returns the least length of a prefix that can be reused.
+func (f *form) least() int {
+	if len(f.Checkpoints) > 0 {
+		return min(f.Base, f.Checkpoints[0])
+	}
+	return f.Base
 }
 
 // encode returns the header.
@@ -108,6 +137,9 @@ func decode(b []byte) (f form, err error) {
 	}
 	if binary.LittleEndian.Uint32(b[at+n:]) != crc32.Checksum(b[at:at+n], castagnoli) {
 		return f, errors.New("the checksum of the header does not match")
+	}
+	if slices.ContainsFunc(b[at+n+4:], func(c byte) bool { return c != 0 }) {
+		return f, errors.New("its header is followed by something other than zeros")
 	}
 	d := json.NewDecoder(bytes.NewReader(b[at : at+n]))
 	d.DisallowUnknownFields()

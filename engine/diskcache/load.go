@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 
 	"ringmaster/model/snapshot"
 )
@@ -115,9 +116,9 @@ func (l *Loader) read() error {
 			if err != nil {
 				return err
 			}
-			if h.Length != l.e.form.Length || h.Peak != l.e.form.Peak {
-				return fmt.Errorf("the snapshot has length %d and greatest length %d, the header %d and %d: %w",
-					h.Length, h.Peak, l.e.form.Length, l.e.form.Peak, snapshot.ErrDamaged)
+			if f := l.e.form; h.Length != f.Length || h.Peak != f.Peak || !slices.Equal(h.Checkpoints, f.Checkpoints) {
+				return fmt.Errorf("the snapshot has length %d, greatest length %d and checkpoints at %v, the header %d, %d and %v: %w",
+					h.Length, h.Peak, h.Checkpoints, f.Length, f.Peak, f.Checkpoints, snapshot.ErrDamaged)
 			}
 		}
 		if n > 0 {

@@ -3,6 +3,7 @@ package diskcache
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"ringmaster/model/snapshot"
 )
@@ -20,6 +21,9 @@ type Sequence struct {
 	Scope  string
 	Tokens []int32 // committed; they no longer change
 	Peak   int
+	// Checkpoints are the lengths at which it has checkpoints, ascending. They no longer
+	// change; a sequence with more than MaxCheckpoints is not saved.
+	Checkpoints []int
 	Worth
 }
 
@@ -49,8 +53,12 @@ func (s *Store) Save(q Sequence) *Saver {
 	if len(q.Tokens) < MinTokens || base > len(q.Tokens) {
 		return nil
 	}
-	f := form{Model: s.model, Scope: hashScope(q.Scope), Length: len(q.Tokens), Peak: q.Peak, Base: base,
-		Stride:  max(leastMarks, (len(q.Tokens)-base)/(mostMarks-1)+1),
+	if err := checkpointsFit(q.Checkpoints, len(q.Tokens)); err != nil {
+		s.o.Logger.Warn("cache on disk: a sequence is not saved", "tokens", len(q.Tokens), "error", err)
+		return nil
+	}
+	f := form{Model: s.model, Scope: hashScope(q.Scope), Length: len(q.Tokens), Peak: q.Peak, Base: base, Checkpoints: slices.Clone(q.Checkpoints),
+		Stride:  max(leastMarks, (len(q.Tokens)-base)/(mostMarks-len(q.Checkpoints)-1)+1),
 		Awaited: q.Awaited, Hit: q.Hit, Marked: q.Marked}
 	if s.closing || s.hanging > 0 || !s.failed.IsZero() && s.o.Clock().Sub(s.failed) < retryAfter {
 		return nil

@@ -1,18 +1,12 @@
 package calibrate_test
 
 import (
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"ringmaster/distributed/memory"
 	"ringmaster/kernels"
-	"ringmaster/kernels/cpu"
-	"ringmaster/kernels/record"
-	"ringmaster/model/calibrate"
 	"ringmaster/parallel"
 )
 
@@ -60,29 +54,8 @@ func TestBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := options(parallel.Sum)
 			o.MaxTokens = c.max
-			clocks, errs := make([]clock, 2), make([]error, 2)
-			var wg sync.WaitGroup
-			for r, g := range memory.Groups(2) {
-				inner, err := cpu.New(1)
-				require.NoError(t, err)
-				b := record.Wrap(slow{inner, &clocks[r], c.row})
-				m := open(t, b, o)
-				p, err := parallel.Everything(m.(interface{ Sizes() parallel.Sizes }).Sizes(), make1(2))
-				require.NoError(t, err)
-				budget := calibrate.Standard()
-				budget.Now = clocks[r].Now
-				wg.Go(func() {
-					defer g.Close()
-					_, errs[r] = calibrate.Measure(t.Context(), g, m, b, p, budget)
-				})
-				t.Cleanup(func() { require.NoError(t, m.Close()); require.NoError(t, b.Close()) })
-			}
-			wg.Wait()
-			for r := range clocks {
-				require.NoError(t, errs[r])
-				require.Less(t, clocks[r].elapsed(), 2*time.Second)
-				t.Log(clocks[r].elapsed())
-			}
+			clocks := make([]clock, 2)
+			measured(t, memory.Groups(2), o, clocks, func(r int) kernels.Backend { return slow{processor(t), &clocks[r], c.row} })
 		})
 	}
 }

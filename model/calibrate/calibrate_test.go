@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/distributed"
 	"ringmaster/distributed/memory"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
@@ -17,6 +18,7 @@ import (
 	"ringmaster/model/builtin"
 	"ringmaster/model/calibrate"
 	"ringmaster/model/decoder"
+	"ringmaster/model/decoder/decodertest"
 	"ringmaster/parallel"
 	"ringmaster/parallel/cost"
 )
@@ -40,7 +42,7 @@ func tracer(t *testing.T, reduce parallel.Reduce) (*calibrate.Tracer, parallel.S
 	var sizes parallel.Sizes
 	tr, err := calibrate.NewTracer(func(b kernels.Backend) (decoder.Decoder, error) {
 		m := open(t, b, options(reduce))
-		sizes = m.(interface{ Sizes() parallel.Sizes }).Sizes()
+		sizes = m.(decodertest.Model).Sizes()
 		return m, nil
 	})
 	require.NoError(t, err)
@@ -48,28 +50,44 @@ func tracer(t *testing.T, reduce parallel.Reduce) (*calibrate.Tracer, parallel.S
 	return tr, sizes
 }
 
-// measured calibrates a group of n ranks of this process, with a placement of
-// everything, and returns rank 0's costs.
-func measured(t *testing.T, n int, reduce parallel.Reduce, p parallel.Placement) calibrate.Costs {
-	groups, all := memory.Groups(n), make([]calibrate.Costs, n)
-	errs := make([]error, n)
+// processor is a backend of one thread. The model on it closes it.
+func processor(t *testing.T) kernels.Backend {
+	b, err := cpu.New(1)
+	require.NoError(t, err)
+	return b
+}
+
+// measured calibrates a group of two ranks of this process, each on its backend, with a
+// placement of everything, and returns rank 0's costs. If there are clocks, each rank goes
+// by its own, by which it must take less than two seconds.
+func measured(t *testing.T, groups []*distributed.Group, o decoder.OpenOptions, clocks []clock, backend func(rank int) kernels.Backend) calibrate.Costs {
+	costs, errs := make([]calibrate.Costs, 2), make([]error, 2)
 	var wg sync.WaitGroup
 	for r, g := range groups {
-		inner, err := cpu.New(1)
+		b := record.Wrap(backend(r))
+		m := open(t, b, o)
+		p, err := parallel.Everything(m.(decodertest.Model).Sizes(), decodertest.Ones(2))
 		require.NoError(t, err)
-		b := record.Wrap(inner)
-		m := open(t, b, options(reduce))
-		t.Cleanup(func() { require.NoError(t, m.Close()); require.NoError(t, b.Close()); require.NoError(t, g.Close()) })
-		wg.Go(func() { all[r], errs[r] = calibrate.Measure(t.Context(), g, m, b, p, calibrate.Standard()) })
+		budget := calibrate.Standard()
+		if clocks != nil {
+			budget.Now = clocks[r].Now
+		}
+		wg.Go(func() {
+			defer g.Close()
+			costs[r], errs[r] = calibrate.Measure(t.Context(), g, m, b, p, budget)
+		})
+		t.Cleanup(func() { require.NoError(t, m.Close()); require.NoError(t, b.Close()) })
 	}
 	wg.Wait()
-	for r := range n {
+	for r := range groups {
 		require.NoError(t, errs[r])
-		if r > 0 {
-			require.Empty(t, all[r].Models, "the costs are the leader's")
-		}
 	}
-	return all[0]
+	for r := range clocks {
+		require.Less(t, clocks[r].elapsed(), 2*time.Second)
+		t.Log(clocks[r].elapsed())
+	}
+	require.Empty(t, costs[1].Models, "the costs are the leader's")
+	return costs[0]
 }
 
 // work is the seconds of multiplications of a rank, as if each took one.
@@ -103,7 +121,7 @@ func TestTraces(t *testing.T) {
 				return n, waits
 			}
 			place := func(how parallel.Share, ranks int) parallel.Placement {
-				p, err := parallel.Place(how, sizes, make1(ranks))
+				p, err := parallel.Place(how, sizes, decodertest.Ones(ranks))
 				require.NoError(t, err)
 				return p
 			}
@@ -134,28 +152,18 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-func make1(n int) []float64 {
-	out := make([]float64, n)
-	for i := range out {
-		out[i] = 1
-	}
-	return out
-}
-
 // TestMeasure: after a calibration of two ranks every op and exchange of a step has a
 // line, in less than two seconds, and the model runs alone as before.
 func TestMeasure(t *testing.T) {
 	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
 		t.Run(reduce.String(), func(t *testing.T) {
 			tr, sizes := tracer(t, reduce)
-			p, err := parallel.Everything(sizes, make1(2))
-			require.NoError(t, err)
 			start := time.Now()
-			c := measured(t, 2, reduce, p)
+			c := measured(t, memory.Groups(2), options(reduce), nil, func(int) kernels.Backend { return processor(t) })
 			t.Logf("calibrated in %v", time.Since(start))
 			require.Len(t, c.Models, 2)
 			for _, how := range []parallel.Share{parallel.ShareExperts, parallel.ShareAll} {
-				p, err := parallel.Place(how, sizes, make1(2))
+				p, err := parallel.Place(how, sizes, decodertest.Ones(2))
 				require.NoError(t, err)
 				for _, w := range []calibrate.Work{{Rows: 1, Pos: 128}, {Rows: 128, Pos: 0}} {
 					e, err := tr.Expect(t.Context(), p, c, w)

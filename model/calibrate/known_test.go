@@ -4,18 +4,16 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/distributed"
 	"ringmaster/distributed/memory"
 	"ringmaster/kernels"
-	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/record"
 	"ringmaster/model/calibrate"
+	"ringmaster/model/decoder/decodertest"
 	"ringmaster/parallel"
 	"ringmaster/parallel/cost"
 )
@@ -32,10 +30,8 @@ func known(op cost.Op) float64 {
 // device is a backend that computes nothing, on which a clock passes by what known says of
 // each op, off by up to a part of noise.
 func device(t *testing.T, c *clock, noise float64) kernels.Backend {
-	inner, err := cpu.New(1)
-	require.NoError(t, err)
 	random := rand.New(rand.NewPCG(5, 6))
-	b := record.Wrap(inner)
+	b := record.Wrap(processor(t))
 	b.Show(func(op cost.Op, run func()) {
 		c.pass(time.Duration(known(op) * (1 + noise*(2*random.Float64()-1)) * float64(time.Second)))
 		if slices.Contains([]string{cost.Route, "ExpertMask", "ExpertCompact"}, op.Kind) {
@@ -45,42 +41,16 @@ func device(t *testing.T, c *clock, noise float64) kernels.Backend {
 	return b
 }
 
-// measureTwo calibrates groups of two ranks, each by its clock and on its backend, and
-// returns what they know of each other's costs. It must take less than two seconds.
-func measureTwo(t *testing.T, groups []*distributed.Group, clocks []clock, backend func(rank int) kernels.Backend) []calibrate.Costs {
-	costs, errs := make([]calibrate.Costs, 2), make([]error, 2)
-	var wg sync.WaitGroup
-	for r, g := range groups {
-		b := record.Wrap(backend(r))
-		m := open(t, b, options(parallel.Sum))
-		p, err := parallel.Everything(m.(interface{ Sizes() parallel.Sizes }).Sizes(), make1(2))
-		require.NoError(t, err)
-		budget := calibrate.Standard()
-		budget.Now = clocks[r].Now
-		wg.Go(func() {
-			defer g.Close()
-			costs[r], errs[r] = calibrate.Measure(t.Context(), g, m, b, p, budget)
-		})
-		t.Cleanup(func() { require.NoError(t, m.Close()); require.NoError(t, b.Close()) })
-	}
-	wg.Wait()
-	for r := range clocks {
-		require.NoError(t, errs[r])
-		require.Less(t, clocks[r].elapsed(), 2*time.Second)
-	}
-	return costs
-}
-
 // TestKnownCosts: the calibration of devices with known costs of ops expects those costs,
 // also for steps that it has not run, and trusts itself less the more the costs vary.
 func TestKnownCosts(t *testing.T) {
 	tr, sizes := tracer(t, parallel.Sum)
-	place, err := parallel.Place(parallel.ShareAll, sizes, make1(2))
+	place, err := parallel.Place(parallel.ShareAll, sizes, decodertest.Ones(2))
 	require.NoError(t, err)
 	var before []float64
 	for _, noise := range []float64{0, 0.3} {
 		clocks := make([]clock, 2)
-		c := measureTwo(t, memory.Groups(2), clocks, func(r int) kernels.Backend { return device(t, &clocks[r], noise) })[0]
+		c := measured(t, memory.Groups(2), options(parallel.Sum), clocks, func(r int) kernels.Backend { return device(t, &clocks[r], noise) })
 		var errors []float64
 		for i, w := range []calibrate.Work{{Rows: 1, Pos: 128}, {Rows: 128, Pos: 0}} {
 			traces, err := tr.Traces(t.Context(), place, w)

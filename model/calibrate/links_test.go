@@ -12,7 +12,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/memory"
 	"ringmaster/kernels"
-	"ringmaster/kernels/cpu"
+	"ringmaster/parallel"
 	"ringmaster/parallel/cost"
 )
 
@@ -110,11 +110,9 @@ func TestLinks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clocks := make([]clock, 2)
 			groups, drivers := c.wire.join(t, clocks)
-			costs := measureTwo(t, groups, clocks, func(r int) kernels.Backend {
-				inner, err := cpu.New(1)
-				require.NoError(t, err)
+			costs := measured(t, groups, options(parallel.Sum), clocks, func(r int) kernels.Backend {
 				// Ops of many rows take so long that what the exchanges took is all that varies.
-				return slow{inner, &clocks[r], 300 * time.Microsecond}
+				return slow{processor(t), &clocks[r], 300 * time.Microsecond}
 			})
 			for _, k := range []distributed.Kind{distributed.AllSum, distributed.ReduceScatter, distributed.AllGatherV, distributed.Gather} {
 				got := map[int]int{}
@@ -129,12 +127,12 @@ func TestLinks(t *testing.T) {
 					if k == distributed.Gather { // of it an exchange is taken off
 						want -= c.wire.cost(distributed.AllSum, sizes[0]).Seconds()
 					}
-					require.InEpsilon(t, want, costs[0].Links[k.String()].Seconds(float64(n), 0), 0.15, "%v of %d bytes", k, n)
+					require.InEpsilon(t, want, costs.Links[k.String()].Seconds(float64(n), 0), 0.15, "%v of %d bytes", k, n)
 				}
 			}
 			message := c.wire.cost(distributed.AllSum, sizes[0]).Seconds()
-			require.InEpsilon(t, message, costs[0].Links[cost.Message].Seconds(0, 0), 0.15)
-			require.InEpsilon(t, message, costs[0].Links[distributed.AllMax.String()].Seconds(0, 0), 0.15)
+			require.InEpsilon(t, message, costs.Links[cost.Message].Seconds(0, 0), 0.15)
+			require.InEpsilon(t, message, costs.Links[distributed.AllMax.String()].Seconds(0, 0), 0.15)
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"ringmaster/kernels/record"
@@ -153,21 +154,14 @@ func (x *meter) step(ctx context.Context, rows, stride int, each record.Each) er
 func (x *meter) warm(ctx context.Context, until time.Time) (map[int]bool, error) {
 	reached, kinds, n := map[int]bool{}, map[string]bool{}, 0
 	last := until.Add(until.Sub(x.now()))
-	var failed error
 	err := x.step(ctx, 1, mixed, func(op cost.Op, run func()) {
 		now := x.now()
 		if now.Before(until) || !kinds[op.Kind] && now.Before(last) {
-			run()
-			if err := x.b.Flush(); err != nil && failed == nil {
-				failed = err
-			}
+			x.time(run)
 			reached[n], kinds[op.Kind] = true, true
 		}
 		n++
 	})
-	if err == nil {
-		err = failed
-	}
 	return reached, err
 }
 
@@ -227,7 +221,7 @@ func (x *meter) timeSome(ctx context.Context, rows, stride int, until time.Time,
 			return
 		}
 		key := op.Kind
-		if !slices.Contains(routed, firstWord(op.Kind)) { // the sizes of these differ in every layer
+		if name, _, _ := strings.Cut(key, " "); !slices.Contains(routed, name) { // the sizes of these differ in every layer
 			key = fmt.Sprintf("%s %v %v", op.Kind, op.Bytes, op.Work)
 		}
 		if seen[key] || x.samples[op.Kind] != nil && !x.now().Before(until) {
@@ -253,15 +247,6 @@ func (x *meter) evict() {
 
 // routed are the ops with sizes that depend on the chosen experts.
 var routed = []string{"ExpertGateUp", "ExpertDown"}
-
-func firstWord(s string) string {
-	for i, c := range s {
-		if c == ' ' {
-			return s[:i]
-		}
-	}
-	return s
-}
 
 // time is the seconds of an op. The end of the step finds a failure of the device.
 func (x *meter) time(run func()) float64 {
@@ -296,7 +281,7 @@ func (x *meter) fit() (cost.Model, error) {
 				s = append(s, cost.Sample{Bytes: at.bytes, Work: at.work, Seconds: t})
 			}
 		}
-		l, err := cost.FitOp(s, firstWord(kind) != kind)
+		l, err := cost.FitOp(s, strings.Contains(kind, " "))
 		if err != nil {
 			return out, fmt.Errorf("%s: %w", kind, err)
 		}

@@ -1,6 +1,8 @@
 package calibrate
 
 import (
+	"strings"
+
 	"ringmaster/distributed"
 	"ringmaster/parallel/cost"
 )
@@ -108,7 +110,7 @@ func (n Network) Received(trace cost.Trace, rank, ranks int) int64 {
 func Reads(trace cost.Trace) int64 {
 	sum := 0.0
 	for _, e := range trace {
-		if e.Op == nil || firstWord(e.Op.Kind) == e.Op.Kind { // without the types of weights
+		if e.Op == nil || !strings.Contains(e.Op.Kind, " ") { // without the types of weights
 			continue
 		}
 		sum += e.Op.Bytes

@@ -2,12 +2,14 @@ package calibrate_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
 	"ringmaster/model/calibrate"
+	"ringmaster/model/decoder/decodertest"
 	"ringmaster/parallel"
 	"ringmaster/parallel/cost"
 )
@@ -28,12 +30,7 @@ func TestSuppose(t *testing.T) {
 	exchange := func(k distributed.Kind, bytes, root int) []cost.Event {
 		return []cost.Event{{Start: &cost.Exchange{Kind: k.String(), Bytes: bytes, Root: root}}, {}}
 	}
-	join := func(parts ...[]cost.Event) (out cost.Trace) {
-		for _, p := range parts {
-			out = append(out, p...)
-		}
-		return out
-	}
+	join := func(parts ...[]cost.Event) cost.Trace { return slices.Concat(parts...) }
 	// The first exchange ends when the last rank, which begins a message later, has come;
 	// what follows is the same on all ranks, and ends a message later. A message is one latency.
 	for name, c := range map[string]struct {
@@ -59,12 +56,8 @@ func TestSuppose(t *testing.T) {
 		"computing hides an exchange": {join(exchange(distributed.AllSum, 1e6, -1)[:1], []cost.Event{op(9e6, 0), {}}), 2, network, 100e-6 + 10e-3 + 100e-6, 1e6, 1e6},
 		"two exchanges, with an op":   {join(exchange(distributed.AllGatherV, 2e6, -1), []cost.Event{op(0, 1e9)}, exchange(distributed.AllSum, 1e6, -1)), 2, network, 2*100e-6 + 100e-6 + 1e-3 + 2e-3 + 100e-6 + 1e-3, 2e6, 2e6},
 	} {
-		hosts, traces := make([]calibrate.Host, c.ranks), make([]cost.Trace, c.ranks)
-		for r := range hosts {
-			hosts[r], traces[r] = host, c.trace
-		}
-		costs := calibrate.Suppose(hosts, c.network)
-		e, err := cost.Expect(traces, costs.Models, costs.Links)
+		costs := calibrate.Suppose(slices.Repeat([]calibrate.Host{host}, c.ranks), c.network)
+		e, err := cost.Expect(slices.Repeat([]cost.Trace{c.trace}, c.ranks), costs.Models, costs.Links)
 		require.NoError(t, err, name)
 		require.Empty(t, e.Unknown, name)
 		require.InEpsilon(t, c.want, e.Seconds, 1e-9, name)
@@ -89,18 +82,12 @@ func TestSuppose(t *testing.T) {
 // sum of its ops, and latency, rate and ranks change the time as they must.
 func TestSupposeModel(t *testing.T) {
 	host := calibrate.Host{Memory: 1e13, Compute: 1e11, Op: 1e-9} // the model is so small that moving rows would count more than its products
-	hosts := func(n int) (out []calibrate.Host) {
-		for range n {
-			out = append(out, host)
-		}
-		return out
-	}
 	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
 		tr, sizes := tracer(t, reduce)
 		expect := func(how parallel.Share, ranks, divide int, n calibrate.Network, w calibrate.Work) cost.Estimate {
-			p, err := parallel.Place(how, sizes, make1(ranks))
+			p, err := parallel.Place(how, sizes, decodertest.Ones(ranks))
 			require.NoError(t, err)
-			e, err := tr.Expect(t.Context(), p.DivideRows(divide), calibrate.Suppose(hosts(ranks), n), w)
+			e, err := tr.Expect(t.Context(), p.DivideRows(divide), calibrate.Suppose(slices.Repeat([]calibrate.Host{host}, ranks), n), w)
 			require.NoError(t, err)
 			require.Empty(t, e.Unknown)
 			return e
@@ -108,7 +95,7 @@ func TestSupposeModel(t *testing.T) {
 		fast := calibrate.Network{Latency: 1e-6, Rate: 1e9, Hops: 1}
 		for _, w := range []calibrate.Work{{Rows: 1, Pos: 200}, {Rows: 128, Pos: 0}} {
 			alone := expect(parallel.ShareExperts, 1, 0, fast, w)
-			p, err := parallel.Place(parallel.ShareExperts, sizes, make1(1))
+			p, err := parallel.Place(parallel.ShareExperts, sizes, decodertest.Ones(1))
 			require.NoError(t, err)
 			traces, err := tr.Traces(t.Context(), p, w)
 			require.NoError(t, err)

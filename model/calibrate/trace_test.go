@@ -8,6 +8,7 @@ import (
 	"ringmaster/kernels"
 	"ringmaster/model/calibrate"
 	"ringmaster/model/decoder"
+	"ringmaster/model/decoder/decodertest"
 	"ringmaster/parallel"
 )
 
@@ -33,7 +34,7 @@ func TestTracesLookAtNoNumbers(t *testing.T) {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, full.Close()) })
-	place, err := parallel.Place(parallel.ShareAll, sizes, make1(2))
+	place, err := parallel.Place(parallel.ShareAll, sizes, decodertest.Ones(2))
 	require.NoError(t, err)
 	w := calibrate.Work{Rows: 64, Pos: 300}
 	want, err := zeros.Traces(t.Context(), place, w)

@@ -17,7 +17,7 @@ import (
 // specification of each.
 func TestConfigOfPresets(t *testing.T) {
 	read := func(name string) deepseek2.Config {
-		c := preset(t, name)
+		c := decodertest.Preset(t, name)
 		c.Holes, c.Vocab = true, 2000
 		read, err := deepseek2.ReadConfig(decodertest.OnDisk(t, c))
 		require.NoError(t, err)
@@ -105,13 +105,22 @@ func minimalOf(arch string, change map[string]any) map[string]any {
 	return decodertest.Keys(arch, minimalKeys, change)
 }
 
+func configOf(t *testing.T, kv map[string]any) deepseek2.Config {
+	c, err := deepseek2.ReadConfig(decodertest.Header(t, kv))
+	require.NoError(t, err)
+	return c
+}
+
+// summary is that of the plan of minimal with a change.
+func summary(t *testing.T, change map[string]any) string {
+	p, err := deepseek2.NewPlan(decodertest.Header(t, minimal(change)), deepseek2.Options{}, 1)
+	require.NoError(t, err)
+	return p.Summary
+}
+
 // TestConfigVariants: what files leave out or say otherwise.
 func TestConfigVariants(t *testing.T) {
-	read := func(change map[string]any) deepseek2.Config {
-		c, err := deepseek2.ReadConfig(decodertest.Header(t, minimal(change)))
-		require.NoError(t, err)
-		return c
-	}
+	read := func(change map[string]any) deepseek2.Config { return configOf(t, minimal(change)) }
 	c := read(nil)
 	require.Equal(t, []int{32, 32, 1, 1}, []int{c.Nope, c.Value, c.Groups, c.GroupsUsed})
 	require.Equal(t, 4096, c.YaRN.Original, "the context, where the file does not say it")
@@ -140,24 +149,15 @@ func TestConfigVariants(t *testing.T) {
 // a model without YaRN; the plan says so.
 func TestYaRNWithoutMultiplier(t *testing.T) {
 	const key = "rope.scaling.yarn_log_multiplier"
-	read := func(change map[string]any) deepseek2.Config {
-		c, err := deepseek2.ReadConfig(decodertest.Header(t, minimal(change)))
-		require.NoError(t, err)
-		return c
-	}
+	read := func(change map[string]any) deepseek2.Config { return configOf(t, minimal(change)) }
 	c := read(map[string]any{key: nil})
 	require.InDelta(t, 1.3688879, c.Turn, 1e-7) // 1 + 0.1 ln 40
 	require.InDelta(t, 1/math.Sqrt(48), c.Scale, 1e-9)
 	for _, plain := range []map[string]any{nil, {key: float32(0)}, {key: nil, "rope.scaling.factor": float32(1)}, {key: nil, "rope.scaling.type": "none"}} {
 		require.Equal(t, float32(1), read(plain).Turn)
 	}
-	summary := func(change map[string]any) string {
-		p, err := deepseek2.NewPlan(decodertest.Header(t, minimal(change)), deepseek2.Options{}, 1)
-		require.NoError(t, err)
-		return p.Summary
-	}
-	require.Contains(t, summary(map[string]any{key: nil}), "the file has no rope.scaling.yarn_log_multiplier, so the rotation has magnitude 1.369")
-	require.NotContains(t, summary(nil), "yarn_log_multiplier")
+	require.Contains(t, summary(t, map[string]any{key: nil}), "the file has no rope.scaling.yarn_log_multiplier, so the rotation has magnitude 1.369")
+	require.NotContains(t, summary(t, nil), "yarn_log_multiplier")
 	for _, v := range []float64{-0.1, math.NaN(), math.Inf(1)} {
 		_, err := deepseek2.ReadConfig(decodertest.Header(t, minimal(map[string]any{key: float32(v)})))
 		require.ErrorContains(t, err, `"deepseek2.rope.scaling.yarn_log_multiplier" is not a number of at least 0`)
@@ -203,22 +203,15 @@ func TestConfigErrors(t *testing.T) {
 // TestUnreadKeys: a file may have a key with the value that changes nothing; the summary
 // names an unknown key.
 func TestUnreadKeys(t *testing.T) {
-	p, err := deepseek2.NewPlan(decodertest.Header(t, minimal(map[string]any{
-		"rope.scaling.attn_factor": float32(1), "moe_every_n_layers": uint32(1), "vision.patch": uint32(3),
-	})), deepseek2.Options{}, 1)
-	require.NoError(t, err)
-	require.Contains(t, p.Summary, "; keys that are not read: deepseek2.vision.patch")
-	require.NotContains(t, p.Summary, "attn_factor")
-	require.Contains(t, p.Summary, "the output is the embedding", "there is no output.weight")
-	p, err = deepseek2.NewPlan(decodertest.Header(t, minimal(map[string]any{"rope.freq_base": nil, "rope.scaling.original_context_length": nil})), deepseek2.Options{}, 1)
-	require.NoError(t, err)
-	require.Contains(t, p.Summary, ", rope.freq_base (using 10000), rope.scaling.original_context_length (using")
-	p, err = deepseek2.NewPlan(decodertest.Header(t, minimal(map[string]any{
-		"expert_gating_func": uint32(2), "expert_weights_norm": nil, "expert_weights_scale": nil, "nextn_predict_layers": uint32(1),
-	})), deepseek2.Options{}, 1)
-	require.NoError(t, err)
-	require.Contains(t, p.Summary, "; the file lacks expert_weights_scale (using 1), expert_weights_norm (using false), biases of routers (exp_probs_b, using 0)")
-	require.Contains(t, p.Summary, "; deepseek2.nextn_predict_layers is 1, but no tensor belongs to multi-token prediction, so all 3 blocks run as layers")
+	says := summary(t, map[string]any{"rope.scaling.attn_factor": float32(1), "moe_every_n_layers": uint32(1), "vision.patch": uint32(3)})
+	require.Contains(t, says, "; keys that are not read: deepseek2.vision.patch")
+	require.NotContains(t, says, "attn_factor")
+	require.Contains(t, says, "the output is the embedding", "there is no output.weight")
+	says = summary(t, map[string]any{"rope.freq_base": nil, "rope.scaling.original_context_length": nil})
+	require.Contains(t, says, ", rope.freq_base (using 10000), rope.scaling.original_context_length (using")
+	says = summary(t, map[string]any{"expert_gating_func": uint32(2), "expert_weights_norm": nil, "expert_weights_scale": nil, "nextn_predict_layers": uint32(1)})
+	require.Contains(t, says, "; the file lacks expert_weights_scale (using 1), expert_weights_norm (using false), biases of routers (exp_probs_b, using 0)")
+	require.Contains(t, says, "; deepseek2.nextn_predict_layers is 1, but no tensor belongs to multi-token prediction, so all 3 blocks run as layers")
 }
 
 // TestBiasesWithoutAScore: biases of routers tell that softmax, which files without the key

@@ -26,14 +26,12 @@ var architecture = decodertest.Architecture{
 // small is a model with a leading layer and layers with groups of experts, that runs in
 // milliseconds.
 func small(t testing.TB) synthetic.Config {
-	c, err := synthetic.Preset("ds2-tiny")
-	require.NoError(t, err)
+	c := decodertest.Preset(t, "ds2-tiny")
 	c.Layers, c.Embd, c.Heads, c.RotDim, c.QRank = 4, 64, 4, 16, 32
 	c.Experts, c.Used, c.FF, c.Shared = 9, 3, 32, 4 // so that four ranks have a part of the shared expert
 	l := &c.Latent
 	l.Rank, l.Nope, l.Value, l.Dense, l.DenseFF, l.Groups, l.GroupsUsed = 64, 32, 32, 1, 128, 3, 2
-	c.Types = synthetic.Types{Gate: gguf.Q8_0, Up: gguf.Q8_0, Down: gguf.Q8_0, Dense: gguf.Q8_0,
-		Aux: gguf.F16, Embd: gguf.F16, Output: gguf.Q8_0}
+	c.Types = decodertest.SmallTypes
 	return c
 }
 
@@ -63,13 +61,7 @@ func randomShape(t testing.TB, r *rand.Rand) synthetic.Config {
 	}
 	c.RopeBase, c.YaRNFactor, c.YaRNContext = []float64{10000, 50000}[r.IntN(2)], float64(pick(0, 4, 40)), pick(64, 4096)
 	l.YaRNLog, l.BetaFast, l.BetaSlow = []float64{0.0707, 0.1}[r.IntN(2)], float64(pick(0, 1, 32)), float64(pick(0, 1))
-	types := []gguf.Type{gguf.F32, gguf.F16, gguf.BF16, gguf.Q8_0, gguf.Q4_0, gguf.Q4_1, gguf.Q5_0, gguf.Q5_1, gguf.IQ4NL, gguf.MXFP4}
-	c.Types.Down = types[r.IntN(len(types))]
-	if c.Embd == 256 {
-		types = append(types, gguf.Q2_K, gguf.Q3_K, gguf.Q4_K, gguf.Q5_K, gguf.Q6_K, gguf.IQ1S, gguf.IQ1M,
-			gguf.IQ2XXS, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S, gguf.IQ4XS)
-	}
-	c.Types.Gate, c.Types.Up = types[r.IntN(len(types))], types[r.IntN(len(types))]
+	decodertest.RandomExperts(r, &c)
 	c.Types.Dense = []gguf.Type{gguf.F32, gguf.Q8_0, gguf.Q8_0, gguf.BF16, gguf.F16, gguf.Q5_0, gguf.IQ4NL}[r.IntN(7)]
 	c.Types.Aux = []gguf.Type{gguf.F32, gguf.F16, gguf.BF16}[r.IntN(3)]
 	return c
@@ -88,10 +80,10 @@ func TestExactOfWholeModels(t *testing.T) {
 		names = append(names, "k2-tiny", "ds2lite-tiny", "glm-tiny")
 	}
 	for _, name := range names {
-		files[name] = decodertest.InMemory(t, preset(t, name))
+		files[name] = decodertest.InMemory(t, decodertest.Preset(t, name))
 	}
 	if testenv.Rest(t, testenv.Full, "small-v3, a file of 1 GB") {
-		files["small-v3"] = decodertest.OnDisk(t, preset(t, "small-v3"))
+		files["small-v3"] = decodertest.OnDisk(t, decodertest.Preset(t, "small-v3"))
 	}
 	architecture.ExactOfWholeModels(t, files)
 }
@@ -131,13 +123,6 @@ func FuzzMergedFile(f *testing.F) {
 	architecture.Fuzz(f, c)
 }
 
-// preset is a shape by its name.
-func preset(t testing.TB, name string) synthetic.Config {
-	c, err := synthetic.Preset(name)
-	require.NoError(t, err, name)
-	return c
-}
-
 // logits are those of ids, in chunks of n, on one thread.
 func logits(t testing.TB, c synthetic.Config, ids []int32, n int) [][]float32 {
 	m := architecture.OpenOn(t, decodertest.InMemory(t, c), false, deepseek2.Options{MaxTokens: n})
@@ -164,8 +149,7 @@ func TestBothFormats(t *testing.T) {
 			decodertest.RequireSame(t, logits(t, c, ids, 70), logits(t, merged, ids, 70), "attn_kv_b")
 
 			o := deepseek2.Options{MaxTokens: 48, Reduce: parallel.Exact}
-			want, _, err := decodertest.Play(architecture.OpenOn(t, decodertest.InMemory(t, c), false, o), steps)
-			require.NoError(t, err)
+			want := architecture.PlayAlone(t, decodertest.InMemory(t, c), o, steps)
 			all := architecture.OpenAll(t, decodertest.InMemory(t, merged), 3, false, o)
 			all.Join(t, parallel.ShareAll, []float64{1, 2, 1})
 			decodertest.RequireSame(t, want, all.Play(t, steps), "attn_kv_b on ranks")
@@ -204,7 +188,7 @@ func TestTrueShapes(t *testing.T) {
 	require.NoError(t, err)
 	defer b.Close()
 	for _, name := range synthetic.Presets() {
-		c := preset(t, name)
+		c := decodertest.Preset(t, name)
 		if c.Arch == "deepseek4" {
 			continue
 		}

@@ -2,7 +2,9 @@ package deepseek2_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -90,7 +92,7 @@ func TestSparse(t *testing.T) {
 func sparseWholeModels(t *testing.T) {
 	files := map[string]*gguf.File{}
 	for _, name := range []string{"v32-tiny", "glm5-tiny"} {
-		files[name] = decodertest.InMemory(t, preset(t, name))
+		files[name] = decodertest.InMemory(t, decodertest.Preset(t, name))
 	}
 	sparse.ExactOfWholeModels(t, files)
 }
@@ -148,8 +150,7 @@ func TestSparseIsDenseBelowTopK(t *testing.T) {
 
 		steps := decodertest.History(r, c.Vocab) // of fewer than TopK positions
 		o := deepseek2.Options{MaxTokens: 48, Reduce: parallel.Exact}
-		alone, _, err := decodertest.Play(architecture.OpenOn(t, decodertest.InMemory(t, dense), false, o), steps)
-		require.NoError(t, err)
+		alone := architecture.PlayAlone(t, decodertest.InMemory(t, dense), o, steps)
 		all := sparse.OpenAll(t, decodertest.InMemory(t, c), 3, false, o)
 		all.Join(t, parallel.ShareAll, []float64{1, 2, 1})
 		decodertest.RequireSame(t, alone, all.Play(t, steps), "ranks")
@@ -173,7 +174,7 @@ func TestSparseChunks(t *testing.T) {
 			rows, err := m.Forward(t.Context(), step)
 			require.NoError(t, err)
 			for _, row := range rows {
-				got = append(got, append([]float32(nil), row...))
+				got = append(got, slices.Clone(row))
 			}
 			m.Commit(step)
 		}
@@ -184,18 +185,14 @@ func TestSparseChunks(t *testing.T) {
 // sparseKeys are the keys of an indexer beside those of minimal.
 func sparseKeys(arch string, change map[string]any) map[string]any {
 	kv := map[string]any{"attention.indexer.head_count": uint32(3), "attention.indexer.key_length": uint32(32), "attention.indexer.top_k": uint32(20)}
-	for k, v := range change {
-		kv[k] = v
-	}
+	maps.Copy(kv, change)
 	return minimalOf(arch, kv)
 }
 
 // TestSparseConfig: what the families differ in, and what files leave out.
 func TestSparseConfig(t *testing.T) {
 	read := func(arch string, change map[string]any) deepseek2.Config {
-		c, err := deepseek2.ReadConfig(decodertest.Header(t, sparseKeys(arch, change)))
-		require.NoError(t, err)
-		return c
+		return configOf(t, sparseKeys(arch, change))
 	}
 	c := read("deepseek32", nil)
 	require.Equal(t, deepseek2.Index{TopK: 20, Heads: 3, Dim: 32, Full: []bool{true, true, true}, Halves: true}, c.Index)
@@ -213,12 +210,6 @@ func TestSparseConfig(t *testing.T) {
 	long["context_length"] = uint32(1<<20 - 1)
 	require.NotContains(t, read("glm-dsa", long).Index.Full, false)
 	require.Zero(t, configOf(t, minimal(nil)).Index)
-}
-
-func configOf(t *testing.T, kv map[string]any) deepseek2.Config {
-	c, err := deepseek2.ReadConfig(decodertest.Header(t, kv))
-	require.NoError(t, err)
-	return c
 }
 
 // TestSparseConfigErrors: each error names its key.

@@ -22,15 +22,13 @@ var architecture = decodertest.Architecture{
 
 // small is a model that has every kind of layer and runs in milliseconds.
 func small(t testing.TB) synthetic.Config {
-	c, err := synthetic.Preset("tiny")
-	require.NoError(t, err)
+	c := decodertest.Preset(t, "tiny")
 	c.Layers, c.Embd, c.Heads, c.HeadDim, c.RotDim = 5, 64, 4, 64, 32
 	c.QRank, c.ORank, c.OGroups, c.Window = 32, 32, 2, 24
 	c.Experts, c.Used, c.FF, c.HashLayers = 7, 3, 32, 1
 	c.IndexHeads, c.IndexDim, c.TopK = 4, 32, 8
 	c.Ratios = []int{0, 4, 128, 4, 128}
-	c.Types = synthetic.Types{Gate: gguf.Q8_0, Up: gguf.Q8_0, Down: gguf.Q8_0, Dense: gguf.Q8_0,
-		Aux: gguf.F16, Embd: gguf.F16, Output: gguf.Q8_0}
+	c.Types = decodertest.SmallTypes
 	return c
 }
 
@@ -60,14 +58,7 @@ func randomShape(t testing.TB, r *rand.Rand) synthetic.Config {
 	c.IndexHeads = 1 + r.IntN(5)
 	c.TopK = pick(1, 2, 9, 33)
 	c.Streams = pick(1, 2, 4, 4)
-	block32 := []gguf.Type{gguf.F32, gguf.F16, gguf.BF16, gguf.Q8_0, gguf.Q4_0, gguf.Q4_1, gguf.Q5_0, gguf.Q5_1, gguf.IQ4NL, gguf.MXFP4}
-	gateUp := block32
-	if c.Embd == 256 {
-		gateUp = append(gateUp, gguf.Q2_K, gguf.Q3_K, gguf.Q4_K, gguf.Q5_K, gguf.Q6_K, gguf.IQ1S, gguf.IQ1M,
-			gguf.IQ2XXS, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S, gguf.IQ4XS)
-	}
-	c.Types.Gate, c.Types.Up = gateUp[r.IntN(len(gateUp))], gateUp[r.IntN(len(gateUp))]
-	c.Types.Down = block32[r.IntN(len(block32))]
+	decodertest.RandomExperts(r, &c)
 	c.Types.Dense = []gguf.Type{gguf.F32, gguf.Q8_0, gguf.Q8_0, gguf.BF16}[r.IntN(4)]
 	c.Types.Aux = []gguf.Type{gguf.F32, gguf.F16, gguf.BF16, gguf.Q8_0}[r.IntN(4)]
 	return c
@@ -97,13 +88,9 @@ func TestExactOfWholeModels(t *testing.T) {
 	inside, err := builtin.Open()
 	require.NoError(t, err)
 	defer inside.Close()
-	tiny, err := synthetic.Preset("tiny")
-	require.NoError(t, err)
-	files := map[string]*gguf.File{"built in": inside, "tiny": decodertest.InMemory(t, tiny)}
+	files := map[string]*gguf.File{"built in": inside, "tiny": decodertest.InMemory(t, decodertest.Preset(t, "tiny"))}
 	if testenv.Rest(t, testenv.Full, "small256, a file of 1 GB") {
-		small256, err := synthetic.Preset("small256")
-		require.NoError(t, err)
-		files["small256"] = decodertest.OnDisk(t, small256)
+		files["small256"] = decodertest.OnDisk(t, decodertest.Preset(t, "small256"))
 	}
 	architecture.ExactOfWholeModels(t, files)
 }

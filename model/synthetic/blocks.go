@@ -99,12 +99,12 @@ var drawers = map[gguf.Type]func(s source, b []byte, std float64){
 	gguf.Q4_K:   kQuant(7.5, uniformRMS(0, 15, 7.5)),
 	gguf.Q5_K:   kQuant(15.5, uniformRMS(0, 31, 15.5)),
 	gguf.Q6_K:   drawQ6K,
-	gguf.IQ2XXS: simple(halfStepRMS / 4 * gridRMS8(gguf.IQ2XXSGrid[:])), // d*(0.5+s)/4*grid
-	gguf.IQ2XS:  simple(halfStepRMS / 4 * gridRMS8(gguf.IQ2XSGrid[:])),  // d*(0.5+s)/4*grid
-	gguf.IQ2S:   simple(halfStepRMS / 4 * gridRMS8(gguf.IQ2SGrid[:])),   // d*(0.5+s)/4*grid
-	gguf.IQ3XXS: simple(halfStepRMS / 2 * gridRMS4(gguf.IQ3XXSGrid[:])), // d*(0.5+s)/2*grid
-	gguf.IQ3S:   simple(halfStepRMS * 2 * gridRMS4(gguf.IQ3SGrid[:])),   // d*(1+2s)*grid
-	gguf.IQ1S:   simple(oddRMS * iq1RMS),                                // d*(1+2s)*(grid±1/8)
+	gguf.IQ2XXS: simple(halfStepRMS / 4 * gridRMS(gguf.IQ2XXSGrid[:])), // d*(0.5+s)/4*grid
+	gguf.IQ2XS:  simple(halfStepRMS / 4 * gridRMS(gguf.IQ2XSGrid[:])),  // d*(0.5+s)/4*grid
+	gguf.IQ2S:   simple(halfStepRMS / 4 * gridRMS(gguf.IQ2SGrid[:])),   // d*(0.5+s)/4*grid
+	gguf.IQ3XXS: simple(halfStepRMS / 2 * gridRMS(gguf.IQ3XXSGrid[:])), // d*(0.5+s)/2*grid
+	gguf.IQ3S:   simple(halfStepRMS * 2 * gridRMS(gguf.IQ3SGrid[:])),   // d*(1+2s)*grid
+	gguf.IQ1S:   simple(oddRMS * iq1RMS),                               // d*(1+2s)*(grid±1/8)
 	gguf.IQ1M:   drawIQ1M,
 	gguf.IQ4XS:  simple(uniformRMS(0, 63, 32) * tableRMS(gguf.IQ4NLValues[:])), // d*(s-32)*table[q]
 	gguf.MXFP4:  drawMXFP4,
@@ -114,7 +114,7 @@ var drawers = map[gguf.Type]func(s source, b []byte, std float64){
 var (
 	halfStepRMS = uniformRMS(0, 15, -0.5)    // 0.5+s for s of 4 bits
 	oddRMS      = 2 * uniformRMS(0, 7, -0.5) // 1+2s for s of 3 bits
-	iq1RMS      = math.Sqrt(square(gridRMS8(gguf.IQ1SGrid[:])) + 1./64)
+	iq1RMS      = math.Sqrt(square(gridRMS(gguf.IQ1SGrid[:])) + 1./64)
 )
 
 func square(x float64) float64 { return x * x }
@@ -136,22 +136,11 @@ func tableRMS(values []int8) float64 {
 	return math.Sqrt(sum / float64(len(values)))
 }
 
-// gridRMS8 is the root mean square of grids of 8 signed bytes per entry,
-// gridRMS4 of 4.
-func gridRMS8(grid []uint64) float64 {
-	values := make([]int8, 0, 8*len(grid))
+// gridRMS is the root mean square of grids with 4 or 8 signed bytes per entry.
+func gridRMS[E uint32 | uint64](grid []E) float64 {
+	var values []int8
 	for _, e := range grid {
-		for i := range 8 {
-			values = append(values, int8(e>>(8*i)))
-		}
-	}
-	return tableRMS(values)
-}
-
-func gridRMS4(grid []uint32) float64 {
-	values := make([]int8, 0, 4*len(grid))
-	for _, e := range grid {
-		for i := range 4 {
+		for i := range binary.Size(e) {
 			values = append(values, int8(e>>(8*i)))
 		}
 	}

@@ -2,13 +2,40 @@ package synthetic
 
 import "ringmaster/gguf"
 
-// putKeys puts the metadata. llama.cpp requires expert_gating_func 4,
+// pair is a key of the metadata.
+type pair struct {
+	key   string
+	value any
+}
+
+// put puts pairs in order.
+func put(w *gguf.Writer, pairs []pair) error {
+	for _, p := range pairs {
+		if err := w.Put(p.key, p.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// general is the pairs with which the metadata of every architecture begins.
+func (c *Config) general() []pair {
+	return []pair{
+		{"general.architecture", c.Arch},
+		{"general.name", c.Name},
+		{"general.alignment", uint32(gguf.WriterAlignment)},
+		{"general.file_type", c.fileType()},
+		{c.Arch + ".vocab_size", uint32(c.Vocab)},
+		{c.Arch + ".context_length", uint32(c.Context)},
+		{c.Arch + ".embedding_length", uint32(c.Embd)},
+		{c.Arch + ".block_count", uint32(c.Layers)},
+	}
+}
+
+// streamKeys is the rest of the metadata of deepseek4. llama.cpp requires expert_gating_func 4,
 // swiglu_clamp_exp, four streams, and ratios for every layer; everything else
 // uses the keys of upstream's converter.
-func (c *Config) putKeys(w *gguf.Writer) error {
-	if c.latent() {
-		return c.putLatentKeys(w)
-	}
+func (c *Config) streamKeys() []pair {
 	const a = archStreams + "."
 	ratios := make([]uint32, len(c.LayerRatios()))
 	for i, r := range c.LayerRatios() {
@@ -18,18 +45,7 @@ func (c *Config) putKeys(w *gguf.Writer) error {
 	for i := range clamps {
 		clamps[i] = float32(c.Clamp)
 	}
-	for _, kv := range []struct {
-		key   string
-		value any
-	}{
-		{"general.architecture", c.Arch},
-		{"general.name", c.Name},
-		{"general.alignment", uint32(gguf.WriterAlignment)},
-		{"general.file_type", c.fileType()},
-		{a + "vocab_size", uint32(c.Vocab)},
-		{a + "context_length", uint32(c.Context)},
-		{a + "embedding_length", uint32(c.Embd)},
-		{a + "block_count", uint32(c.Layers)},
+	return []pair{
 		{a + "attention.head_count", uint32(c.Heads)},
 		{a + "attention.head_count_kv", uint32(1)},
 		{a + "attention.key_length", uint32(c.HeadDim)},
@@ -67,12 +83,7 @@ func (c *Config) putKeys(w *gguf.Writer) error {
 		{a + "swiglu_clamp_exp", clamps},
 		{a + "swiglu_clamp_shexp", clamps},
 		{a + "nextn_predict_layers", uint32(0)},
-	} {
-		if err := w.Put(kv.key, kv.value); err != nil {
-			return err
-		}
 	}
-	return c.putVocabulary(w)
 }
 
 // fileType is general.file_type.

@@ -162,26 +162,14 @@ func (c *Config) checkLatent() error {
 	return nil
 }
 
-// putLatentKeys puts the metadata as upstream's converters do and did.
-func (c *Config) putLatentKeys(w *gguf.Writer) error {
+// latentKeys is the rest of the metadata, as upstream's converters write and wrote it.
+func (c *Config) latentKeys() []pair {
 	a, l := c.Arch+".", &c.Latent
-	type pair struct {
-		key   string
-		value any
-	}
 	key, value, heads := l.Nope+c.RotDim, l.Value, c.Heads
 	if l.Split != 0 { // key and value of the latent row, which is one head
 		key, value, heads = l.Rank+c.RotDim, l.Rank, 1
 	}
 	pairs := []pair{
-		{"general.architecture", c.Arch},
-		{"general.name", c.Name},
-		{"general.alignment", uint32(gguf.WriterAlignment)},
-		{"general.file_type", c.fileType()},
-		{a + "vocab_size", uint32(c.Vocab)},
-		{a + "context_length", uint32(c.Context)},
-		{a + "embedding_length", uint32(c.Embd)},
-		{a + "block_count", uint32(c.Layers)},
 		{a + "feed_forward_length", uint32(l.DenseFF)},
 		{a + "leading_dense_block_count", uint32(l.Dense)},
 		{a + "attention.head_count", uint32(c.Heads)},
@@ -226,12 +214,7 @@ func (c *Config) putLatentKeys(w *gguf.Writer) error {
 	when(c.YaRNFactor != 0 && l.YaRNLog != 0, pair{a + "rope.scaling.yarn_log_multiplier", float32(l.YaRNLog)})
 	when(c.YaRNFactor != 0 && l.BetaFast != 0, pair{a + "rope.scaling.yarn_beta_fast", float32(l.BetaFast)})
 	when(c.YaRNFactor != 0 && l.BetaSlow != 0, pair{a + "rope.scaling.yarn_beta_slow", float32(l.BetaSlow)})
-	for _, p := range pairs {
-		if err := w.Put(p.key, p.value); err != nil {
-			return err
-		}
-	}
-	return c.putVocabulary(w)
+	return pairs
 }
 
 // latentTensors adds all tensors of a model with multi-head latent attention. The outputs
@@ -250,29 +233,15 @@ func (m *maker) latentTensors() {
 		if c.hasIndex(i) {
 			m.latentIndex(p)
 		}
-		m.vector(p+"ffn_norm.weight", gguf.F32, normal(1, 0.1), E)
 		if i < c.Latent.Dense {
+			m.vector(p+"ffn_norm.weight", gguf.F32, normal(1, 0.1), E)
 			ff := c.Latent.DenseFF
 			m.matrix(p+"ffn_gate.weight", c.Types.Dense, inv(E), E, ff)
 			m.matrix(p+"ffn_up.weight", c.Types.Dense, inv(E), E, ff)
 			m.matrix(p+"ffn_down.weight", c.Types.Dense, depth*inv(ff), ff, E)
 			continue
 		}
-		router := c.Types.Aux
-		if !isFloat(router) {
-			router = gguf.F32
-		}
-		m.matrix(p+"ffn_gate_inp.weight", router, 1.5*inv(E), E, c.Experts)
-		if c.Latent.Bias != 0 {
-			m.vector(p+"exp_probs_b.bias", gguf.F32, normal(0, 0.1), c.Experts)
-		}
-		m.experts(i, p)
-		if shared := c.FF * c.Shared; shared > 0 {
-			const gain = 0.7
-			m.matrix(p+"ffn_gate_shexp.weight", c.Types.Dense, gain*inv(E), E, shared)
-			m.matrix(p+"ffn_up_shexp.weight", c.Types.Dense, gain*inv(E), E, shared)
-			m.matrix(p+"ffn_down_shexp.weight", c.Types.Dense, gain*inv(shared), shared, E)
-		}
+		m.mixture(i, p)
 	}
 }
 
@@ -313,12 +282,8 @@ func (m *maker) latentIndex(p string) {
 // attn_v_b in the file that differs in Split alone.
 func (m *maker) merged(p string) {
 	c, l := m.c, &m.c.Latent
-	name, shape := p+"attn_kv_b.weight", []int64{int64(l.Rank), int64(c.Heads * (l.Nope + l.Value))}
-	if c.Holes {
-		m.add(name, gguf.F32, shape, nil)
-		return
-	}
-	m.add(name, gguf.F32, shape, func(_ source, w io.Writer) error {
+	shape := []int64{int64(l.Rank), int64(c.Heads * (l.Nope + l.Value))}
+	m.large(p+"attn_kv_b.weight", gguf.F32, shape, func(_ source, w io.Writer) error {
 		keys, values := newSource(c.Seed, p+"attn_k_b.weight"), newSource(c.Seed, p+"attn_v_b.weight")
 		per := l.Nope * l.Rank // of the keys of a head
 		drawn, turned, rest := make([]byte, 4*per), make([]byte, 4*per), make([]byte, 4*l.Value*l.Rank)

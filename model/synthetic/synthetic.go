@@ -210,7 +210,11 @@ func (c *Config) Writer() (*gguf.Writer, error) {
 	if err := w.SetParts(max(c.Parts, 1)); err != nil {
 		return nil, err
 	}
-	if err := c.putKeys(w); err != nil {
+	keys := c.streamKeys
+	if c.latent() {
+		keys = c.latentKeys
+	}
+	if err := put(w, slices.Concat(c.general(), keys(), c.vocabularyKeys())); err != nil {
 		return nil, err
 	}
 	if c.VocabOnly {

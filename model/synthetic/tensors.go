@@ -42,6 +42,14 @@ func (m *maker) add(name string, t gguf.Type, shape []int64, fill func(s source,
 	m.err = m.w.Add(m.name(name), t, shape, f)
 }
 
+// large is add for the tensors that c.Holes leaves empty.
+func (m *maker) large(name string, t gguf.Type, shape []int64, fill func(s source, w io.Writer) error) {
+	if m.c.Holes {
+		fill = nil
+	}
+	m.add(name, t, shape, fill)
+}
+
 func (m *maker) name(name string) string {
 	if m.c.Alias {
 		return aliases.Replace(name)
@@ -75,11 +83,7 @@ func (m *maker) matrix(name string, t gguf.Type, std float64, shape ...int) {
 	if m.err == nil && !CanMake(t) {
 		m.err = fmt.Errorf("tensor %q: cannot make random weights of type %s", name, t)
 	}
-	if m.c.Holes {
-		m.add(name, t, wide, nil)
-		return
-	}
-	m.add(name, t, wide, func(s source, w io.Writer) error {
+	m.large(name, t, wide, func(s source, w io.Writer) error {
 		return gaussian(s, w, t, elements/int64(t.BlockElements()), std)
 	})
 }
@@ -211,23 +215,32 @@ func (m *maker) layer(i, ratio int, small gguf.Type) {
 		m.matrix(p+"indexer.proj.weight", aux, inv(E), E, c.IndexHeads)
 		m.matrix(p+"indexer.attn_q_b.weight", aux, inv(Q), Q, c.IndexHeads*c.IndexDim)
 	}
+	m.mixture(i, p)
+}
+
+// mixture adds the norm, the router, the routed experts and the shared expert of layer i.
+func (m *maker) mixture(i int, p string) {
+	c := m.c
+	E := c.Embd
 	m.vector(p+"ffn_norm.weight", gguf.F32, normal(1, 0.1), E)
-	router := aux
+	router := c.Types.Aux
 	if !isFloat(router) {
 		router = gguf.F32
 	}
 	m.matrix(p+"ffn_gate_inp.weight", router, 1.5*inv(E), E, c.Experts)
-	if i < c.HashLayers {
+	switch {
+	case i < c.HashLayers:
 		m.table(p+"ffn_gate_tid2eid.weight", c.Used, c.Vocab, c.Experts)
-	} else {
+	case !c.latent() || c.Latent.Bias != 0:
 		m.vector(p+"exp_probs_b.bias", gguf.F32, normal(0, 0.1), c.Experts)
 	}
 	m.experts(i, p)
-	const gain = 0.7
-	shared := c.FF * c.Shared
-	m.matrix(p+"ffn_gate_shexp.weight", dense, gain*inv(E), E, shared)
-	m.matrix(p+"ffn_up_shexp.weight", dense, gain*inv(E), E, shared)
-	m.matrix(p+"ffn_down_shexp.weight", dense, gain*inv(shared), shared, E)
+	if shared := c.FF * c.Shared; shared > 0 {
+		const gain = 0.7
+		m.matrix(p+"ffn_gate_shexp.weight", c.Types.Dense, gain*inv(E), E, shared)
+		m.matrix(p+"ffn_up_shexp.weight", c.Types.Dense, gain*inv(E), E, shared)
+		m.matrix(p+"ffn_down_shexp.weight", c.Types.Dense, gain*inv(shared), shared, E)
+	}
 }
 
 // compressor adds the four tensors that compress blocks of tokens to entries of
@@ -270,12 +283,8 @@ func (m *maker) experts(i int, p string) {
 func (m *maker) gateUp(p string, t gguf.Type, std float64) {
 	c := m.c
 	shape := []int64{int64(c.Embd), 2 * int64(c.FF), int64(c.Experts)}
-	if c.Holes {
-		m.add(p+"ffn_gate_up_exps.weight", t, shape, nil)
-		return
-	}
 	blocks := int64(c.FF) * int64(c.Embd/t.BlockElements())
-	m.add(p+"ffn_gate_up_exps.weight", t, shape, func(_ source, w io.Writer) error {
+	m.large(p+"ffn_gate_up_exps.weight", t, shape, func(_ source, w io.Writer) error {
 		gate, up := newSource(c.Seed, p+"ffn_gate_exps.weight"), newSource(c.Seed, p+"ffn_up_exps.weight")
 		for range c.Experts {
 			if err := gaussian(gate, w, t, blocks, std); err != nil {

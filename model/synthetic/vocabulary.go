@@ -3,8 +3,6 @@ package synthetic
 import (
 	"fmt"
 	"slices"
-
-	"ringmaster/gguf"
 )
 
 type marker struct {
@@ -25,11 +23,11 @@ const (
 // that no text produces.
 const mostMerges = 1200
 
-// putVocabulary puts a byte-level BPE vocabulary of exactly c.Vocab tokens:
+// vocabularyKeys has a byte-level BPE vocabulary of exactly c.Vocab tokens:
 // the family's first markers, the bytes, the merged pieces, fillers, and the other
 // markers, at their true ids if these are known and the vocabulary is long enough,
 // and otherwise at its end.
-func (c *Config) putVocabulary(w *gguf.Writer) error {
+func (c *Config) vocabularyKeys() []pair {
 	f := families[c.Pre]
 	head, tail := f.head, f.tail
 	tokens := make([]string, c.Vocab)
@@ -67,10 +65,7 @@ func (c *Config) putVocabulary(w *gguf.Writer) error {
 		}
 	}
 	id := func(text string) uint32 { return uint32(slices.Index(tokens, text)) }
-	for _, kv := range []struct {
-		key   string
-		value any
-	}{
+	return []pair{
 		{"tokenizer.ggml.model", "gpt2"},
 		{"tokenizer.ggml.pre", c.Pre},
 		{"tokenizer.ggml.tokens", tokens},
@@ -82,10 +77,5 @@ func (c *Config) putVocabulary(w *gguf.Writer) error {
 		{"tokenizer.ggml.add_bos_token", false},
 		{"tokenizer.ggml.add_eos_token", false},
 		{"tokenizer.chat_template", f.template},
-	} {
-		if err := w.Put(kv.key, kv.value); err != nil {
-			return err
-		}
 	}
-	return nil
 }

@@ -2,6 +2,7 @@ package decodertest
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/memory"
+	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
@@ -17,10 +19,19 @@ import (
 )
 
 // weighing counts the bytes in use, every allocation in whole pages, and their
-// greatest number.
+// greatest number. It can be told to refuse more.
 type weighing struct {
 	kernels.Backend
 	now, most int64
+	full      bool
+}
+
+// weighed loads a model on a backend that weighs; both are closed with the test.
+func (a Architecture) weighed(t testing.TB, f *gguf.File, o decoder.OpenOptions) (*weighing, Model) {
+	inner, err := cpu.New(1)
+	require.NoError(t, err)
+	b := &weighing{Backend: inner}
+	return b, a.openWith(t, f, b, o)
 }
 
 func (b *weighing) add(n int) {
@@ -34,6 +45,9 @@ func (b *weighing) add(n int) {
 }
 
 func (b *weighing) Alloc(n int) ([]byte, error) {
+	if b.full {
+		return nil, fmt.Errorf("no %d bytes", n)
+	}
 	b.add(n)
 	return b.Backend.Alloc(n)
 }
@@ -49,15 +63,10 @@ func (b *weighing) Free(mem []byte) {
 func (a Architecture) SequenceBytes(t *testing.T) {
 	c := a.Small(t)
 	f := InMemory(t, c)
-	inner, err := cpu.New(1)
-	require.NoError(t, err)
-	defer inner.Close()
-	b := &weighing{Backend: inner}
 	const maxTokens, length = 512, 10_000
-	m, err := a.Open(f, b, decoder.OpenOptions{Context: length, MaxTokens: maxTokens})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, m.Close()) }()
-	plan, err := a.Plan(f, decoder.OpenOptions{Context: length, MaxTokens: maxTokens}, 1)
+	o := decoder.OpenOptions{Context: length, MaxTokens: maxTokens}
+	b, m := a.weighed(t, f, o)
+	plan, err := a.Plan(f, o, 1)
 	require.NoError(t, err)
 	require.Equal(t, plan.PerSequence(), m.SequenceBytes(length))
 	require.Positive(t, plan.Growth)
@@ -87,15 +96,7 @@ func (a Architecture) SequenceBytes(t *testing.T) {
 // caches exceed the budget, that the error names the sequence, and that dropped bytes are
 // free again.
 func (a Architecture) SequenceBudget(t *testing.T) {
-	c := a.Small(t)
-	f := InMemory(t, c)
-	inner, err := cpu.New(1)
-	require.NoError(t, err)
-	defer inner.Close()
-	b := &weighing{Backend: inner}
-	m, err := a.Open(f, b, decoder.OpenOptions{MaxTokens: 64})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, m.Close()) }()
+	b, m := a.weighed(t, InMemory(t, a.Small(t)), decoder.OpenOptions{MaxTokens: 64})
 	require.Zero(t, m.SequenceBudget(), "none unless it is asked for")
 	one := m.SequenceBytes(10)
 	m.SetSequenceBudget(2*one + one/2)
@@ -134,11 +135,7 @@ func (a Architecture) BuffersOfRanks(t *testing.T) {
 				o := decoder.OpenOptions{Context: 1024, MaxTokens: 512, Reduce: reduce, Wire: wire}
 				plan, err := a.Plan(f, o, 1)
 				require.NoError(t, err)
-				inner, err := cpu.New(1)
-				require.NoError(t, err)
-				b := &weighing{Backend: inner}
-				m, err := a.Open(f, b, o)
-				require.NoError(t, err)
+				b, m := a.weighed(t, f, o)
 				placement, err := plan.Place(how, []float64{2, 1, 1})
 				require.NoError(t, err)
 				require.Equal(t, plan.Sizes, m.Sizes())
@@ -148,8 +145,6 @@ func (a Architecture) BuffersOfRanks(t *testing.T) {
 				require.InDelta(t, planned, b.now-alone, float64(12*os.Getpagesize()), "%v, %v, %v", how, reduce, wire)
 				require.NoError(t, m.Join(nil, nil))
 				require.Equal(t, alone, b.now, "what joining allocated is freed")
-				require.NoError(t, m.Close())
-				require.NoError(t, inner.Close())
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package decodertest
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -20,9 +19,7 @@ import (
 // with other ranks, shares and divisions, and run an interrupted step again. The logits
 // are the bits of one rank that was never disturbed.
 func (a Architecture) SequencesOutliveTheirGroup(t *testing.T) {
-	c := a.Small(t)
-	f := InMemory(t, c)
-	steps := History(rand.New(rand.NewPCG(81, 82)), c.Vocab)
+	_, f, steps := a.small(t, 81)
 	o := decoder.OpenOptions{MaxTokens: 48, Reduce: parallel.Exact}
 	for _, lazy := range []bool{false, true} {
 		one := a.OpenOn(t, f, false, o)
@@ -35,7 +32,7 @@ func (a Architecture) SequencesOutliveTheirGroup(t *testing.T) {
 			if i > 0 {
 				// The last rank dies, on every other occasion within the step.
 				if i%2 == 0 && len(all) > 2 {
-					all.interrupted(t, step)
+					all.interrupted(t, parallel.ShareAll, []model.Step{step})
 				}
 				if i%2 == 1 && len(all) > 1 {
 					all = all[:len(all)-1]
@@ -44,7 +41,7 @@ func (a Architecture) SequencesOutliveTheirGroup(t *testing.T) {
 				for i := range shares {
 					shares[i] = 0.2 + r.Float64()
 				}
-				all.Rejoin(t, BothShares[r.IntN(2)], shares)
+				all.rejoin(t, memory.Groups(len(all)), all.Place(t, BothShares[r.IntN(2)], shares))
 			}
 			RequireSame(t, want, all.Play(t, []model.Step{step}), fmt.Sprintf("step %d on %d ranks", i, len(all)))
 			require.Equal(t, one.Len(1), all[0].Len(1))
@@ -53,55 +50,43 @@ func (a Architecture) SequencesOutliveTheirGroup(t *testing.T) {
 	}
 }
 
-// interrupted runs a step in which the last rank has failed: the others get an error.
-func (all Members) interrupted(t *testing.T, step model.Step) {
-	groups := memory.Groups(len(all))
-	p := all.Place(t, parallel.ShareAll, Ones(len(all)))
-	groups[len(all)-1].Fail(&distributed.PeerError{Rank: len(all) - 1, Cause: "connection closed"})
+// interrupted runs steps in which the last rank, at host-c, fails. It returns the errors of
+// the others.
+func (all Members) interrupted(t *testing.T, how parallel.Share, steps []model.Step) []error {
+	groups, last := memory.Groups(len(all)), len(all)-1
+	all[:last].rejoin(t, groups, all.Place(t, how, Ones(len(all))))
+	errs := make([]error, last)
 	var done sync.WaitGroup
-	errs := make([]error, len(all)-1)
 	for r := range errs {
-		require.NoError(t, all[r].Join(groups[r], p))
-		done.Go(func() { _, errs[r] = all[r].Forward(context.Background(), step) })
+		done.Go(func() { _, _, errs[r] = Play(all[r], steps) })
 	}
+	groups[last].Fail(&distributed.PeerError{Rank: last, Addr: "host-c", Cause: "connection closed"})
 	done.Wait()
 	for _, err := range errs {
 		require.ErrorIs(t, err, distributed.ErrPeerGone)
 	}
+	return errs
 }
 
 // Epochs checks that the same models join one group after another, with other sizes and
 // shares, and run alone in between. No state of one epoch remains in the next.
 func (a Architecture) Epochs(t *testing.T) {
-	c := a.Small(t)
-	f := InMemory(t, c)
-	steps := History(rand.New(rand.NewPCG(29, 30)), c.Vocab)
+	c, f, steps := a.small(t, 29)
 	for _, lazy := range []bool{false, true} {
 		o := decoder.OpenOptions{MaxTokens: 48, Reduce: parallel.Exact}
-		want, _, err := Play(a.OpenOn(t, f, false, o), steps)
-		require.NoError(t, err)
+		want := a.PlayAlone(t, f, o, steps)
 		all := a.OpenAll(t, f, 3, lazy, o)
 		all.Join(t, parallel.ShareAll, []float64{1, 5, 1})
 		RequireSame(t, want, all.Play(t, steps), "first")
 		require.Positive(t, all[1].Len(1))
 
 		// The third rank dies within a step, and the other two get an error.
-		group := memory.Groups(3)
-		placement := all.Place(t, parallel.ShareExperts, Ones(3))
-		verdict := &distributed.PeerError{Rank: 2, Addr: "host-c", Cause: "connection closed"}
-		var done sync.WaitGroup
-		errs := make([]error, 2)
-		for r := range errs {
-			all[r].Forget()
-			require.Zero(t, all[r].Len(1))
-			require.NoError(t, all[r].Join(group[r], placement))
-			done.Go(func() { _, _, errs[r] = Play(all[r], steps) })
+		for _, m := range all[:2] {
+			m.Forget()
+			require.Zero(t, m.Len(1))
 		}
-		group[2].Fail(verdict)
-		done.Wait()
-		for _, err := range errs {
+		for _, err := range all.interrupted(t, parallel.ShareExperts, steps) {
 			require.ErrorContains(t, err, fmt.Sprintf("%s: layer %d: all_gather", a.Name, c.Latent.Dense))
-			require.ErrorIs(t, err, distributed.ErrPeerGone)
 			require.ErrorContains(t, err, "rank 2 at host-c")
 		}
 

@@ -50,12 +50,21 @@ func Header(t testing.TB, kv map[string]any, tensors ...Tensor) *gguf.File {
 // OpenFails opens a file that the architecture must refuse, with all of the texts in the
 // error, which it returns.
 func (a Architecture) OpenFails(t *testing.T, f *gguf.File, texts ...string) error {
+	err := a.tryOpen(t, f)
+	for _, text := range texts {
+		require.ErrorContains(t, err, text)
+	}
+	return err
+}
+
+// tryOpen opens and closes a file and returns the error.
+func (a Architecture) tryOpen(t *testing.T, f *gguf.File) error {
 	b, err := cpu.New(1)
 	require.NoError(t, err)
 	defer b.Close()
-	_, err = a.Open(f, b, decoder.OpenOptions{})
-	for _, text := range texts {
-		require.ErrorContains(t, err, text)
+	m, err := a.Open(f, b, decoder.OpenOptions{MaxTokens: 8})
+	if err == nil {
+		require.NoError(t, m.Close())
 	}
 	return err
 }

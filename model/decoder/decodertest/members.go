@@ -3,15 +3,18 @@ package decodertest
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/distributed"
 	"ringmaster/distributed/memory"
 	"ringmaster/gguf"
 	"ringmaster/model"
 	"ringmaster/model/decoder"
+	"ringmaster/model/synthetic"
 	"ringmaster/parallel"
 )
 
@@ -50,13 +53,24 @@ func Play(m Model, steps []model.Step) (logits [][]float32, digests [][]uint32, 
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, row := range rows {
-			logits = append(logits, append([]float32(nil), row...))
-		}
+		logits = appendRows(logits, rows)
 		digests = append(digests, append([]uint32(nil), m.Digest()...))
 		m.Commit(s)
 	}
 	return logits, digests, nil
+}
+
+// PlayAlone loads a model, runs the steps on one rank and returns all logits.
+func (a Architecture) PlayAlone(t testing.TB, f *gguf.File, o decoder.OpenOptions, steps []model.Step) [][]float32 {
+	logits, _, err := Play(a.OpenOn(t, f, false, o), steps)
+	require.NoError(t, err)
+	return logits
+}
+
+// small is the model Small, and a History of it that is drawn from seed.
+func (a Architecture) small(t testing.TB, seed uint64) (synthetic.Config, *gguf.File, []model.Step) {
+	c := a.Small(t)
+	return c, InMemory(t, c), History(rand.New(rand.NewPCG(seed, seed+1)), c.Vocab)
 }
 
 // Members are the models of a group in one process.
@@ -83,17 +97,21 @@ func (all Members) Place(t testing.TB, how parallel.Share, shares []float64) par
 
 // Join forms a new group of all members, without sequences.
 func (all Members) Join(t testing.TB, how parallel.Share, shares []float64) {
+	all.join(t, memory.Groups(len(all)), all.Place(t, how, shares))
+}
+
+// join is Join with groups and a placement.
+func (all Members) join(t testing.TB, groups []*distributed.Group, p parallel.Placement) {
 	for _, m := range all {
 		m.Forget()
 	}
-	all.Rejoin(t, how, shares)
+	all.rejoin(t, groups, p)
 }
 
-// Rejoin forms a new group of all members; their sequences stay.
-func (all Members) Rejoin(t testing.TB, how parallel.Share, shares []float64) {
-	p := all.Place(t, how, shares)
-	for r, g := range memory.Groups(len(all)) {
-		require.NoError(t, all[r].Join(g, p))
+// rejoin is join, but the sequences stay.
+func (all Members) rejoin(t testing.TB, groups []*distributed.Group, p parallel.Placement) {
+	for r, m := range all {
+		require.NoError(t, m.Join(groups[r], p))
 	}
 }
 
@@ -121,13 +139,7 @@ func (all Members) Play(t testing.TB, steps []model.Step) [][]float32 {
 }
 
 // Ones are n equal shares.
-func Ones(n int) []float64 {
-	x := make([]float64, n)
-	for i := range x {
-		x[i] = 1
-	}
-	return x
-}
+func Ones(n int) []float64 { return slices.Repeat([]float64{1}, n) }
 
 var groupShares = [][]float64{
 	Ones(1), Ones(2), Ones(3), Ones(4), Ones(5), Ones(8),

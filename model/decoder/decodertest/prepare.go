@@ -2,14 +2,10 @@ package decodertest
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/kernels"
-	"ringmaster/kernels/cpu"
 	"ringmaster/model"
 	"ringmaster/model/decoder"
 	"ringmaster/parallel"
@@ -41,28 +37,20 @@ func (a Architecture) DigestSees(t *testing.T) {
 // Prepare checks that a prepared step needs no more memory, and that a step that cannot
 // be prepared is refused as Forward would refuse it.
 func (a Architecture) Prepare(t *testing.T) {
-	c := a.Small(t)
-	f := InMemory(t, c)
-	inner, err := cpu.New(1)
-	require.NoError(t, err)
-	b := &counting{Backend: inner}
-	defer b.Close()
-	m, err := a.Open(f, b, decoder.OpenOptions{MaxTokens: 64})
-	require.NoError(t, err)
+	b, m := a.weighed(t, InMemory(t, a.Small(t)), decoder.OpenOptions{MaxTokens: 64})
 	step := model.Step{Entries: []model.Entry{
 		{Seq: 1, Tokens: make([]int32, 40), Want: model.WantAll}, {Seq: 2, Tokens: make([]int32, 3), Want: model.WantLast}}}
+	before := b.now
 	require.NoError(t, m.Prepare(step))
 	require.Zero(t, m.Len(1))
-	before := b.allocs
-	require.Positive(t, before)
-	_, err = m.Run(context.Background())
+	require.Greater(t, b.now, before)
+	b.full = true
+	_, err := m.Run(context.Background())
 	require.NoError(t, err)
-	require.Equal(t, before, b.allocs)
 	m.Commit(step)
 
 	gap := model.Step{Entries: []model.Entry{{Seq: 1, Pos: 50, Tokens: []int32{1}}}}
 	require.ErrorContains(t, m.Prepare(gap), "at position 50, but it has 40")
-	b.full = true
 	more := model.Step{Entries: []model.Entry{{Seq: 3, Tokens: make([]int32, 2)}}}
 	err = m.Prepare(more)
 	require.ErrorIs(t, err, model.ErrNoMemory)
@@ -71,28 +59,11 @@ func (a Architecture) Prepare(t *testing.T) {
 	require.EqualValues(t, 3, which.Seq)
 	b.full = false
 	require.NoError(t, m.Prepare(more))
-	require.NoError(t, m.Close())
-}
-
-// counting counts allocations and can be told to refuse more.
-type counting struct {
-	kernels.Backend
-	allocs int
-	full   bool
-}
-
-func (b *counting) Alloc(n int) ([]byte, error) {
-	if b.full {
-		return nil, fmt.Errorf("no %d bytes", n)
-	}
-	b.allocs++
-	return b.Backend.Alloc(n)
 }
 
 // StatsFromOutside checks that the statistics may be read while the model runs.
 func (a Architecture) StatsFromOutside(t *testing.T) {
-	c := a.Small(t)
-	f := InMemory(t, c)
+	c, f, steps := a.small(t, 31)
 	all := a.OpenAll(t, f, 2, false, decoder.OpenOptions{MaxTokens: 48})
 	all.Join(t, parallel.ShareExperts, Ones(2))
 	stop, done := make(chan struct{}), make(chan struct{})
@@ -107,7 +78,6 @@ func (a Architecture) StatsFromOutside(t *testing.T) {
 			}
 		}
 	}()
-	steps := History(rand.New(rand.NewPCG(31, 32)), c.Vocab)
 	all.Play(t, steps)
 	close(stop)
 	<-done

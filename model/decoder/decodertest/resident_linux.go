@@ -60,32 +60,47 @@ func resident(t *testing.T, mem []byte) (touched, all int) {
 	return touched, len(entries) / 8
 }
 
+// afterSteps returns the files of two ranks, each a mapping of its own, after a prompt of
+// n tokens.
+func (a Architecture) afterSteps(t *testing.T, path string, how parallel.Share, reduce parallel.Reduce, vocab, n int) []*gguf.File {
+	all, files := make(Members, 2), make([]*gguf.File, 2)
+	for r := range all {
+		files[r] = openPath(t, path) // with no page touched yet
+		all[r] = a.OpenOn(t, files[r], false, decoder.OpenOptions{MaxTokens: n, Reduce: reduce})
+	}
+	all.Join(t, how, Ones(2))
+	all.Play(t, prompt(vocab, n))
+	return files
+}
+
+// prompt is a step of n tokens.
+func prompt(vocab, n int) []model.Step {
+	ids := RandomIDs(rand.New(rand.NewPCG(41, 42)), vocab, n)
+	return []model.Step{{Entries: []model.Entry{{Seq: 1, Tokens: ids, Want: model.WantLast}}}}
+}
+
+// requireTouched checks that a rank touched its own part of a tensor and, of the other's,
+// no pages except those adjacent to its own.
+func requireTouched(t *testing.T, rank int, name string, own, other []byte) {
+	t.Helper()
+	touched, pages := resident(t, own)
+	require.Equal(t, pages, touched, "rank %d, %s: its own", rank, name)
+	touched, pages = resident(t, other[faultAround:len(other)-faultAround])
+	require.Greater(t, pages, 50, "%s: enough to measure", name)
+	require.Zero(t, touched, "rank %d, %s: pages of the other's %d", rank, name, pages)
+}
+
 // RankTouchesItsRows checks that with everything divided each of two ranks touches its
 // half of the rows of the named tensors of a model, and no pages of the other's except
 // those adjacent to its own.
 func (a Architecture) RankTouchesItsRows(t *testing.T, c synthetic.Config, names ...string) {
 	path := inSinglePages(t, Write(t, c))
-	steps := []model.Step{{Entries: []model.Entry{{Seq: 1, Tokens: RandomIDs(rand.New(rand.NewPCG(43, 44)), c.Vocab, 100), Want: model.WantLast}}}}
-	all, files := make(Members, 2), make([]*gguf.File, 2)
-	for r := range all {
-		var err error
-		files[r], err = gguf.Open(path) // a mapping of its own, with no page touched yet
-		require.NoError(t, err)
-		defer files[r].Close()
-		all[r] = a.OpenOn(t, files[r], false, decoder.OpenOptions{MaxTokens: 100})
-	}
-	all.Join(t, parallel.ShareAll, []float64{1, 1})
-	all.Play(t, steps)
-	for r, f := range files {
+	for r, f := range a.afterSteps(t, path, parallel.ShareAll, parallel.Sum, c.Vocab, 100) {
 		for _, name := range names {
 			tensor, ok := f.Tensor(name)
 			require.True(t, ok)
 			half := len(tensor.Data) / 2
-			touched, pages := resident(t, tensor.Data[r*half:(r+1)*half])
-			require.Equal(t, pages, touched, "rank %d, %s: its own", r, name)
-			touched, pages = resident(t, tensor.Data[(1-r)*half+faultAround:(2-r)*half-faultAround])
-			require.Greater(t, pages, 50, "%s: enough to measure", name)
-			require.Zero(t, touched, "rank %d, %s: pages of the other's %d", r, name, pages)
+			requireTouched(t, r, name, tensor.Data[r*half:(r+1)*half], tensor.Data[(1-r)*half:(2-r)*half])
 		}
 	}
 }
@@ -95,22 +110,10 @@ func (a Architecture) RankTouchesItsRows(t *testing.T, c synthetic.Config, names
 // own.
 func (a Architecture) RankTouchesItsExperts(t *testing.T, c synthetic.Config) {
 	path := inSinglePages(t, Write(t, c))
-	ids := RandomIDs(rand.New(rand.NewPCG(41, 42)), c.Vocab, 200)
-	steps := []model.Step{{Entries: []model.Entry{{Seq: 1, Tokens: ids, Want: model.WantLast}}}}
-	ranges, err := parallel.Divide(c.Experts, []float64{1, 1})
+	ranges, err := parallel.Divide(c.Experts, Ones(2))
 	require.NoError(t, err)
-
 	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
-		all, files := make(Members, 2), make([]*gguf.File, 2)
-		for r := range all {
-			files[r], err = gguf.Open(path) // a mapping of its own, with no page touched yet
-			require.NoError(t, err)
-			defer files[r].Close()
-			all[r] = a.OpenOn(t, files[r], false, decoder.OpenOptions{MaxTokens: 200, Reduce: reduce})
-		}
-		all.Join(t, parallel.ShareExperts, []float64{1, 1})
-		all.Play(t, steps)
-		for r, f := range files {
+		for r, f := range a.afterSteps(t, path, parallel.ShareExperts, reduce, c.Vocab, 200) {
 			stacks := 0
 			for _, tensor := range f.Tensors() {
 				if !strings.Contains(tensor.Name, "_exps") {
@@ -118,14 +121,8 @@ func (a Architecture) RankTouchesItsExperts(t *testing.T, c synthetic.Config) {
 				}
 				stacks++
 				size := len(tensor.Data) / c.Experts
-				own := tensor.Data[ranges[r].Start*size : ranges[r].End*size]
-				touched, pages := resident(t, own)
-				require.Equal(t, pages, touched, "rank %d, %s: its own", r, tensor.Name)
-				other := ranges[1-r]
-				foreign := tensor.Data[other.Start*size+faultAround : other.End*size-faultAround]
-				touched, pages = resident(t, foreign)
-				require.Greater(t, pages, 100, "enough to measure")
-				require.Zero(t, touched, "rank %d, %s: pages of the other's %d", r, tensor.Name, pages)
+				of := func(r parallel.Range) []byte { return tensor.Data[r.Start*size : r.End*size] }
+				requireTouched(t, r, tensor.Name, of(ranges[r]), of(ranges[1-r]))
 			}
 			require.Equal(t, 3*(c.Layers-c.Latent.Dense), stacks)
 		}
@@ -133,8 +130,7 @@ func (a Architecture) RankTouchesItsExperts(t *testing.T, c synthetic.Config) {
 
 	// Alone, a rank touches all pages, which shows that the measurement works.
 	f := openPath(t, path)
-	_, _, err = Play(a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 200}), steps)
-	require.NoError(t, err)
+	a.PlayAlone(t, f, decoder.OpenOptions{MaxTokens: 200}, prompt(c.Vocab, 200))
 	tensor, ok := f.Tensor("blk.1.ffn_up_exps.weight")
 	require.True(t, ok)
 	touched, pages := resident(t, tensor.Data)

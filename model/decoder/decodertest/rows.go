@@ -19,11 +19,7 @@ import (
 
 // JoinRows is Join with a placement that divides the rows of steps of at least from rows.
 func (all Members) JoinRows(t testing.TB, how parallel.Share, shares []float64, from int) {
-	p := all.Place(t, how, shares).DivideRows(from)
-	for r, g := range memory.Groups(len(all)) {
-		all[r].Forget()
-		require.NoError(t, all[r].Join(g, p))
-	}
+	all.join(t, memory.Groups(len(all)), all.Place(t, how, shares).DivideRows(from))
 }
 
 // exchanges is how many rank 0 has counted in a layer.
@@ -99,8 +95,7 @@ func (a Architecture) ofRandomShapes(t *testing.T, shapes int, seed uint64, chec
 func (a Architecture) rows(t *testing.T, c *synthetic.Config, shares [][]float64, lazy bool) (all Members) {
 	f, steps := InMemory(t, *c), History(rand.New(rand.NewPCG(61, 62)), c.Vocab)
 	for _, o := range []decoder.OpenOptions{{MaxTokens: 48, Wire: parallel.F32}, {MaxTokens: 48, Reduce: parallel.Exact}, {MaxTokens: 48}} {
-		one, _, err := Play(a.OpenOn(t, f, false, o), steps)
-		require.NoError(t, err)
+		one := a.PlayAlone(t, f, o, steps)
 		RequireFinite(t, one)
 		for _, s := range shares {
 			all = a.OpenAll(t, f, len(s), lazy, o)

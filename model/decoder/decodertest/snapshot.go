@@ -2,7 +2,6 @@ package decodertest
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -15,21 +14,10 @@ import (
 	"ringmaster/parallel"
 )
 
-// extend runs tokens [from, to) of ids as chunks of sequence id and returns the logits of
-// the last.
-func extend(t testing.TB, m decoder.Decoder, id model.SeqID, ids []int32, from, to, chunk int) []float32 {
+// extend runs tokens [from, to) of ids as chunks of sequence id and returns their logits.
+func extend(t testing.TB, m Model, id model.SeqID, ids []int32, from, to, chunk int) [][]float32 {
 	t.Helper()
-	var last []float32
-	for at := from; at < to; {
-		n := min(chunk, to-at)
-		s := model.Step{Entries: []model.Entry{{Seq: id, Pos: at, Tokens: ids[at : at+n], Want: model.WantLast}}}
-		rows, err := m.Forward(context.Background(), s)
-		require.NoError(t, err)
-		last = append([]float32(nil), rows[0]...)
-		m.Commit(s)
-		at += n
-	}
-	return last
+	return Feed(t, m, id, from, ids[from:to], Always(chunk))
 }
 
 // RestoreIsNeverLeft checks that a restored sequence continues with the bits of one that
@@ -68,12 +56,12 @@ func (a Architecture) RestoreIsNeverLeft(t *testing.T) {
 
 			want := extend(t, from, id, ids, have, have+60, 13)
 			got := extend(t, to, id, ids, have, have+60, 6)
-			RequireSame(t, [][]float32{want}, [][]float32{got}, fmt.Sprint("length ", length))
+			RequireSame(t, want, got, fmt.Sprint("length ", length))
 			// A rewind behind the snapshot, as far as it is allowed.
 			least := max(0, have+60-64)
 			want = extend(t, from, id, other, least, least+5, 5)
 			got = extend(t, to, id, other, least, least+5, 5)
-			RequireSame(t, [][]float32{want}, [][]float32{got}, fmt.Sprint("rewind after length ", length))
+			RequireSame(t, want, got, fmt.Sprint("rewind after length ", length))
 			for _, m := range []Model{from, to} {
 				m.Commit(model.Step{Drop: []model.SeqID{id}})
 			}
@@ -131,7 +119,7 @@ func (a Architecture) RestoreContinues(t *testing.T) {
 		more := append(ids[:len(ids):len(ids)], RandomIDs(r, c.Vocab, 60)...)
 		want := extend(t, from, id, more, len(ids), len(more), 13)
 		got := extend(t, to, id, more, len(ids), len(more), 6)
-		RequireSame(t, [][]float32{want}, [][]float32{got}, fmt.Sprint("seed ", seed))
+		RequireSame(t, want, got, fmt.Sprint("seed ", seed))
 
 		// A snapshot that continues something else is refused and leaves nothing.
 		var piece bytes.Buffer

@@ -3,7 +3,6 @@ package decodertest
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -50,9 +49,7 @@ func overTCP(t *testing.T, n, threshold int) []*distributed.Group {
 // memory, and with exact those of one rank, for small and for scattered
 // operations.
 func (a Architecture) OverTCP(t *testing.T) {
-	c := a.Small(t)
-	f := InMemory(t, c)
-	steps := History(rand.New(rand.NewPCG(51, 52)), c.Vocab)
+	_, f, steps := a.small(t, 51)
 	reduces := []parallel.Reduce{parallel.Exact}
 	if testenv.Rest(t, testenv.Full, "--reduce sum over TCP") {
 		reduces = append(reduces, parallel.Sum)
@@ -66,18 +63,12 @@ func (a Architecture) OverTCP(t *testing.T) {
 			placement := all.Place(t, how, shares)
 			for _, threshold := range []int{-1, 1 << 10} {
 				for _, from := range []int{0, 4} { // rows of a step that is divided
-					placed := placement.DivideRows(from)
-					for r, g := range overTCP(t, len(shares), threshold) {
-						all[r].Forget()
-						require.NoError(t, all[r].Join(g, placed))
-					}
+					all.join(t, overTCP(t, len(shares), threshold), placement.DivideRows(from))
 					RequireSame(t, want, all.Play(t, steps), fmt.Sprint(reduce, how, shares, threshold, from))
 				}
 			}
 			if reduce == parallel.Exact {
-				one, _, err := Play(a.OpenOn(t, f, false, o), steps)
-				require.NoError(t, err)
-				RequireSame(t, one, want, fmt.Sprint(how, shares))
+				RequireSame(t, a.PlayAlone(t, f, o, steps), want, fmt.Sprint(how, shares))
 			}
 		}
 	}

@@ -1,0 +1,34 @@
+package decodertest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/model/synthetic"
+)
+
+// Preset is a shape by its name.
+func Preset(t testing.TB, name string) synthetic.Config {
+	c, err := synthetic.Preset(name)
+	require.NoError(t, err, name)
+	return c
+}
+
+// SmallTypes are the types of Architecture.Small.
+var SmallTypes = synthetic.Types{Gate: gguf.Q8_0, Up: gguf.Q8_0, Down: gguf.Q8_0, Dense: gguf.Q8_0,
+	Aux: gguf.F16, Embd: gguf.F16, Output: gguf.Q8_0}
+
+// RandomExperts draws types of the routed experts that rows of 32 and, if the model is so
+// wide, of 256 allow.
+func RandomExperts(r *rand.Rand, c *synthetic.Config) {
+	types := []gguf.Type{gguf.F32, gguf.F16, gguf.BF16, gguf.Q8_0, gguf.Q4_0, gguf.Q4_1, gguf.Q5_0, gguf.Q5_1, gguf.IQ4NL, gguf.MXFP4}
+	c.Types.Down = types[r.IntN(len(types))]
+	if c.Embd == 256 {
+		types = append(types, gguf.Q2_K, gguf.Q3_K, gguf.Q4_K, gguf.Q5_K, gguf.Q6_K, gguf.IQ1S, gguf.IQ1M,
+			gguf.IQ2XXS, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S, gguf.IQ4XS)
+	}
+	c.Types.Gate, c.Types.Up = types[r.IntN(len(types))], types[r.IntN(len(types))]
+}
