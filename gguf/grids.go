@@ -11,54 +11,24 @@ import "math/bits"
 // the program starts. The variables are exported for reading only.
 
 // IQ2XXSGrid holds the 256 points of IQ2_XXS: 8 magnitudes each, of 8, 25, 43.
-var IQ2XXSGrid = func() (grid [256]uint64) {
-	for i, p := range iq2xxsPacked {
-		grid[i] = spread(p, 8, 2, iq2Levels)
-	}
-	return grid
-}()
+var IQ2XXSGrid = [256]uint64(spread[uint64](iq2xxsPacked[:], 8, 2, iq2Levels))
 
 // IQ2XSGrid holds the 512 points of IQ2_XS: 8 magnitudes each, of 8, 25, 43.
-var IQ2XSGrid = func() (grid [512]uint64) {
-	for i, p := range iq2xsPacked {
-		grid[i] = spread(p, 8, 2, iq2Levels)
-	}
-	return grid
-}()
+var IQ2XSGrid = [512]uint64(spread[uint64](iq2xsPacked[:], 8, 2, iq2Levels))
 
 // IQ2SGrid holds the 1024 points of IQ2_S: 8 magnitudes each, of 8, 25, 43.
-var IQ2SGrid = func() (grid [1024]uint64) {
-	for i, p := range iq2sPacked {
-		grid[i] = spread(p, 8, 2, iq2Levels)
-	}
-	return grid
-}()
+var IQ2SGrid = [1024]uint64(spread[uint64](iq2sPacked[:], 8, 2, iq2Levels))
 
 // IQ3XXSGrid holds the 256 points of IQ3_XXS: 4 magnitudes each, of
 // 4, 12, 20, 28, 36, 44, 52, 62.
-var IQ3XXSGrid = func() (grid [256]uint32) {
-	for i, p := range iq3xxsPacked {
-		grid[i] = uint32(spread(p, 4, 3, [8]byte{4, 12, 20, 28, 36, 44, 52, 62}))
-	}
-	return grid
-}()
+var IQ3XXSGrid = [256]uint32(spread[uint32](iq3xxsPacked[:], 4, 3, [8]byte{4, 12, 20, 28, 36, 44, 52, 62}))
 
 // IQ3SGrid holds the 512 points of IQ3_S: 4 odd magnitudes each, 1 to 15.
-var IQ3SGrid = func() (grid [512]uint32) {
-	for i, p := range iq3sPacked {
-		grid[i] = uint32(spread(p, 4, 3, [8]byte{1, 3, 5, 7, 9, 11, 13, 15}))
-	}
-	return grid
-}()
+var IQ3SGrid = [512]uint32(spread[uint32](iq3sPacked[:], 4, 3, [8]byte{1, 3, 5, 7, 9, 11, 13, 15}))
 
 // IQ1SGrid holds the 2048 points of IQ1_S and IQ1_M: 8 signed bytes each, of
 // -1, 0, +1 (two's complement).
-var IQ1SGrid = func() (grid [2048]uint64) {
-	for i, p := range iq1sPacked {
-		grid[i] = spread(p, 8, 2, [8]byte{0xff, 0, 1})
-	}
-	return grid
-}()
+var IQ1SGrid = [2048]uint64(spread[uint64](iq1sPacked[:], 8, 2, [8]byte{0xff, 0, 1}))
 
 // SignMasks maps a stored 7-bit sign index to the signs of 8 elements: bit j
 // set means that element j is negative. Bits 0..6 are the index itself; bit 7
@@ -84,11 +54,15 @@ var MXFP4Values = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -
 // for.
 var iq2Levels = [8]byte{8, 25, 43}
 
-// spread expands n codes of the given width to n bytes, lowest first in both.
-func spread(packed uint16, n, width int, levels [8]byte) (entry uint64) {
-	for i := range n {
-		code := packed >> (i * width) & (1<<width - 1)
-		entry |= uint64(levels[code]) << (8 * i)
+// spread expands each packed point, n codes of the given width, to an entry of n bytes,
+// lowest first in both.
+func spread[E uint32 | uint64](packed []uint16, n, width int, levels [8]byte) []E {
+	grid := make([]E, len(packed))
+	for i, p := range packed {
+		for j := range n {
+			code := p >> (j * width) & (1<<width - 1)
+			grid[i] |= E(levels[code]) << (8 * j)
+		}
 	}
-	return entry
+	return grid
 }
