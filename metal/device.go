@@ -19,6 +19,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/kernels/contract"
+	"ringmaster/metal/shaders"
 )
 
 // Options of Open.
@@ -105,7 +106,7 @@ func (b *Backend) compile(progress func(done, of int)) error {
 	for i := range libraries {
 		progress(i, len(libraries))
 		l := &libraries[i]
-		source, err := l.source()
+		source, err := shaders.Library(l.files...)
 		if err != nil {
 			return fmt.Errorf("Metal library %s: %w", l.name, err)
 		}

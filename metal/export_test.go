@@ -5,6 +5,8 @@ package metal
 import (
 	"runtime"
 	"time"
+
+	"ringmaster/metal/shaders"
 )
 
 // Simulated reports that the device is the software one.
@@ -13,12 +15,12 @@ const Simulated = runtime.GOOS != "darwin"
 // Sources are the texts of all libraries, by their names.
 func Sources() (map[string]string, error) {
 	texts := map[string]string{}
-	for i := range libraries {
-		text, err := libraries[i].source()
+	for _, l := range libraries {
+		text, err := shaders.Library(l.files...)
 		if err != nil {
 			return nil, err
 		}
-		texts[libraries[i].name] = text
+		texts[l.name] = text
 	}
 	return texts, nil
 }

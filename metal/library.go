@@ -2,20 +2,10 @@
 
 package metal
 
-import (
-	"embed"
-	"fmt"
-	"strings"
-)
-
 // Available reports whether this build can open a Metal device.
 const Available = true
 
-//go:embed shaders
-var shaders embed.FS
-
-// library is a set of kernels that are compiled together. Its source is
-// prelude.metal and then its files in order.
+// library is a set of kernels that are compiled together, and its files of shaders/.
 type library struct {
 	name  string
 	files []string
@@ -37,17 +27,9 @@ var (
 	allKernels []*kernel
 )
 
-// newLibrary registers a library made of files of shaders/. tables.metal must come before
-// quant.metal.
+// newLibrary registers a library made of files of shaders/.
 func newLibrary(name string, files ...string) int {
-	all := []string{"prelude.metal"}
-	for _, f := range files {
-		if f == "quant.metal" {
-			all = append(all, "tables.metal")
-		}
-		all = append(all, f)
-	}
-	libraries = append(libraries, library{name, all})
+	libraries = append(libraries, library{name, files})
 	return len(libraries) - 1
 }
 
@@ -56,18 +38,4 @@ func newKernel(library int, name string) *kernel {
 	k := &kernel{library: library, name: name, number: len(allKernels)}
 	allKernels = append(allKernels, k)
 	return k
-}
-
-// source is the text of the library, with #line directives so that the compiler's
-// messages name file and line.
-func (l *library) source() (string, error) {
-	var s strings.Builder
-	for _, f := range l.files {
-		text, err := shaders.ReadFile("shaders/" + f)
-		if err != nil {
-			return "", err
-		}
-		fmt.Fprintf(&s, "#line 1 %q\n%s\n", f, text)
-	}
-	return s.String(), nil
 }

@@ -11,8 +11,6 @@ import (
 	"ringmaster/kernels/contract"
 )
 
-//go:generate go run ../kernels/cpu/gentables shaders/tables.metal
-
 // decoders names the struct of shaders/quant.metal that decodes a type.
 var decoders = map[gguf.Type]string{
 	gguf.F32: "f32", gguf.F16: "f16", gguf.BF16: "bf16",

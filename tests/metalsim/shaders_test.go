@@ -1,18 +1,17 @@
 package metalsim
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/metal/shaders"
 )
 
 // libraries finds the calls newLibrary("name", "file", ...) of metal/*.go: the
@@ -53,34 +52,28 @@ func libraries(t *testing.T) map[string][]string {
 // mslgen's checks, and with address spaces as distinct types.
 func TestShaders(t *testing.T) {
 	cc := value(t, "MSLSIM_CC")
-	used := map[string]bool{"prelude.metal": true, "tables.metal": true}
+	used := map[string]bool{"prelude.metal": true}
 	t.Cleanup(func() {
 		all, err := filepath.Glob("../../metal/shaders/*")
 		require.NoError(t, err)
 		for _, f := range all {
-			if filepath.Ext(f) == ".md" {
+			if ext := filepath.Ext(f); ext == ".md" || ext == ".go" {
 				continue
 			}
 			require.True(t, used[filepath.Base(f)], "%s is in no library", f)
 		}
 	})
 	for name, files := range libraries(t) {
-		files = append([]string{"prelude.metal"}, files...)
-		if i := slices.Index(files, "quant.metal"); i >= 0 { // the decoders need tables
-			files = slices.Insert(files, i, "tables.metal")
-		}
-		var text strings.Builder
 		for _, f := range files {
 			used[f] = true
-			part, err := os.ReadFile(filepath.Join("../../metal/shaders", f))
-			require.NoError(t, err)
-			fmt.Fprintf(&text, "#line 1 %q\n%s\n", f, part)
 		}
+		text, err := shaders.Library(files...)
+		require.NoError(t, err)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			in, prelude := filepath.Join(dir, "x.metal"), filepath.Join(dir, "x.h")
-			require.NoError(t, os.WriteFile(in, []byte(text.String()), 0o600))
+			require.NoError(t, os.WriteFile(in, []byte(text), 0o600))
 			require.NoError(t, os.WriteFile(prelude, []byte("#define __METAL_VERSION__ 310\n"), 0o600))
 			r := start(t, []string{"MSL_CHECK=1"}, cc, filepath.Join(dir, "x.so"), in, prelude)
 			require.Zero(t, r.code, r.out)
