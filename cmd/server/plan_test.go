@@ -201,7 +201,7 @@ func TestPlanPredicts(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tracer.Close()) }()
-	sizes := m.(interface{ Sizes() parallel.Sizes }).Sizes()
+	sizes := m.Sizes()
 	for _, share := range []parallel.Share{parallel.ShareExperts, parallel.ShareAll} {
 		p, err := planJSON(t, "--model", path, "--host", "2GiB,10GB/s,0.2TFLOP/s,op=7us", "--host", "2GiB,5GB/s,0.2TFLOP/s,op=7us",
 			"--link", "0.5GB/s,40us", "--share", share.String(), "--ctx", "1024", "--max-batch", "256", "--reach", "0.5")

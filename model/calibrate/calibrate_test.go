@@ -42,7 +42,7 @@ func tracer(t *testing.T, reduce parallel.Reduce) (*calibrate.Tracer, parallel.S
 	var sizes parallel.Sizes
 	tr, err := calibrate.NewTracer(func(b kernels.Backend) (decoder.Decoder, error) {
 		m := open(t, b, options(reduce))
-		sizes = m.(decodertest.Model).Sizes()
+		sizes = m.Sizes()
 		return m, nil
 	})
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func measured(t *testing.T, groups []*distributed.Group, o decoder.OpenOptions, 
 	for r, g := range groups {
 		b := record.Wrap(backend(r))
 		m := open(t, b, o)
-		p, err := parallel.Everything(m.(decodertest.Model).Sizes(), decodertest.Ones(2))
+		p, err := parallel.Everything(m.Sizes(), decodertest.Ones(2))
 		require.NoError(t, err)
 		budget := calibrate.Standard()
 		if clocks != nil {

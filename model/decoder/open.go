@@ -79,6 +79,7 @@ type Decoder interface {
 	Digest() []uint32
 	LayerStats() []parallel.LayerStats
 	Exchanges() [][]parallel.Exchange
+	Sizes() parallel.Sizes
 	Snapshot(w io.Writer, id model.SeqID, tokens []int32) error
 	Restore(r io.Reader, id model.SeqID) ([]int32, error)
 	Extent() model.Extent

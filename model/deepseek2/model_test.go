@@ -19,7 +19,7 @@ import (
 
 // architecture is what the tests of all architectures run on.
 var architecture = decodertest.Architecture{
-	Name: "deepseek2", Open: decodertest.Opener(deepseek2.Open), Plan: deepseek2.NewPlan, Small: small, Random: randomShape,
+	Name: "deepseek2", Small: small, Random: randomShape,
 	Growths: 5, // to 512 positions, 1024 and so on to 8192, and to the context
 }
 

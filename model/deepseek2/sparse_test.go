@@ -21,7 +21,7 @@ import (
 
 // sparse is what the tests of all architectures run on once more, with an indexer.
 var sparse = decodertest.Architecture{
-	Name: "glm-dsa", Open: architecture.Open, Plan: architecture.Plan, Small: smallSparse, Random: randomSparse,
+	Name: "glm-dsa", Small: smallSparse, Random: randomSparse,
 	Growths: architecture.Growths,
 }
 

@@ -16,7 +16,7 @@ import (
 
 // architecture is what the tests of all architectures run on.
 var architecture = decodertest.Architecture{
-	Name: "deepseek4", Open: decodertest.Opener(deepseek4.Open), Plan: deepseek4.NewPlan, Small: small, Random: randomShape,
+	Name: "deepseek4", Small: small, Random: randomShape,
 	Growths: 2, // to 8192 positions, and to the context
 }
 

@@ -14,6 +14,7 @@ import (
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
+	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
 	"ringmaster/parallel"
 )
@@ -27,7 +28,7 @@ type weighing struct {
 }
 
 // weighed loads a model on a backend that weighs; both are closed with the test.
-func (a Architecture) weighed(t testing.TB, f *gguf.File, o decoder.OpenOptions) (*weighing, Model) {
+func (a Architecture) weighed(t testing.TB, f *gguf.File, o decoder.OpenOptions) (*weighing, decoder.Decoder) {
 	inner, err := cpu.New(1)
 	require.NoError(t, err)
 	b := &weighing{Backend: inner}
@@ -66,7 +67,7 @@ func (a Architecture) SequenceBytes(t *testing.T) {
 	const maxTokens, length = 512, 10_000
 	o := decoder.OpenOptions{Context: length, MaxTokens: maxTokens}
 	b, m := a.weighed(t, f, o)
-	plan, err := a.Plan(f, o, 1)
+	plan, err := arch.Plan(f, o, 1)
 	require.NoError(t, err)
 	require.Equal(t, plan.PerSequence(), m.SequenceBytes(length))
 	require.Positive(t, plan.Growth)
@@ -133,7 +134,7 @@ func (a Architecture) BuffersOfRanks(t *testing.T) {
 		for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
 			for _, wire := range []parallel.Wire{parallel.F16, parallel.F32} {
 				o := decoder.OpenOptions{Context: 1024, MaxTokens: 512, Reduce: reduce, Wire: wire}
-				plan, err := a.Plan(f, o, 1)
+				plan, err := arch.Plan(f, o, 1)
 				require.NoError(t, err)
 				b, m := a.weighed(t, f, o)
 				placement, err := plan.Place(how, []float64{2, 1, 1})

@@ -22,22 +22,14 @@ import (
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/deferred"
 	"ringmaster/model"
+	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
-	"ringmaster/parallel"
 )
-
-// Model is what an architecture opens.
-type Model interface {
-	decoder.Decoder
-	Sizes() parallel.Sizes
-}
 
 // Architecture is what is tested.
 type Architecture struct {
 	Name string // general.architecture
-	Open func(f *gguf.File, b kernels.Backend, o decoder.OpenOptions) (Model, error)
-	Plan func(f *gguf.File, o decoder.OpenOptions, sequences int) (decoder.Plan, error)
 	// Small is a model with every kind of layer that runs in milliseconds, with a
 	// vocabulary of 512 and embeddings in float16.
 	Small func(t testing.TB) synthetic.Config
@@ -46,17 +38,6 @@ type Architecture struct {
 	Growths int
 	// Random draws a model of any shape and types of weights.
 	Random func(t testing.TB, r *rand.Rand) synthetic.Config
-}
-
-// Opener makes Architecture.Open of the function of an architecture.
-func Opener[M Model](open func(*gguf.File, kernels.Backend, decoder.OpenOptions) (M, error)) func(*gguf.File, kernels.Backend, decoder.OpenOptions) (Model, error) {
-	return func(f *gguf.File, b kernels.Backend, o decoder.OpenOptions) (Model, error) {
-		m, err := open(f, b, o)
-		if err != nil {
-			return nil, err
-		}
-		return m, nil
-	}
 }
 
 // Write writes a model to a file of the test and returns its path.
@@ -85,7 +66,7 @@ func openPath(t testing.TB, path string) *gguf.File {
 }
 
 // openFile loads a model; it is closed with the test.
-func (a Architecture) openFile(t testing.TB, path string, threads int, o decoder.OpenOptions) Model {
+func (a Architecture) openFile(t testing.TB, path string, threads int, o decoder.OpenOptions) decoder.Decoder {
 	b, err := cpu.New(threads)
 	require.NoError(t, err)
 	return a.openWith(t, openPath(t, path), b, o)
@@ -93,7 +74,7 @@ func (a Architecture) openFile(t testing.TB, path string, threads int, o decoder
 
 // OpenOn loads a model on a single-threaded backend, deferred if lazy is set. It is
 // closed with the test.
-func (a Architecture) OpenOn(t testing.TB, f *gguf.File, lazy bool, o decoder.OpenOptions) Model {
+func (a Architecture) OpenOn(t testing.TB, f *gguf.File, lazy bool, o decoder.OpenOptions) decoder.Decoder {
 	var b kernels.Backend
 	b, err := cpu.New(1)
 	require.NoError(t, err)
@@ -104,9 +85,9 @@ func (a Architecture) OpenOn(t testing.TB, f *gguf.File, lazy bool, o decoder.Op
 }
 
 // openWith loads a model on a backend; both are closed with the test.
-func (a Architecture) openWith(t testing.TB, f *gguf.File, b kernels.Backend, o decoder.OpenOptions) Model {
+func (a Architecture) openWith(t testing.TB, f *gguf.File, b kernels.Backend, o decoder.OpenOptions) decoder.Decoder {
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
-	m, err := a.Open(f, b, o)
+	m, err := arch.Open(f, b, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	return m

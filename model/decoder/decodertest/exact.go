@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
 	"ringmaster/parallel"
@@ -139,7 +140,7 @@ func (a Architecture) OverflowOnRanks(t *testing.T) {
 // exchanges is how many exchanges a layer of a model has: of the outputs of its experts,
 // or of the dense FFN in their place if the plan divides that, and of those of its heads.
 func (a Architecture) exchanges(t *testing.T, f *gguf.File, c *synthetic.Config, layer int, how parallel.Share) int {
-	plan, err := a.Plan(f, decoder.OpenOptions{MaxTokens: 48}, 1)
+	plan, err := arch.Plan(f, decoder.OpenOptions{MaxTokens: 48}, 1)
 	require.NoError(t, err)
 	n := 0
 	if layer >= c.Latent.Dense || how == parallel.ShareAll && plan.DenseFFN.Terms > 0 {

@@ -17,7 +17,7 @@ import (
 )
 
 // Examined is all sums of a model, in pieces of so many experts or blocks.
-func Examined(t testing.TB, m Model, seed uint64, each int) (sums []model.Sum) {
+func Examined(t testing.TB, m decoder.Decoder, seed uint64, each int) (sums []model.Sum) {
 	e := m.Extent()
 	all := func(layer, n int) {
 		for from := 0; from < n; from += each {
@@ -62,7 +62,7 @@ func (a Architecture) Examines(t *testing.T) {
 		require.Equal(t, want, Examined(t, one, 7, model.MostPiece), "other pieces")
 		RequireSame(t, before, Feed(t, one, 2, 0, ids, Always(o.MaxTokens)), "steps after an examination")
 
-		a.findsFlips(t, r, f, want, func(tensor string, offset int, with byte) Model {
+		a.findsFlips(t, r, f, want, func(tensor string, offset int, with byte) decoder.Decoder {
 			return a.OpenOn(t, damaged(t, c, tensor, offset, with), false, o)
 		})
 	}
@@ -76,7 +76,7 @@ func (a Architecture) Examines(t *testing.T) {
 }
 
 // findsFlips changes the lowest bit of a random byte of each of some tensors.
-func (Architecture) findsFlips(t *testing.T, r *rand.Rand, f *gguf.File, want []model.Sum, open func(tensor string, offset int, with byte) Model) {
+func (Architecture) findsFlips(t *testing.T, r *rand.Rand, f *gguf.File, want []model.Sum, open func(tensor string, offset int, with byte) decoder.Decoder) {
 	named := map[string]bool{}
 	for _, s := range want {
 		named[strings.TrimSuffix(s.Name, " (up)")] = true

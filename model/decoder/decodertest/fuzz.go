@@ -13,6 +13,7 @@ import (
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
+	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
 )
@@ -59,7 +60,7 @@ func (a Architecture) Fuzz(f *testing.F, c synthetic.Config) {
 		if err != nil {
 			return
 		}
-		m, err := a.Open(file, b, decoder.OpenOptions{MaxTokens: 8, Context: 64})
+		m, err := arch.Open(file, b, decoder.OpenOptions{MaxTokens: 8, Context: 64})
 		if err != nil {
 			return
 		}

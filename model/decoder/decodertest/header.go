@@ -8,6 +8,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/gguf/gguftest"
 	"ringmaster/kernels/cpu"
+	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
 )
 
@@ -62,7 +63,7 @@ func (a Architecture) tryOpen(t *testing.T, f *gguf.File) error {
 	b, err := cpu.New(1)
 	require.NoError(t, err)
 	defer b.Close()
-	m, err := a.Open(f, b, decoder.OpenOptions{MaxTokens: 8})
+	m, err := arch.Open(f, b, decoder.OpenOptions{MaxTokens: 8})
 	if err == nil {
 		require.NoError(t, m.Close())
 	}

@@ -44,7 +44,7 @@ func History(r *rand.Rand, vocab int) []model.Step {
 }
 
 // Play runs the steps and returns all logits and all digests.
-func Play(m Model, steps []model.Step) (logits [][]float32, digests [][]uint32, err error) {
+func Play(m decoder.Decoder, steps []model.Step) (logits [][]float32, digests [][]uint32, err error) {
 	for _, s := range steps {
 		if err := m.Prepare(s); err != nil {
 			return nil, nil, err
@@ -74,7 +74,7 @@ func (a Architecture) small(t testing.TB, seed uint64) (synthetic.Config, *gguf.
 }
 
 // Members are the models of a group in one process.
-type Members []Model
+type Members []decoder.Decoder
 
 // OpenAll loads a model n times, as OpenOn does.
 func (a Architecture) OpenAll(t testing.TB, f *gguf.File, n int, lazy bool, o decoder.OpenOptions) Members {

@@ -15,6 +15,7 @@ import (
 	"ringmaster/gguf/gguftest"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
+	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
 	"ringmaster/parallel"
@@ -107,7 +108,7 @@ func (a Architecture) NonFiniteWeightsAtLoad(t *testing.T, small, large []string
 				bad, what = f32, "-Inf"
 			}
 			f := damaged(t, c, name, 0, bad...)
-			m, err := a.Open(f, b, decoder.OpenOptions{MaxTokens: 8})
+			m, err := arch.Open(f, b, decoder.OpenOptions{MaxTokens: 8})
 			want := fmt.Sprintf("test file: tensor %q (%s): row 0", name, x.Type)
 			if i >= len(small) {
 				require.NoError(t, err)

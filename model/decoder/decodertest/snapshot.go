@@ -15,7 +15,7 @@ import (
 )
 
 // extend runs tokens [from, to) of ids as chunks of sequence id and returns their logits.
-func extend(t testing.TB, m Model, id model.SeqID, ids []int32, from, to, chunk int) [][]float32 {
+func extend(t testing.TB, m decoder.Decoder, id model.SeqID, ids []int32, from, to, chunk int) [][]float32 {
 	t.Helper()
 	return Feed(t, m, id, from, ids[from:to], Always(chunk))
 }
@@ -30,7 +30,7 @@ func (a Architecture) RestoreIsNeverLeft(t *testing.T) {
 	ids := RandomIDs(rand.New(rand.NewPCG(61, 62)), c.Vocab, 600)
 	other := RandomIDs(rand.New(rand.NewPCG(67, 68)), c.Vocab, 600)
 	next := model.SeqID(1)
-	for _, to := range []Model{
+	for _, to := range []decoder.Decoder{
 		a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 48}),
 		a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 7, Context: 700}),
 		a.OpenOn(t, f, true, decoder.OpenOptions{MaxTokens: 200}),
@@ -62,7 +62,7 @@ func (a Architecture) RestoreIsNeverLeft(t *testing.T) {
 			want = extend(t, from, id, other, least, least+5, 5)
 			got = extend(t, to, id, other, least, least+5, 5)
 			RequireSame(t, want, got, fmt.Sprint("rewind after length ", length))
-			for _, m := range []Model{from, to} {
+			for _, m := range []decoder.Decoder{from, to} {
 				m.Commit(model.Step{Drop: []model.SeqID{id}})
 			}
 		}
@@ -80,7 +80,7 @@ func (a Architecture) RestoreContinues(t *testing.T) {
 	alike := a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 48})
 	for seed := range uint64(3) {
 		r := rand.New(rand.NewPCG(71, seed))
-		to, id := []Model{small, alike}[seed%2], model.SeqID(100+seed)
+		to, id := []decoder.Decoder{small, alike}[seed%2], model.SeqID(100+seed)
 		var ids, known []int32 // of the sequence, and of what has been copied
 		have, peak := 0, 0     // positions that need not be copied again
 		copied := func(n int) {
@@ -133,7 +133,7 @@ func (a Architecture) RestoreContinues(t *testing.T) {
 		require.Zero(t, to.Len(id))
 		_, err = to.RestoreFrom(bytes.NewReader(piece.Bytes()), id, more)
 		require.ErrorContains(t, err, "but the sequence has 0 here")
-		for _, m := range []Model{from, to} {
+		for _, m := range []decoder.Decoder{from, to} {
 			m.Commit(model.Step{Drop: []model.SeqID{id}})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
+	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
 )
@@ -38,7 +39,7 @@ func (a Architecture) EveryTypeOfEveryTensor(t *testing.T, c synthetic.Config, n
 				continue
 			}
 			c.TensorTypes = map[string]gguf.Type{tensor.Name: kind}
-			m, err := a.Open(InMemory(t, c), b, decoder.OpenOptions{MaxTokens: 8, Context: 64})
+			m, err := arch.Open(InMemory(t, c), b, decoder.OpenOptions{MaxTokens: 8, Context: 64})
 			if err != nil {
 				refused++
 				require.ErrorContains(t, err, fmt.Sprintf("%q", tensor.Name))

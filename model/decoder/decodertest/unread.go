@@ -14,6 +14,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/gguf/gguftest"
 	"ringmaster/model"
+	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
 )
@@ -88,7 +89,7 @@ func (a Architecture) PredictionBlocks(t *testing.T) {
 			want = rows
 		}
 		RequireSame(t, want, rows, x.what)
-		p, err := a.Plan(f, decoder.OpenOptions{}, 1)
+		p, err := arch.Plan(f, decoder.OpenOptions{}, 1)
 		require.NoError(t, err)
 		require.Equal(t, layers, p.Layers, x.what)
 		require.Contains(t, p.UnreadOf, fmt.Sprintf("blk.%d (multi-token prediction)", layers), x.what)
@@ -111,7 +112,7 @@ func (a Architecture) UnknownTensors(t *testing.T) {
 	require.ErrorContains(t, a.tryOpen(t, withTensors(t, c, extra{"rope_freqs.weight", 2})), `tensor "rope_freqs.weight" has factors for RoPE's frequencies other than 1`)
 	f := withTensors(t, c, extra{"rope_freqs.weight", 1})
 	require.NoError(t, a.tryOpen(t, f))
-	p, err := a.Plan(f, decoder.OpenOptions{}, 1)
+	p, err := arch.Plan(f, decoder.OpenOptions{}, 1)
 	require.NoError(t, err)
 	require.Contains(t, p.UnreadOf, "rope_freqs.weight (RoPE factors of 1)")
 }

@@ -14,6 +14,7 @@ import (
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
+	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
 )
@@ -37,10 +38,10 @@ func (a Architecture) WorkingBuffers(t *testing.T, shapes map[string]synthetic.C
 					b, err := cpu.NewLevel(threads, level)
 					require.NoError(t, err)
 					defer b.Close()
-					m, err := a.Open(f, b, decoder.OpenOptions{Context: length, MaxTokens: rows})
+					m, err := arch.Open(f, b, decoder.OpenOptions{Context: length, MaxTokens: rows})
 					require.NoError(t, err)
 					defer m.Close()
-					plan, err := a.Plan(f, decoder.OpenOptions{Context: length, MaxTokens: rows}, 1)
+					plan, err := arch.Plan(f, decoder.OpenOptions{Context: length, MaxTokens: rows}, 1)
 					require.NoError(t, err)
 					plan.Working.Threads = threads
 					bound := plan.Working.Bytes()
