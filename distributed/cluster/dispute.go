@@ -18,13 +18,7 @@ const unknownWhich = "; no majority of the ranks agrees, so which of them is wro
 // If rank 0 is wrong, or the policy is Fail, the group ends instead.
 func (m *stateMachine) dispute(rank int, cause string) {
 	again := m.disputed
-	recent := m.disputes[:0]
-	for _, at := range m.disputes {
-		if m.now-at < flapPeriod {
-			recent = append(recent, at)
-		}
-	}
-	m.disputes = append(recent, m.now)
+	m.disputes = append(m.recent(m.disputes), m.now)
 	lasting := again || len(m.disputes) >= flapLosses
 	ends := m.onLoss == Fail || lasting && rank == 0
 	if lasting && !ends {

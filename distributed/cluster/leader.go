@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -92,9 +93,8 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 			"name", name, "address", tcp.IP, "host_has", network.Own())
 	}
 	cfg.Log.Info("waiting for the other ranks", "address", listener.Addr(), "ranks", cfg.Hello.Size)
-	l.wg.Add(2)
-	go l.accept()
-	go l.runClock()
+	l.wg.Go(l.accept)
+	l.wg.Go(l.runClock)
 	l.event(func() { l.sm.form() }) // a group of one is complete at once
 	return l, nil
 }
@@ -105,20 +105,27 @@ func (l *Leader) Addr() net.Addr { return l.listener.Addr() }
 // Wait returns nil when an epoch has run, or the reason why the group ended
 // before that.
 func (l *Leader) Wait(ctx context.Context) error {
+	return l.until(ctx, func() (bool, error) {
+		if !l.sm.everRan && l.sm.phase == stopped {
+			return false, cmp.Or(l.err, distributed.ErrClosed)
+		}
+		return l.sm.everRan, nil
+	})
+}
+
+// until calls check with mu held, again after every change, until it returns true or an
+// error, or ctx ends. The end of the group is a change.
+func (l *Leader) until(ctx context.Context, check func() (bool, error)) error {
 	for {
 		l.mu.Lock()
-		ran, changed := l.sm.everRan, l.changed
+		done, err := check()
+		changed := l.changed
 		l.mu.Unlock()
-		if ran {
-			return nil
+		if done || err != nil {
+			return err
 		}
 		select {
 		case <-changed:
-		case <-l.done:
-			if err := l.Err(); err != nil {
-				return err
-			}
-			return distributed.ErrClosed
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

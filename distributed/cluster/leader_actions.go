@@ -157,9 +157,7 @@ func (l *Leader) perform(a action) {
 // background does this rank's part of forming an epoch without blocking
 // events, and gives the state machine its answer; kindRun stands for started.
 func (l *Leader) background(r *run, answer kind, do func() error) {
-	l.wg.Add(1)
-	go func() {
-		defer l.wg.Done()
+	l.wg.Go(func() {
 		err := do()
 		l.event(func() {
 			switch {
@@ -172,7 +170,7 @@ func (l *Leader) background(r *run, answer kind, do func() error) {
 				l.sm.selfAnswered(r.Number, answer)
 			}
 		})
-	}()
+	})
 }
 
 // connect joins the data plane of an epoch.
@@ -215,13 +213,11 @@ func (l *Leader) endRun(verdict error) {
 	r.cancel(verdict)
 	if g := r.Group; g != nil {
 		g.Fail(verdict)
-		l.wg.Add(1)
-		go func() {
-			defer l.wg.Done()
+		l.wg.Go(func() {
 			if err := g.Close(); err != nil {
 				l.cfg.Log.Warn("cannot close the group", "epoch", r.Number, "error", err)
 			}
-		}()
+		})
 	}
 	l.broadcast()
 }

@@ -15,7 +15,6 @@ import (
 // survived, and connections of no rank are limited in number and make room for
 // newer ones.
 func (l *Leader) accept() {
-	defer l.wg.Done()
 	for {
 		nc, err := accept.Next(l.listener, l.strangers.Evict, func(err error) {
 			l.cfg.Log.Warn("cannot accept control connections for now; if open files have run out, raise ulimit -n", "error", err)
@@ -24,9 +23,7 @@ func (l *Leader) accept() {
 			return
 		}
 		l.strangers.Add(nc)
-		l.wg.Add(1)
-		go func() {
-			defer l.wg.Done()
+		l.wg.Go(func() {
 			c, err := control.Server(l.ctx, nc, l.cfg.control())
 			if err != nil {
 				if l.strangers.Remove(nc) { // not closed to make room
@@ -36,7 +33,7 @@ func (l *Leader) accept() {
 			}
 			defer l.strangers.Remove(nc)
 			l.serve(c, func() { l.strangers.Remove(nc) })
-		}()
+		})
 	}
 }
 
@@ -100,7 +97,6 @@ func (l *Leader) serve(c *control.Conn, joined func()) {
 // runClock advances the state machine's time, sends heartbeats, and passes on
 // the suspicions of this rank's group.
 func (l *Leader) runClock() {
-	defer l.wg.Done()
 	t := time.NewTicker(l.cfg.tick())
 	defer t.Stop()
 	var lastBeat time.Duration

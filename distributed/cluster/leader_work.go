@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,27 +41,16 @@ func (l *Leader) Begin(epoch uint32, payload []byte) (n uint64, err error) {
 // equal digests. If the epoch ends first, the error is its verdict.
 func (l *Leader) End(ctx context.Context, n uint64, d Digest) error {
 	l.event(func() { l.sm.done(0, n, d) })
-	for {
-		l.mu.Lock()
-		settled, open, changed, last := l.sm.ledger.settled, l.sm.ledger.awaits(n), l.changed, l.sm.last
+	return l.until(ctx, func() (bool, error) {
 		_, err := l.sm.status()
-		l.mu.Unlock()
 		switch {
-		case settled >= n:
-			return nil
-		case err != nil:
-			return err
-		case !open && last != nil:
-			return last
-		case !open:
-			return fmt.Errorf("work %d was lost with its epoch", n)
+		case l.sm.ledger.settled >= n:
+			return true, nil
+		case err == nil && !l.sm.ledger.awaits(n):
+			return false, fmt.Errorf("work %d was lost with its epoch", n)
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+		return false, err
+	})
 }
 
 // State returns what Epoch does, and, if no epoch runs, whether the next one is forming
@@ -76,24 +66,20 @@ func (l *Leader) State() (e Epoch, recovering bool, err error) {
 
 // Await returns the running epoch. While the group is recovering it waits for the
 // next one until ctx ends; the error is the verdict, or why ctx has ended.
-func (l *Leader) Await(ctx context.Context) (Epoch, error) {
-	for {
-		l.mu.Lock()
+func (l *Leader) Await(ctx context.Context) (e Epoch, err error) {
+	err = l.until(ctx, func() (bool, error) {
 		n, err := l.sm.status()
-		e, recovering, changed := Epoch{Number: n}, l.sm.recovering(), l.changed
 		if err == nil {
 			e = l.run.Epoch
+			return true, nil
 		}
-		l.mu.Unlock()
-		if err == nil || !recovering {
-			return e, err
+		e = Epoch{Number: n}
+		if l.sm.recovering() {
+			return false, nil
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return e, context.Cause(ctx)
-		}
-	}
+		return false, err
+	})
+	return e, err
 }
 
 // Fail ends the epoch because this rank could not do its work, and returns the
@@ -125,38 +111,36 @@ func (l *Leader) Reports(ctx context.Context) ([][]byte, error) {
 		return nil, distributed.ErrBusy
 	}
 	l.reports = make([][]byte, l.cfg.Hello.Size)
-	asked := false
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
 		l.reports = nil
 		l.mu.Unlock()
 	}()
-	for {
-		l.mu.Lock()
-		_, err := l.sm.status()
-		if err == nil && !asked && len(l.sm.ledger.open) == 0 {
+	var out [][]byte
+	asked, missing := false, 0
+	err := l.until(ctx, func() (bool, error) {
+		if _, err := l.sm.status(); err != nil {
+			return false, err
+		}
+		if !asked && len(l.sm.ledger.open) == 0 {
 			asked = true
 			l.sm.toGroup(message{Kind: kindReportRequest})
 			l.performAll()
 		}
-		out, changed, missing := l.reports, l.changed, 0
+		out, missing = l.reports, 0
 		for _, r := range l.sm.group {
 			if r > 0 && out[r] == nil {
 				missing++
 			}
 		}
-		l.mu.Unlock()
-		switch {
-		case err != nil:
-			return nil, err
-		case missing == 0:
-			return out, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%d ranks have not reported: %w", missing, context.Cause(ctx))
-		}
+		return missing == 0, nil
+	})
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return out, nil
+	case errors.Is(err, cause):
+		return nil, fmt.Errorf("%d ranks have not reported: %w", missing, cause)
 	}
+	return nil, err
 }

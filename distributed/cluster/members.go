@@ -94,13 +94,7 @@ func (m *stateMachine) lost(rank int, connected bool, cause string) {
 	if m.onLoss != Continue || rank <= 0 || !m.everRan || !connected && m.now < m.forgiven {
 		return
 	}
-	recent := m.losses[rank][:0]
-	for _, at := range m.losses[rank] {
-		if m.now-at < flapPeriod {
-			recent = append(recent, at)
-		}
-	}
-	recent = append(recent, m.now)
+	recent := append(m.recent(m.losses[rank]), m.now)
 	m.losses[rank] = recent
 	switch {
 	case len(recent) >= flapLosses:
@@ -108,6 +102,11 @@ func (m *stateMachine) lost(rank int, connected bool, cause string) {
 	case connected:
 		m.exclude(rank, m.failPause<<(len(recent)-1), cause)
 	}
+}
+
+// recent drops from a list the times that are longer ago than flapPeriod.
+func (m *stateMachine) recent(times []time.Duration) []time.Duration {
+	return slices.DeleteFunc(times, func(at time.Duration) bool { return m.now-at >= flapPeriod })
 }
 
 // slept says that this rank did not run for the time d: its process was stopped, its host

@@ -52,27 +52,25 @@ type recruit struct {
 // first call a rank joins a running epoch only when its Recruit says so. After a loss the
 // next epoch forms at once, so nothing is sent ahead to its ranks.
 func (l *Leader) Recruit(ctx context.Context) (*Recruit, error) {
-	for {
-		l.mu.Lock()
+	var r *recruit
+	err := l.until(ctx, func() (bool, error) {
+		if l.sm.phase == stopped {
+			return false, distributed.ErrClosed
+		}
 		l.sm.brings = true
 		l.recruits = slices.DeleteFunc(l.recruits, func(r *recruit) bool { return !l.sm.waits(r.conn, r.epoch) })
-		for _, r := range l.recruits {
-			if !r.given {
-				r.given = true
-				l.mu.Unlock()
-				return &Recruit{Rank: r.rank, Send: r.send, Flush: r.flush, Join: r.join}, nil
-			}
+		i := slices.IndexFunc(l.recruits, func(r *recruit) bool { return !r.given })
+		if i < 0 {
+			return false, nil
 		}
-		changed := l.changed
-		l.mu.Unlock()
-		select {
-		case <-changed:
-		case <-l.done:
-			return nil, distributed.ErrClosed
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+		r = l.recruits[i]
+		r.given = true
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	return &Recruit{Rank: r.rank, Send: r.send, Flush: r.flush, Join: r.join}, nil
 }
 
 // send implements Recruit.Send.
@@ -98,27 +96,15 @@ func (r *recruit) flush(ctx context.Context) error { return r.await(ctx, 0) }
 
 // await waits until at most so many payloads are in flight.
 func (r *recruit) await(ctx context.Context, most int) error {
-	l := r.l
-	for {
-		l.mu.Lock()
-		waits, inFlight, refusal, changed := l.sm.waits(r.conn, r.epoch), r.inFlight, r.refusal, l.changed
-		l.mu.Unlock()
+	return r.l.until(ctx, func() (bool, error) {
 		switch {
-		case !waits:
-			return r.gone()
-		case refusal != "":
-			return fmt.Errorf("rank %d: %w: %s", r.rank, ErrRefused, refusal)
-		case inFlight <= most:
-			return nil
+		case !r.l.sm.waits(r.conn, r.epoch):
+			return false, r.gone()
+		case r.refusal != "":
+			return false, fmt.Errorf("rank %d: %w: %s", r.rank, ErrRefused, r.refusal)
 		}
-		select {
-		case <-changed:
-		case <-l.done:
-			return distributed.ErrClosed
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+		return r.inFlight <= most, nil
+	})
 }
 
 // gone is the error when the rank no longer waits.
