@@ -216,7 +216,7 @@ func (h *hub) compute() {
 			blocks[r] = c.op.Src
 		}
 		result := make([]byte, len(first.Dst))
-		reduce.Reduce(reduction(first.Kind), first.DType, result, blocks...)
+		reduce.Reduce(reduce.ByKind(first.Kind), first.DType, result, blocks...)
 		for _, c := range h.calls {
 			copy(c.op.Dst, result)
 		}
@@ -272,15 +272,4 @@ func (h *hub) volume(rank int, op *distributed.Op) (sent, received int) {
 		return 0, len(op.Dst)
 	}
 	return len(op.Src) * others, len(op.Src) * others
-}
-
-// reduction returns the reduce operation of an all-reduce.
-func reduction(k distributed.Kind) reduce.Op {
-	switch k {
-	case distributed.AllMax:
-		return reduce.Max
-	case distributed.AllMin:
-		return reduce.Min
-	}
-	return reduce.Sum
 }

@@ -16,7 +16,7 @@ func (d *driver) plan(op *distributed.Op) []*exchange {
 	}
 	switch op.Kind {
 	case distributed.AllSum, distributed.AllMax, distributed.AllMin:
-		x.with = reduction(op.Kind)
+		x.with = reduce.ByKind(op.Kind)
 		if size := op.DType.Size(); d.opts.scatters(len(op.Src)) && len(op.Src)/size >= d.size {
 			return d.scatterReduce(x, op.Dst, op.Src, len(op.Src)/size, size)
 		}
@@ -73,17 +73,6 @@ func (d *driver) each(f func(peer int)) {
 			f(p)
 		}
 	}
-}
-
-// reduction returns the reduce operation of an all-reduce.
-func reduction(k distributed.Kind) reduce.Op {
-	switch k {
-	case distributed.AllMax:
-		return reduce.Max
-	case distributed.AllMin:
-		return reduce.Min
-	}
-	return reduce.Sum
 }
 
 // scatterReduce returns an all-reduce in two phases: every rank reduces its own

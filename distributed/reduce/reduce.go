@@ -49,6 +49,17 @@ func (o Op) String() string {
 	return fmt.Sprintf("reduction %d", uint8(o))
 }
 
+// ByKind returns the reduction of an all-reduce; every other kind that reduces adds.
+func ByKind(k distributed.Kind) Op {
+	switch k {
+	case distributed.AllMax:
+		return Max
+	case distributed.AllMin:
+		return Min
+	}
+	return Sum
+}
+
 // Reduce leaves in dst the reduction of blocks, element by element, in the order
 // given. All have the length of dst, a multiple of dt.Size(); dst may be one of the
 // blocks and must not overlap them otherwise. A single block is copied. It panics

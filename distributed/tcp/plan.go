@@ -13,7 +13,7 @@ func (d *driver) plan() {
 	own := func(b []byte) []byte { return d.part(b, d.rank) }
 	switch op.Kind {
 	case distributed.AllSum, distributed.AllMax, distributed.AllMin:
-		op.reduce, op.with = len(op.Src) > 0, reduction(op.Kind)
+		op.reduce, op.with = len(op.Src) > 0, reduce.ByKind(op.Kind)
 		if d.scatters() {
 			d.planScatter()
 			return
@@ -92,16 +92,6 @@ func (d *driver) each(f func(l *lane)) {
 func (d *driver) part(b []byte, rank int) []byte {
 	from, to := d.op.Part(rank)
 	return b[from:to]
-}
-
-func reduction(k distributed.Kind) reduce.Op {
-	switch k {
-	case distributed.AllMax:
-		return reduce.Max
-	case distributed.AllMin:
-		return reduce.Min
-	}
-	return reduce.Sum
 }
 
 // scatters reports whether an all-reduce runs in two phases.
