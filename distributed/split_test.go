@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/grouptest"
 	"ringmaster/distributed/memory"
 )
 
@@ -89,20 +90,18 @@ func (s *shaky) Child(ctx context.Context, c distributed.ChildSpec) (*distribute
 func formShaky(t *testing.T, n int, timeout time.Duration) ([]*distributed.Group, []*shaky) {
 	t.Helper()
 	network := memory.NewNetwork()
-	groups, drivers, errs := make([]*distributed.Group, n), make([]*shaky, n), make([]error, n)
-	var all sync.WaitGroup
-	for r := range n {
-		all.Go(func() {
-			l := distributed.Link{Rank: r, Size: n, GroupID: "g", Token: make([]byte, 32), Addrs: make([]string, n), OpTimeout: timeout}
-			groups[r], errs[r] = distributed.Form(t.Context(), l, func(ctx context.Context, l distributed.Link) (distributed.Driver, error) {
-				d, err := network.Open(ctx, l)
-				drivers[r] = &shaky{Driver: d, ops: new(int)}
-				return drivers[r], err
-			})
-		})
+	groups, drivers := make([]*distributed.Group, n), make([]*shaky, n)
+	for r := range drivers {
+		drivers[r] = &shaky{ops: new(int)}
 	}
-	all.Wait()
-	for r, err := range errs {
+	for r, err := range grouptest.OnAll(drivers, func(r int, s *shaky) (err error) {
+		l := distributed.Link{Rank: r, Size: n, GroupID: "g", Token: make([]byte, 32), Addrs: make([]string, n), OpTimeout: timeout}
+		groups[r], err = distributed.Form(t.Context(), l, func(ctx context.Context, l distributed.Link) (_ distributed.Driver, err error) {
+			s.Driver, err = network.Open(ctx, l)
+			return s, err
+		})
+		return err
+	}) {
 		require.NoError(t, err, "rank %d", r)
 	}
 	return groups, drivers
@@ -110,13 +109,7 @@ func formShaky(t *testing.T, n int, timeout time.Duration) ([]*distributed.Group
 
 // onAll runs f on all ranks at once.
 func onAll(groups []*distributed.Group, f func(g *distributed.Group) error) []error {
-	errs := make([]error, len(groups))
-	var all sync.WaitGroup
-	for r, g := range groups {
-		all.Go(func() { errs[r] = f(g) })
-	}
-	all.Wait()
-	return errs
+	return grouptest.OnAll(groups, func(_ int, g *distributed.Group) error { return f(g) })
 }
 
 // TestAllRanksTakePart: no rank leaves a split before all exchanges are done,

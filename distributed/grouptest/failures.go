@@ -157,7 +157,7 @@ func desyncs(t *testing.T, groups func(t *testing.T, n int) []Group) {
 	} {
 		t.Run("desync: "+c.name, func(t *testing.T) {
 			all := groups(t, 2)
-			errs := errorsOf(all, func(g Group) error {
+			errs := OnAll(all, func(_ int, g Group) error {
 				defer g.Fail(fmt.Errorf("rank %d gave up", g.Rank()))
 				return c.do[g.Rank()](g)
 			})

@@ -2,6 +2,7 @@ package grouptest
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"ringmaster/distributed"
@@ -38,6 +39,21 @@ type Group interface {
 
 // Pending is an operation in progress.
 type Pending interface{ Wait() error }
+
+// OnAll runs f at once on all ranks, each with its element of groups, and returns their
+// errors. It leaves out ranks that have none.
+func OnAll[G comparable](groups []G, f func(rank int, g G) error) []error {
+	errs := make([]error, len(groups))
+	var missing G
+	var all sync.WaitGroup
+	for r, g := range groups {
+		if g != missing {
+			all.Go(func() { errs[r] = f(r, g) })
+		}
+	}
+	all.Wait()
+	return errs
+}
 
 // Here turns a function that makes groups in this process into a Connect.
 func Here(connect func(t *testing.T, s Setup) []*distributed.Group) Connect {

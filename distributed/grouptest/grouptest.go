@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
@@ -65,20 +64,9 @@ func Local(t *testing.T, local func(t *testing.T) *distributed.Group) {
 // each runs f on all ranks at once and requires that none fails.
 func each(t *testing.T, groups []Group, f func(g Group) error) {
 	t.Helper()
-	for r, err := range errorsOf(groups, f) {
+	for r, err := range OnAll(groups, func(_ int, g Group) error { return f(g) }) {
 		require.NoError(t, err, "rank %d", r)
 	}
-}
-
-// errorsOf runs f on all ranks at once.
-func errorsOf(groups []Group, f func(g Group) error) []error {
-	errs := make([]error, len(groups))
-	var all sync.WaitGroup
-	for r, g := range groups {
-		all.Go(func() { errs[r] = f(g) })
-	}
-	all.Wait()
-	return errs
 }
 
 // random returns n pseudo-random bytes, determined by the seeds.

@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"sort"
-	"sync"
 	"testing"
 	"time"
 
@@ -83,7 +82,7 @@ var splitCases = []struct {
 func splitAll(t *testing.T, groups []Group, colors, keys []int) []Group {
 	t.Helper()
 	children := make([]Group, len(groups))
-	for i, err := range on(groups, func(i int, g Group) (err error) {
+	for i, err := range OnAll(groups, func(i int, g Group) (err error) {
 		children[i], err = g.Split(t.Context(), colors[i], keys[i])
 		return err
 	}) {
@@ -92,25 +91,12 @@ func splitAll(t *testing.T, groups []Group, colors, keys []int) []Group {
 	return children
 }
 
-// on runs f at once on all ranks that have a group.
-func on(groups []Group, f func(i int, g Group) error) []error {
-	errs := make([]error, len(groups))
-	var all sync.WaitGroup
-	for i, g := range groups {
-		if g != nil {
-			all.Go(func() { errs[i] = f(i, g) })
-		}
-	}
-	all.Wait()
-	return errs
-}
-
 // membersOf asks the children for their members: each rank contributes its
 // index in the list of parents.
 func membersOf(t *testing.T, parents, children []Group) [][]int {
 	t.Helper()
 	out := make([][]int, len(parents))
-	for i, err := range on(children, func(i int, g Group) error {
+	for i, err := range OnAll(children, func(i int, g Group) error {
 		all := make([]byte, g.Size())
 		if err := g.AllGather(t.Context(), all, []byte{byte(i)}); err != nil {
 			return err
@@ -214,7 +200,7 @@ func wantedIn(t *testing.T, groups []Group, colors, keys []int) [][]int {
 // in all groups at the same time.
 func exercise(t *testing.T, groups []Group, seed int) {
 	t.Helper()
-	for i, err := range on(groups, func(_ int, g Group) error { return everything(t.Context(), g, seed) }) {
+	for i, err := range OnAll(groups, func(_ int, g Group) error { return everything(t.Context(), g, seed) }) {
 		require.NoError(t, err, "place %d", i)
 	}
 }
@@ -296,7 +282,7 @@ func interleaved(t *testing.T, groups []Group) {
 	across := splitAll(t, groups, []int{4, 9, 9, 4, none}, []int{3, 2, 1, 0, 0})
 	deeper := splitAll(t, halves, []int{1, 1, 0, 0, 0}, []int{1, 0, 1, 0, 0})
 	families := [][]Group{groups, halves, across, deeper}
-	for i, err := range on(groups, func(i int, _ Group) error {
+	for i, err := range OnAll(groups, func(i int, _ Group) error {
 		r := rand.New(rand.NewPCG(1, 7)) // the same on all ranks
 		for step := range 200 {
 			g := families[r.IntN(len(families))][i]
@@ -325,7 +311,7 @@ func largeChildren(t *testing.T, children []Group) {
 	const size = 5<<20 + 6
 	in := blocks(2, size, 4)
 	want := reduced(sum, distributed.Float16, in)
-	for i, err := range on(children, func(_ int, g Group) error {
+	for i, err := range OnAll(children, func(_ int, g Group) error {
 		buf := append([]byte(nil), in[g.Rank()]...)
 		if err := g.StartAllSum(t.Context(), buf, buf, distributed.Float16).Wait(); err != nil {
 			return err

@@ -93,7 +93,7 @@ func splitFailures(t *testing.T, connect Connect) {
 	})
 	t.Run("invalid color", func(t *testing.T) {
 		parents := connect(t, Setup{Size: 3, OpTimeout: time.Minute})
-		for i, err := range on(parents, func(i int, g Group) error {
+		for i, err := range OnAll(parents, func(i int, g Group) error {
 			c, err := g.Split(ctx, []int{0, -2, 0}[i], 0)
 			if c != nil {
 				return errors.New("the split made a child")
@@ -119,7 +119,7 @@ func splitFailures(t *testing.T, connect Connect) {
 			_, err := g.Split(ctx, 0, 0)
 			require.ErrorIs(t, err, distributed.ErrBusy)
 		}
-		for i, err := range on(parents, func(i int, _ Group) error { return started[i].Wait() }) {
+		for i, err := range OnAll(parents, func(i int, _ Group) error { return started[i].Wait() }) {
 			require.NoError(t, err, "rank %d", i)
 		}
 		over, cancel := context.WithCancel(ctx)
@@ -142,7 +142,7 @@ func splitFailures(t *testing.T, connect Connect) {
 	t.Run("a split and something else", func(t *testing.T) {
 		parents := connect(t, Setup{Size: 2, OpTimeout: time.Minute})
 		told := false
-		for i, err := range on(parents, func(i int, g Group) (err error) {
+		for i, err := range OnAll(parents, func(i int, g Group) (err error) {
 			defer g.Fail(errors.New("gave up"))
 			if i == 0 {
 				_, err = g.Split(ctx, 0, 0)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,17 +28,13 @@ func connect(t *testing.T, s grouptest.Setup) []*distributed.Group {
 		addrs[r] = fmt.Sprintf("goroutine %d", r)
 	}
 	id := fmt.Sprint(number.Add(1))
-	groups, errs := make([]*distributed.Group, s.Size), make([]error, s.Size)
-	var all sync.WaitGroup
-	for r := range s.Size {
-		all.Go(func() {
-			groups[r], errs[r] = network.Connect(t.Context(), distributed.Link{
-				Rank: r, Size: s.Size, GroupID: id, Token: bytes.Repeat([]byte{2}, 32), Addrs: addrs, OpTimeout: s.OpTimeout,
-			})
+	groups := make([]*distributed.Group, s.Size)
+	for r, err := range grouptest.OnAll(addrs, func(r int, _ string) (err error) {
+		groups[r], err = network.Connect(t.Context(), distributed.Link{
+			Rank: r, Size: s.Size, GroupID: id, Token: bytes.Repeat([]byte{2}, 32), Addrs: addrs, OpTimeout: s.OpTimeout,
 		})
-	}
-	all.Wait()
-	for r, err := range errs {
+		return err
+	}) {
 		require.NoError(t, err, "rank %d", r)
 		t.Cleanup(func() { require.NoError(t, groups[r].Close()) })
 	}

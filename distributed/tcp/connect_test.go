@@ -70,11 +70,7 @@ func TestStrangers(t *testing.T) {
 					_, _ = io.Copy(io.Discard, c)
 				})
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			for r, err := range m.connect(ctx) {
-				require.NoError(t, err, "rank %d", r)
-			}
+			m.join(t)
 			works(t, m)
 			require.NoError(t, m.transports[0].Close()) // ends the handshakes that are stuck
 			strangers.Wait()
@@ -90,8 +86,6 @@ func TestManyStrangers(t *testing.T) {
 	good := hello{version: helloVersion, size: 3, epoch: 7, from: 2, to: 0}
 	good.group = groupHash("test")
 	m := listen(t, 3, Options{Threshold: 1 << 20})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	r := rand.New(rand.NewPCG(1, 2))
 	draw := func() []byte {
 		say := good.encode(token)
@@ -129,9 +123,7 @@ func TestManyStrangers(t *testing.T) {
 		}
 	}
 	attack(5)
-	for rank, err := range m.connect(ctx) {
-		require.NoError(t, err, "rank %d", rank)
-	}
+	m.join(t)
 	for range 20 {
 		attack(5)
 		works(t, m)
@@ -146,11 +138,7 @@ func TestSlowLoris(t *testing.T) {
 		for range 40 {
 			dialTo(t, m.links[0].Addrs[0])
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for r, err := range m.connect(ctx) {
-			require.NoError(t, err, "rank %d", r)
-		}
+		m.join(t)
 		works(t, m)
 	})
 }
@@ -158,7 +146,6 @@ func TestSlowLoris(t *testing.T) {
 // TestTurnedAway: the status of the answer tells a rejected dialler why.
 func TestTurnedAway(t *testing.T) {
 	m := listen(t, 2, Options{Threshold: 1 << 20})
-	tr := m.transports[0].(*Transport)
 	token := m.links[0].Token
 	greetWith := func(token []byte, change func(h *hello)) error {
 		h := hello{version: helloVersion, size: 2, epoch: 7, from: 1, to: 0, group: groupHash("test")}
@@ -168,21 +155,14 @@ func TestTurnedAway(t *testing.T) {
 	same := func(*hello) {}
 	require.ErrorContains(t, greetWith(token, same), statusNotReady.String())
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		_, err := tr.Connect(ctx, m.links[0])
-		done <- err
-	}()
-	require.Eventually(t, func() bool { // until Connect has begun
-		err := greetWith(token, func(h *hello) { h.epoch = 6 })
-		return err != nil && err.Error() == "rejected: "+statusEpoch.String()
-	}, time.Minute, time.Millisecond)
+	done := m.connecting(ctx)
+	awaitRejection(t, statusEpoch, func() error { return greetWith(token, func(h *hello) { h.epoch = 6 }) })
 	require.ErrorContains(t, greetWith(token, func(h *hello) { h.group[1]++ }), statusGroup.String())
 	require.ErrorContains(t, greetWith(token, func(h *hello) { h.version++ }), statusVersion.String())
 	require.ErrorContains(t, greetWith(token, func(h *hello) { h.size = 9 }), statusRank.String())
 	require.ErrorContains(t, greetWith(token, func(h *hello) { h.from = 4e9 }), statusRank.String())
 	require.ErrorContains(t, greetWith(make([]byte, 32), same), statusToken.String())
-	_, err := tr.Connect(ctx, m.links[0])
+	_, err := m.transports[0].Connect(ctx, m.links[0])
 	require.ErrorIs(t, err, distributed.ErrBootstrap, "one group at a time")
 	require.NoError(t, greetWith(token, same))
 	cancel()
@@ -192,35 +172,32 @@ func TestTurnedAway(t *testing.T) {
 // TestDuplicate: the second connection of a rank is rejected.
 func TestDuplicate(t *testing.T) {
 	m := listen(t, 3, Options{})
-	tr := m.transports[0].(*Transport)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		_, err := tr.Connect(ctx, m.links[0])
-		done <- err
-	}()
+	done := m.connecting(ctx)
 	h := hello{version: helloVersion, size: 3, epoch: 7, from: 1, to: 0, group: groupHash("test")}
 	knock := func() error { return greet(dialTo(t, m.links[0].Addrs[0]), h, m.links[0].Token) }
 	require.Eventually(t, func() bool { return knock() == nil }, time.Minute, time.Millisecond)
-	require.Eventually(t, func() bool { // the first connection is committed a moment after its greeting
-		err := knock()
-		return err != nil && err.Error() == "rejected: "+statusTaken.String()
-	}, time.Minute, time.Millisecond)
+	awaitRejection(t, statusTaken, knock) // the first connection is committed a moment after its greeting
 	cancel()
 	err := <-done
 	require.ErrorContains(t, err, "rank 2")
 	require.NotContains(t, err.Error(), "rank 1 at")
 }
 
+// deserted is an address at which nothing listens.
+func deserted(t *testing.T) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	return ln.Addr().String()
+}
+
 // TestMissingRank: the error of Connect names the missing rank, its address and what is known
 // about it.
 func TestMissingRank(t *testing.T) {
 	m := listen(t, 3, Options{})
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	gone := closed.Addr().String()
-	require.NoError(t, closed.Close())
+	gone := deserted(t)
 	m.links[2].Addrs[0] = gone
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("time is up"))
 	defer cancel()
@@ -238,11 +215,7 @@ func TestMissingRank(t *testing.T) {
 	}
 	// The transports can connect again.
 	m.links[2].Addrs[0] = m.transports[0].(*Transport).listener.Addr().String()
-	again, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
-	for r, err := range m.connect(again) {
-		require.NoError(t, err, "rank %d", r)
-	}
+	m.join(t)
 	works(t, m)
 }
 
@@ -250,15 +223,12 @@ func TestMissingRank(t *testing.T) {
 // limit, and names the unreachable ranks by their world numbers.
 func TestUnreachable(t *testing.T) {
 	m := listen(t, 4, Options{ReachTimeout: 50 * time.Millisecond})
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	gone := closed.Addr().String()
-	require.NoError(t, closed.Close())
+	gone := deserted(t)
 	l := m.links[3]
 	l.Addrs = append([]string(nil), l.Addrs...)
 	l.Addrs[0], l.Addrs[2] = gone, gone
 	l.World = []int{0, 2, 4, 5}
-	_, err = m.transports[3].Connect(t.Context(), l) // the others are not connecting yet: rank 1 is reached
+	_, err := m.transports[3].Connect(t.Context(), l) // the others are not connecting yet: rank 1 is reached
 	require.ErrorIs(t, err, distributed.ErrBootstrap)
 	var u *distributed.UnconnectedError
 	require.ErrorAs(t, err, &u)
@@ -323,11 +293,7 @@ func TestEpochs(t *testing.T) {
 			for r := range m.links {
 				m.links[r].Epoch = epoch
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			for r, err := range m.connect(ctx) {
-				require.NoError(t, err, "rank %d", r)
-			}
-			cancel()
+			m.join(t)
 			works(t, m)
 			for _, g := range old {
 				require.NoError(t, g.Close())
@@ -381,11 +347,7 @@ func TestIPv6(t *testing.T) {
 		m.transports = append(m.transports, tr)
 		m.links = append(m.links, distributed.Link{Rank: r, Size: 2, Token: make([]byte, 32), Addrs: addrs, OpTimeout: time.Minute})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for _, err := range m.connect(ctx) {
-		require.NoError(t, err)
-	}
+	m.join(t)
 	works(t, m)
 	for _, g := range m.groups {
 		require.NoError(t, g.Close())

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -96,23 +97,21 @@ func TestTimeoutNamesTheLate(t *testing.T) {
 					l.Suspect = func(peer int, cause error) { told <- suspicion{peer, cause} }
 				}
 			})
-			late := m.groups[2]
-			m.groups[2] = nil
-			errs := make([]error, 4)
-			var all sync.WaitGroup
-			for _, r := range []int{0, 1, 3} {
-				all.Go(func() {
+			others := &mesh{groups: slices.Clone(m.groups)}
+			others.groups[2] = nil
+			done := make(chan []error, 1)
+			go func() {
+				done <- others.each(func(g *distributed.Group) error {
 					b := make([]byte, size)
-					errs[r] = m.groups[r].AllSum(t.Context(), b, b, distributed.Float16)
+					return g.AllSum(t.Context(), b, b, distributed.Float16)
 				})
-			}
+			}()
 			s := <-told
 			require.Equal(t, 2, s.peer)
 			verdict := &distributed.PeerError{Rank: 2, Cause: "stalled"}
 			m.groups[1].Fail(verdict) // as the control channel would
 			m.groups[3].Fail(verdict)
-			all.Wait()
-			m.groups[2] = late
+			errs := <-done
 			require.ErrorIs(t, errs[0], distributed.ErrTimeout)
 			require.ErrorContains(t, errs[0], "rank 2")
 			require.NotContains(t, errs[0].Error(), "rank 1")
@@ -124,37 +123,20 @@ func TestTimeoutNamesTheLate(t *testing.T) {
 
 // proxy sits between a rank and those that dial it.
 type proxy struct {
-	ln    net.Listener
-	conns []net.Conn
-	mu    sync.Mutex
-	all   sync.WaitGroup
-	hold  chan struct{} // once closed, nothing more is forwarded
+	addr string
+	cut  func()        // closes the connections
+	hold chan struct{} // once closed, nothing more is forwarded
 }
 
 // newProxy forwards data to addr in pieces of random length.
 func newProxy(t *testing.T, addr string) *proxy {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	p := &proxy{ln: ln, hold: make(chan struct{})}
-	p.all.Go(func() {
-		for {
-			a, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			b, err := net.Dial("tcp", addr)
-			if err != nil {
-				_ = a.Close()
-				continue
-			}
-			p.mu.Lock()
-			p.conns = append(p.conns, a, b)
-			p.mu.Unlock()
-			p.all.Go(func() { p.pass(a, b, 1) })
-			p.all.Go(func() { p.pass(b, a, 2) })
-		}
+	p := &proxy{hold: make(chan struct{})}
+	p.addr, p.cut = relay(t, addr, func(a, b net.Conn) {
+		var both sync.WaitGroup
+		both.Go(func() { p.pass(a, b, 1) })
+		both.Go(func() { p.pass(b, a, 2) })
+		both.Wait()
 	})
-	t.Cleanup(p.close)
 	return p
 }
 
@@ -183,31 +165,17 @@ func (p *proxy) pass(to, from net.Conn, seed uint64) {
 	}
 }
 
-func (p *proxy) close() {
-	_ = p.ln.Close()
-	p.mu.Lock()
-	for _, c := range p.conns {
-		_ = c.Close()
-	}
-	p.mu.Unlock()
-	p.all.Wait()
-}
-
 // through makes a mesh of two ranks whose connection passes through a proxy.
 func through(t *testing.T, o Options, change func(l *distributed.Link)) (*mesh, *proxy) {
 	m := listen(t, 2, o)
 	p := newProxy(t, m.links[0].Addrs[0])
-	m.links[1].Addrs = []string{p.ln.Addr().String(), m.links[1].Addrs[1]}
+	m.links[1].Addrs = []string{p.addr, m.links[1].Addrs[1]}
 	for i := range m.links {
 		if change != nil {
 			change(&m.links[i])
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for r, err := range m.connect(ctx) {
-		require.NoError(t, err, "rank %d", r)
-	}
+	m.join(t)
 	return m, p
 }
 
@@ -261,7 +229,7 @@ func TestCut(t *testing.T) {
 			})
 		}()
 		require.Eventually(t, func() bool { return m.groups[0].Stats().Received > 1<<20 }, time.Minute, time.Millisecond)
-		p.close()
+		p.cut()
 		for r, err := range <-done {
 			require.ErrorIs(t, err, distributed.ErrPeerGone, "rank %d", r)
 		}
@@ -272,13 +240,9 @@ func TestCut(t *testing.T) {
 // is out of step.
 func TestGarbageFrames(t *testing.T) {
 	m := listen(t, 2, Options{})
-	done := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	go func() {
-		_, err := m.transports[0].Connect(ctx, m.links[0])
-		done <- err
-	}()
+	done := m.connecting(ctx)
 	h := hello{version: helloVersion, size: 2, epoch: 7, from: 1, to: 0, group: groupHash("test")}
 	var c net.Conn
 	require.Eventually(t, func() bool {

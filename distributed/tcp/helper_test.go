@@ -3,13 +3,13 @@ package tcp
 import (
 	"bytes"
 	"context"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/grouptest"
 )
 
 // mesh is the ranks of a test: a transport, a link and a group for each.
@@ -29,13 +29,18 @@ func newMesh(t testing.TB, n int, o Options, change func(l *distributed.Link)) *
 			change(&m.links[i])
 		}
 	}
+	m.join(t)
+	return m
+}
+
+// join connects all ranks and requires that none fails.
+func (m *mesh) join(t testing.TB) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	errs := m.connect(ctx)
-	for r, err := range errs {
+	for r, err := range m.connect(ctx) {
 		require.NoError(t, err, "rank %d", r)
 	}
-	return m
 }
 
 // listen makes n transports and their links.
@@ -67,30 +72,34 @@ func listen(t testing.TB, n int, o Options) *mesh {
 
 // connect connects all ranks at once.
 func (m *mesh) connect(ctx context.Context) []error {
-	errs := make([]error, len(m.links))
-	var all sync.WaitGroup
-	for r := range m.links {
-		all.Go(func() {
-			g, err := m.transports[r].Connect(ctx, m.links[r])
-			if err == nil {
-				m.groups[r] = g
-			}
-			errs[r] = err
-		})
-	}
-	all.Wait()
-	return errs
+	return grouptest.OnAll(m.transports, func(r int, tr distributed.Transport) (err error) {
+		m.groups[r], err = tr.Connect(ctx, m.links[r])
+		return err
+	})
+}
+
+// connecting begins to connect rank 0 alone; its error follows in the channel.
+func (m *mesh) connecting(ctx context.Context) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := m.transports[0].Connect(ctx, m.links[0])
+		done <- err
+	}()
+	return done
+}
+
+// awaitRejection repeats a greeting until it is rejected with a status.
+func awaitRejection(t *testing.T, want status, greet func() error) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		err := greet()
+		return err != nil && err.Error() == "rejected: "+want.String()
+	}, time.Minute, time.Millisecond)
 }
 
 // each runs f on all ranks at once.
 func (m *mesh) each(f func(g *distributed.Group) error) []error {
-	errs := make([]error, len(m.groups))
-	var all sync.WaitGroup
-	for r, g := range m.groups {
-		all.Go(func() { errs[r] = f(g) })
-	}
-	all.Wait()
-	return errs
+	return grouptest.OnAll(m.groups, func(_ int, g *distributed.Group) error { return f(g) })
 }
 
 // eitherWay runs a test in clear and over TLS.

@@ -4,26 +4,24 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"sync"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/grouptest"
 )
 
 // splitAll splits on all ranks at once; colors and keys are indexed by rank.
 func splitAll(t *testing.T, groups []*distributed.Group, colors, keys []int) []*distributed.Group {
 	t.Helper()
 	children := make([]*distributed.Group, len(groups))
-	errs := make([]error, len(groups))
-	var all sync.WaitGroup
-	for r, g := range groups {
-		all.Go(func() { children[r], errs[r] = g.Split(t.Context(), colors[r], keys[r]) })
-	}
-	all.Wait()
-	for r, err := range errs {
+	for r, err := range grouptest.OnAll(groups, func(r int, g *distributed.Group) (err error) {
+		children[r], err = g.Split(t.Context(), colors[r], keys[r])
+		return err
+	}) {
 		require.NoError(t, err, "rank %d", r)
 	}
 	return children
@@ -101,28 +99,20 @@ func TestGroupsSideBySide(t *testing.T) {
 		m := listen(t, 3, Options{Encrypt: encrypt, Threshold: 1 << 20})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		const many = 4
-		groups := make([][]*distributed.Group, many)
-		errs := make([][]error, many)
-		var all sync.WaitGroup
-		for i := range many {
-			groups[i], errs[i] = make([]*distributed.Group, 3), make([]error, 3)
-			for r := range 3 {
-				l := m.links[r]
-				l.GroupID = string(rune('a' + i))
-				all.Go(func() { groups[i][r], errs[i][r] = m.transports[r].Connect(ctx, l) })
+		var sides []*mesh
+		for i := range 4 {
+			side := &mesh{transports: m.transports, links: slices.Clone(m.links), groups: make([]*distributed.Group, 3)}
+			for r := range side.links {
+				side.links[r].GroupID = string(rune('a' + i))
 			}
+			sides = append(sides, side)
 		}
-		all.Wait()
-		for i := range many {
-			for r, err := range errs[i] {
-				require.NoError(t, err, "group %d, rank %d", i, r)
-			}
+		for i, err := range grouptest.OnAll(sides, func(_ int, side *mesh) error { return errors.Join(side.connect(ctx)...) }) {
+			require.NoError(t, err, "group %d", i)
 		}
-		for i := range many {
-			side := &mesh{groups: groups[i]}
+		for _, side := range sides {
 			works(t, side)
-			for _, g := range groups[i] {
+			for _, g := range side.groups {
 				require.NoError(t, g.Close())
 			}
 		}
@@ -146,10 +136,7 @@ func TestChildIsProved(t *testing.T) {
 		h := hello{version: helloVersion, size: 2, epoch: 7, from: 1, to: 0, group: groupHash("child")}
 		return greet(dialTo(t, l.Addrs[0]), h, token)
 	}
-	require.Eventually(t, func() bool { // wait until the child is being connected
-		err := knock(m.links[0].Token)
-		return err != nil && err.Error() == "rejected: "+statusToken.String()
-	}, time.Minute, time.Millisecond)
+	awaitRejection(t, statusToken, func() error { return knock(m.links[0].Token) })
 	cancel()
 	err := <-done
 	require.ErrorIs(t, err, distributed.ErrBootstrap)

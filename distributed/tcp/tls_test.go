@@ -18,8 +18,8 @@ import (
 )
 
 // relay forwards the connections of a rank's listener; between handles the two
-// ends of each.
-func relay(t *testing.T, addr string, between func(dialled, accepted net.Conn)) string {
+// ends of each. cut closes the listener and all connections, and waits for between.
+func relay(t *testing.T, addr string, between func(dialled, accepted net.Conn)) (at string, cut func()) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var all sync.WaitGroup
@@ -39,12 +39,13 @@ func relay(t *testing.T, addr string, between func(dialled, accepted net.Conn)) 
 			all.Go(func() { between(a, b) })
 		}
 	})
-	t.Cleanup(func() {
+	cut = func() {
 		_ = ln.Close()
 		end()
 		all.Wait()
-	})
-	return ln.Addr().String()
+	}
+	t.Cleanup(cut)
+	return ln.Addr().String(), cut
 }
 
 // splice copies both ways until both have ended, and shows each piece.
@@ -75,18 +76,15 @@ func TestNothingInClear(t *testing.T) {
 		var mu sync.Mutex
 		var seen []byte
 		m := listen(t, 2, Options{Threshold: 1 << 20, Encrypt: encrypt})
-		m.links[1].Addrs = []string{relay(t, m.links[0].Addrs[0], func(a, b net.Conn) {
+		at, _ := relay(t, m.links[0].Addrs[0], func(a, b net.Conn) {
 			splice(a, b, func(p []byte) {
 				mu.Lock()
 				seen = append(seen, p...)
 				mu.Unlock()
 			})
-		}), m.links[1].Addrs[1]}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for r, err := range m.connect(ctx) {
-			require.NoError(t, err, "rank %d", r)
-		}
+		})
+		m.links[1].Addrs = []string{at, m.links[1].Addrs[1]}
+		m.join(t)
 		for _, size := range []int{64, 640 << 10} {
 			for r, err := range m.each(func(g *distributed.Group) error {
 				out, in := bytes.Repeat(secret, size/64), make([]byte, 2*size)
@@ -116,13 +114,14 @@ func TestSomebodyBetween(t *testing.T) {
 	m := listen(t, 2, Options{Encrypt: true})
 	var mu sync.Mutex
 	var read []byte
-	m.links[1].Addrs = []string{relay(t, m.links[0].Addrs[0], func(a, b net.Conn) {
+	at, _ := relay(t, m.links[0].Addrs[0], func(a, b net.Conn) {
 		splice(secure.Server(a), secure.Client(b), func(p []byte) {
 			mu.Lock()
 			read = append(read, p...)
 			mu.Unlock()
 		})
-	}), m.links[1].Addrs[1]}
+	})
+	m.links[1].Addrs = []string{at, m.links[1].Addrs[1]}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	errs := m.connect(ctx)
@@ -164,12 +163,8 @@ func TestOnlyOneEncrypts(t *testing.T) {
 // without one.
 func TestProofIsOfTheSession(t *testing.T) {
 	m := listen(t, 2, Options{Encrypt: true})
-	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		_, err := m.transports[0].Connect(ctx, m.links[0])
-		done <- err
-	}()
+	done := m.connecting(ctx)
 	knock := func(bind bool) error {
 		c := tls.Client(dialTo(t, m.links[0].Addrs[0]), &tls.Config{InsecureSkipVerify: true})
 		token := m.links[0].Token
@@ -184,10 +179,7 @@ func TestProofIsOfTheSession(t *testing.T) {
 		}
 		return greet(c, hello{version: helloVersion, size: 2, epoch: 7, from: 1, to: 0, group: groupHash("test")}, token)
 	}
-	require.Eventually(t, func() bool { // until Connect has begun
-		err := knock(false)
-		return err != nil && err.Error() == "rejected: "+statusToken.String()
-	}, time.Minute, time.Millisecond)
+	awaitRejection(t, statusToken, func() error { return knock(false) })
 	require.NoError(t, knock(true))
 	old := tls.Client(dialTo(t, m.links[0].Addrs[0]), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12})
 	require.ErrorContains(t, old.Handshake(), "protocol version")
