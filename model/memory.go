@@ -12,7 +12,7 @@ type Sized interface {
 	CheckpointBytes() int64
 	// SequenceBudget is the most bytes that all sequences may hold together,
 	// 0 for no limit. It changes between epochs only. A step that needs more
-	// is refused with a MemoryError. A sequence that the step drops counts
-	// until the step is committed.
+	// is refused with a MemoryError. A sequence that the step drops and a
+	// checkpoint that it frees count until the step is committed.
 	SequenceBudget() int64
 }

@@ -36,7 +36,8 @@ type Cache interface {
 	// length) of a sequence. peak is its greatest length, and it has room for them. Names
 	// and lengths depend on from, length and peak alone. The listed state of a position
 	// does not change until a rewind to it or before, and a longer sequence lists no more
-	// of it.
+	// of it. Sections that later tokens overwrite are marked; a checkpoint is a copy of
+	// those of State(0, length, length+Info.Rewind).
 	State(from, length, peak int) []snapshot.Section
 	// Free releases the memory.
 	Free()
@@ -51,6 +52,9 @@ type Network[C Cache] interface {
 	Layout() string
 	// CacheBytes is the memory of a KV cache; see model.Sized.
 	CacheBytes(length int) int64
+	// CheckpointBytes is the most bytes, in whole pages, of the overwritten sections that
+	// State lists for any length and a peak of length+Info.Rewind.
+	CheckpointBytes() int64
 	// Join makes the network one rank of a group, with its part of a checked placement,
 	// or alone with nil. It is called between steps, possibly again, and has no effect on
 	// KV caches.
@@ -134,16 +138,18 @@ type Model[C Cache] struct {
 	charged   int64 // bytes of all sequences
 	ids, pos  []int32
 	buffers   []Buffer
-	step      *Step[C] // and not run
-	digest    []uint32 // of the last Run
-	examined  []block  // nil before the first Extent or Examine
+	step      *Step[C]                   // and not run
+	rewinds   []rewound[C]               // by the step
+	changes   map[model.SeqID]*change[C] // by the step, until it is committed
+	digest    []uint32                   // of the last Run
+	examined  []block                    // nil before the first Extent or Examine
 }
 
 // New makes a model of a network. Close frees both. Its error is the backend's, for
 // lack of memory.
 func New[C Cache](n Network[C], o Options) (*Model[C], error) {
 	o.Info.Layers = o.Layers
-	m := &Model[C]{o: o, network: n, sequences: map[model.SeqID]*sequence[C]{}}
+	m := &Model[C]{o: o, network: n, sequences: map[model.SeqID]*sequence[C]{}, changes: map[model.SeqID]*change[C]{}}
 	m.buffers = []Buffer{{I32: &m.ids, Len: o.Info.MaxTokens}, {I32: &m.pos, Len: o.Info.MaxTokens}}
 	if err := Allocate(o.Backend, m.buffers); err != nil {
 		return nil, m.errorf("ids and positions of a step: %w", err)
@@ -166,16 +172,36 @@ func (m *Model[C]) Info() model.Info { return m.o.Info }
 func (m *Model[C]) Sizes() parallel.Sizes { return m.o.Sizes }
 
 // Prepare checks a step and allocates what it needs, so that Run as the next call does
-// not fail for lack of memory (except for working buffers of the backend). Sequences that
-// it makes exist until they are dropped. The logits of the last Run become invalid. Its
+// not fail for lack of memory (except for working buffers of the backend). It takes the
+// checkpoints of the step and copies the state of its forks, which Commit adds to the
+// table. Sequences that it makes exist until they are dropped. The logits of the last Run become invalid. Its
 // error is a model.MemoryError or says what is wrong with the step.
 func (m *Model[C]) Prepare(step model.Step) error {
 	m.step = nil
-	segments, rows, err := m.check(step)
+	m.discard()
+	if err := m.prepare(step); err != nil {
+		m.discard()
+		return err
+	}
+	return nil
+}
+
+func (m *Model[C]) prepare(step model.Step) error {
+	forks, err := m.checkForks(step)
+	if err != nil {
+		return err
+	}
+	segments, rows, err := m.check(step, forks)
 	if err != nil {
 		return err
 	}
 	// The budget is charged first, so that nothing is allocated beyond it.
+	if err := m.prepareCheckpoints(step); err != nil {
+		return err
+	}
+	if err := m.reserveForks(step); err != nil {
+		return err
+	}
 	for i, e := range step.Entries {
 		if segments[i].Cache, err = m.reserve(e.Seq, e.Pos+len(e.Tokens)); err != nil {
 			return err
@@ -189,7 +215,12 @@ func (m *Model[C]) Prepare(step model.Step) error {
 	if err := m.network.ReserveHead(len(s.Wanted)); err != nil {
 		return m.errorf("logits of %d tokens: %w: %w", len(s.Wanted), model.ErrNoMemory, err)
 	}
+	m.makeForks(step, forks)
+	m.rewinds = m.rewinds[:0]
 	for i, e := range step.Entries {
+		if q := m.sequences[e.Seq]; e.Pos < q.intact {
+			m.rewinds = append(m.rewinds, rewound[C]{q, e.Pos})
+		}
 		g := segments[i]
 		copy(s.IDs[g.First:], e.Tokens)
 		for t := range g.N {
@@ -247,6 +278,9 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 	if s.Rows == 0 {
 		return nil, nil
 	}
+	for _, r := range m.rewinds {
+		r.q.intact = min(r.q.intact, r.pos)
+	}
 	m.o.Meter.StartStep()
 	m.o.Routed.StartStep(m.o.Layers)
 	if err = m.network.Layers(ctx, *s); err == nil {
@@ -295,6 +329,7 @@ func (m *Model[C]) abandon(err error) error {
 // one rank alone leaves the others waiting until the group fails.
 func (m *Model[C]) Join(g *distributed.Group, p parallel.Placement) error {
 	m.step, m.digest = nil, m.digest[:0]
+	m.discard()
 	if g != nil {
 		if err := p.Check(m.o.Sizes, g.Size()); err != nil {
 			return m.errorf("%w", err)
@@ -383,7 +418,7 @@ func (m *Model[C]) Exchanges() [][]parallel.Exchange { return m.o.Meter.Exchange
 func (m *Model[C]) Rehearse(positions ...int) error {
 	for _, pos := range positions {
 		if q := m.sequences[1]; q != nil {
-			q.length, q.peak = pos, pos
+			q.standing = standing{pos, pos, pos}
 		}
 		_, err := m.Forward(context.Background(), model.Step{
 			Entries: []model.Entry{{Seq: 1, Pos: pos, Tokens: []int32{0}, Want: model.WantLast}}})

@@ -8,16 +8,40 @@ import (
 
 // sequence is one row of the table of sequences.
 type sequence[C Cache] struct {
-	cache   C
-	length  int   // committed tokens
-	peak    int   // greatest length since the sequence was last at 0
-	room    int   // positions that the cache has room for
-	charged int64 // bytes that count against the budget
+	standing
+	cache       C
+	checkpoints []*checkpoint // ascending
+	room        int           // positions that the cache has room for
+	charged     int64         // bytes that count against the budget, without checkpoints
 }
 
-// check checks a step. It returns a segment for each entry, without its cache, and
-// the number of rows.
-func (m *Model[C]) check(step model.Step) ([]Segment[C], int, error) {
+// standing is what bounds the steps of a sequence.
+type standing struct {
+	length int // committed tokens
+	// peak is the greatest length since the sequence was last at 0. That of a fork from a
+	// checkpoint exceeds what it has had by Info.Rewind, possibly the context too.
+	peak int
+	// intact is the positions that no step has overwritten: length, or less after a rewind
+	// that ran and was not committed.
+	intact int
+}
+
+// rewound is a sequence that the prepared step rewinds.
+type rewound[C Cache] struct {
+	q   *sequence[C]
+	pos int
+}
+
+func (m *Model[C]) standing(id model.SeqID) standing {
+	if q := m.sequences[id]; q != nil {
+		return q.standing
+	}
+	return standing{}
+}
+
+// check checks a step, of which forks are the forks. It returns a segment for each entry,
+// without its cache, and the number of rows.
+func (m *Model[C]) check(step model.Step, forks map[model.SeqID]standing) ([]Segment[C], int, error) {
 	info := m.o.Info
 	segments := make([]Segment[C], 0, len(step.Entries))
 	seen := make(map[model.SeqID]bool, len(step.Entries))
@@ -25,9 +49,9 @@ func (m *Model[C]) check(step model.Step) ([]Segment[C], int, error) {
 	for _, e := range step.Entries {
 		// The greatest length bounds a rewind, not the current one, because two rewinds
 		// in a row would otherwise reach twice as far back.
-		length, peak := 0, 0
-		if q := m.sequences[e.Seq]; q != nil {
-			length, peak = q.length, q.peak
+		is, fork := forks[e.Seq]
+		if !fork {
+			is = m.standing(e.Seq)
 		}
 		end := e.Pos + len(e.Tokens)
 		switch {
@@ -35,10 +59,12 @@ func (m *Model[C]) check(step model.Step) ([]Segment[C], int, error) {
 			return nil, 0, m.errorf("sequence %d: entry without tokens", e.Seq)
 		case seen[e.Seq]:
 			return nil, 0, m.errorf("sequence %d: twice in one step", e.Seq)
-		case e.Pos < 0 || e.Pos > length:
-			return nil, 0, m.errorf("sequence %d: tokens at position %d, but it has %d", e.Seq, e.Pos, length)
-		case peak-e.Pos > info.Rewind && e.Pos > 0:
-			return nil, 0, m.errorf("sequence %d: rewind from %d to %d; at most %d positions are possible", e.Seq, peak, e.Pos, info.Rewind)
+		case e.Pos < 0 || e.Pos > is.length:
+			return nil, 0, m.errorf("sequence %d: tokens at position %d, but it has %d", e.Seq, e.Pos, is.length)
+		case e.Pos > is.intact:
+			return nil, 0, m.errorf("sequence %d: tokens at position %d; %s", e.Seq, e.Pos, is.says())
+		case is.peak-e.Pos > info.Rewind && e.Pos > 0:
+			return nil, 0, m.errorf("sequence %d: rewind from %d to %d; at most %d positions are possible", e.Seq, is.peak, e.Pos, info.Rewind)
 		case end > info.ContextLength:
 			return nil, 0, m.errorf("sequence %d: position %d is beyond the context of %d", e.Seq, end-1, info.ContextLength)
 		case rows+len(e.Tokens) > info.MaxTokens:
@@ -83,9 +109,9 @@ func (m *Model[C]) reserve(id model.SeqID, length int) (C, error) {
 	if q != nil {
 		held = q.charged
 	}
-	more, budget := max(m.SequenceBytes(length)-held, 0), m.o.Budget
-	if budget > 0 && m.charged+more > budget {
-		return none, &model.MemoryError{Seq: id, Need: more, Have: max(budget-m.charged, 0)}
+	more := max(m.SequenceBytes(length)-held, 0)
+	if err := m.affords(id, more); err != nil {
+		return none, err
 	}
 	if q == nil {
 		cache, err := m.network.NewCache()
@@ -106,13 +132,22 @@ func (m *Model[C]) reserve(id model.SeqID, length int) (C, error) {
 	return q.cache, nil
 }
 
+// affords checks that so many bytes more for a sequence are within the budget. Its error
+// is a model.MemoryError.
+func (m *Model[C]) affords(id model.SeqID, more int64) error {
+	if budget := m.o.Budget; budget > 0 && m.charged+more > budget {
+		return &model.MemoryError{Seq: id, Need: more, Have: max(budget-m.charged, 0)}
+	}
+	return nil
+}
+
 // SequenceBytes implements model.Sized.
 func (m *Model[C]) SequenceBytes(length int) int64 { return m.network.CacheBytes(length) }
 
-// SequenceBudget implements model.Sized.
 // CheckpointBytes implements model.Sized.
-func (m *Model[C]) CheckpointBytes() int64 { return 0 }
+func (m *Model[C]) CheckpointBytes() int64 { return m.network.CheckpointBytes() }
 
+// SequenceBudget implements model.Sized.
 func (m *Model[C]) SequenceBudget() int64 { return m.o.Budget }
 
 // SetSequenceBudget replaces Options.Budget. It must not run during a step.
@@ -129,24 +164,35 @@ func (m *Model[C]) Len(id model.SeqID) int {
 // Commit implements model.Model.
 func (m *Model[C]) Commit(s model.Step) {
 	m.step = nil // it may have a KV cache that is dropped now
-	for _, id := range s.Drop {
-		m.drop(id)
+	for _, c := range s.Checkpoints {
+		m.apply(c.Seq)
 	}
+	for _, f := range s.Forks {
+		m.apply(f.Seq)
+	}
+	m.discard() // of another step
 	for _, e := range s.Entries {
 		if q := m.sequences[e.Seq]; q != nil {
 			if e.Pos == 0 {
 				q.peak = 0
 			}
 			q.length = e.Pos + len(e.Tokens)
+			q.intact = q.length
 			q.peak = max(q.peak, q.length)
+			m.freeBeyond(q, e.Pos)
 		}
+	}
+	for _, id := range s.Drop {
+		m.drop(id)
 	}
 }
 
-// drop frees the KV cache of a sequence, if it is known, and gives its bytes back to the
-// budget.
+// drop frees the KV cache and the checkpoints of a sequence, if it is known, and gives
+// their bytes back to the budget.
 func (m *Model[C]) drop(id model.SeqID) {
 	if q := m.sequences[id]; q != nil {
+		m.forgo(id)
+		m.freeBeyond(q, 0)
 		m.charged -= q.charged
 		q.cache.Free()
 		delete(m.sequences, id)

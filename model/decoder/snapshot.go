@@ -30,20 +30,33 @@ func (m *Model[C]) StateBytes(id model.SeqID, from, length int) int64 {
 	for _, s := range q.cache.State(from, length, q.peak) {
 		n += s.Bytes()
 	}
+	for _, c := range q.checkpoints {
+		if from < c.length && c.length <= length {
+			n += int64(len(c.memory))
+		}
+	}
 	return n
 }
 
 // SnapshotFrom is Snapshot of the first tokens of a sequence, or all, for a reader that
 // has the state of the first from tokens. It writes what the reader needs of the others
-// to continue. A position that was written need not be written again while the sequence
-// grows; after a rewind, positions from the rewind on must be.
+// to continue: also the checkpoints at more than from tokens. A position that was written
+// need not be written again while the sequence grows; after a rewind, positions from the
+// rewind on must be, and after a new checkpoint, the positions from the one before it on.
 func (m *Model[C]) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, from int) error {
 	q := m.sequences[id]
 	if q == nil || len(tokens) == 0 || q.length < len(tokens) || from < 0 || from > len(tokens) {
 		return m.errorf("sequence %d: a snapshot with %d tokens from %d on, but it has %d", id, len(tokens), from, m.Len(id))
 	}
 	h := snapshot.Header{Model: m.o.Fingerprint, Layout: m.network.Layout(), Length: len(tokens), Peak: q.peak, From: from}
-	return snapshot.Write(w, h, tokens, q.cache.State(from, len(tokens), q.peak))
+	sections := q.cache.State(from, len(tokens), q.peak)
+	for _, c := range q.checkpoints {
+		if from < c.length && c.length <= len(tokens) {
+			h.Checkpoints = append(h.Checkpoints, c.length)
+			sections = append(sections, c.section())
+		}
+	}
+	return snapshot.Write(w, h, tokens, sections)
 }
 
 // Restore makes the new sequence id from a snapshot and returns its tokens. From then on
@@ -66,7 +79,8 @@ func (m *Model[C]) Restore(r io.Reader, id model.SeqID) ([]int32, error) {
 }
 
 // RestoreFrom takes a snapshot of SnapshotFrom for the sequence id, which has the tokens
-// before here, or none, and returns all its tokens. The sequence can run once everything
+// before here, or none, and returns all its tokens. Its checkpoints at more than
+// Header.From tokens are then those of the snapshot. The sequence can run once everything
 // that SnapshotFrom writes of its tokens has been taken. Like Restore it must not run
 // during a step, and after an error the sequence does not exist.
 func (m *Model[C]) RestoreFrom(r io.Reader, id model.SeqID, before []int32) ([]int32, error) {
@@ -104,20 +118,49 @@ func (m *Model[C]) restore(x *snapshot.Reader, id model.SeqID) error {
 	if err != nil {
 		return m.errorf("%w", err)
 	}
-	sections := cache.State(x.From, x.Length, x.Peak)
+	m.freeBeyond(m.sequences[id], x.From)
+	state := cache.State(x.From, x.Length, x.Peak)
+	sections := state
+	for _, at := range x.Checkpoints {
+		_, s := divide(cache.State(0, at, at+m.o.Info.Rewind))
+		s.Name = checkpointName(at)
+		sections = append(sections, s)
+	}
 	if err := x.Expect(sections); err != nil {
 		return m.errorf("sequence %d: %w", id, err)
 	}
-	for _, s := range sections {
+	for _, s := range state {
 		if err := x.Section(s); err != nil {
 			return m.errorf("sequence %d: %w", id, fmt.Errorf("the KV cache: %w", err))
+		}
+	}
+	for i, at := range x.Checkpoints {
+		if err := m.restoreCheckpoint(x, id, at, sections[len(state)+i].Bytes()); err != nil {
+			return err
 		}
 	}
 	q := m.sequences[id]
 	if q == nil {
 		return m.errorf("sequence %d: it was dropped while it was restored", id)
 	}
-	q.length, q.peak = x.Length, x.Peak
+	q.standing = standing{x.Length, x.Peak, x.Length}
+	return nil
+}
+
+// restoreCheckpoint reads a checkpoint of so many bytes.
+func (m *Model[C]) restoreCheckpoint(x *snapshot.Reader, id model.SeqID, length int, bytes int64) error {
+	q := m.sequences[id]
+	if q == nil { // dropped; the caller finds it
+		return nil
+	}
+	c, err := m.newCheckpoint(id, length, bytes)
+	if err != nil {
+		return m.errorf("%w", err)
+	}
+	q.checkpoints = append(q.checkpoints, c)
+	if err := x.Section(c.section()); err != nil {
+		return m.errorf("sequence %d: the checkpoint at %d: %w", id, length, err)
+	}
 	return nil
 }
 

@@ -74,6 +74,9 @@ func (m *forward) CacheBytes(length int) int64 {
 	return rows + keys
 }
 
+// CheckpointBytes implements decoder.Network: later tokens overwrite nothing.
+func (m *forward) CheckpointBytes() int64 { return 0 }
+
 // Experts implements decoder.Network.
 func (m *forward) Experts(layer int) *moe.Layer { return m.w.layers[layer].experts }
 

@@ -87,6 +87,22 @@ func (f footprint) sequence(length int) int64 {
 	return f.totals[i]
 }
 
+// checkpoint is the most bytes of a checkpoint: the rows before a position that the window
+// and the compressors read there, most at the end of a block.
+func (c *Config) checkpoint() (n int64) {
+	for _, r := range c.Ratios {
+		n += 2 * int64(c.Window-1) * int64(c.HeadDim)
+		rows := r - 1
+		if r == 4 {
+			rows += r
+		}
+		for _, width := range ringWidths(c, r) {
+			n += 2 * 4 * int64(rows) * int64(width)
+		}
+	}
+	return decoder.Pages(n)
+}
+
 // growth is the most bytes that a sequence holds in addition while one of its
 // caches is copied to a larger one: the smaller one.
 func (f footprint) growth() (most int64) {

@@ -71,6 +71,9 @@ func (c *Config) shape(s parallel.Sizes) decoder.Shape {
 // CacheBytes implements decoder.Network.
 func (m *forward) CacheBytes(length int) int64 { return m.caches.sequence(length) }
 
+// CheckpointBytes implements decoder.Network.
+func (m *forward) CheckpointBytes() int64 { return m.c.checkpoint() }
+
 // Experts implements decoder.Network.
 func (m *forward) Experts(layer int) *moe.Layer { return &m.w.layers[layer].experts }
 

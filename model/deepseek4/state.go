@@ -37,6 +37,7 @@ type compressorState struct {
 	cache []uint16  // [capacity/ratio][dim] float16 entries
 	rows  int       // depth of the rings, in positions
 	ratio int       // positions of an entry
+	reach int       // positions before an entry's block that it reads: the block before it, or none
 	dim   int       // width of an entry
 }
 
@@ -55,10 +56,10 @@ func (m *forward) NewCache() (*cache, error) {
 		l, w := &s.layers[i], &m.w.layers[i]
 		var err error
 		if l.raw, err = kernels.Make[uint16](m.Backend, m.c.rawRows(m.MaxTokens)*m.c.HeadDim); err == nil && w.comp != nil {
-			l.comp, err = m.newCompressorState(w.comp, w.ratio)
+			l.comp, err = m.newCompressorState(w, w.comp)
 		}
 		if err == nil && w.index != nil {
-			l.index, err = m.newCompressorState(w.index, w.ratio)
+			l.index, err = m.newCompressorState(w, w.index)
 		}
 		if err != nil {
 			s.Free()
@@ -68,8 +69,11 @@ func (m *forward) NewCache() (*cache, error) {
 	return s, nil
 }
 
-func (m *forward) newCompressorState(c *compressor, ratio int) (*compressorState, error) {
-	s := &compressorState{rows: ringRows(ratio, m.MaxTokens), ratio: ratio, dim: c.dim}
+func (m *forward) newCompressorState(l *layer, c *compressor) (*compressorState, error) {
+	s := &compressorState{rows: ringRows(l.ratio, m.MaxTokens), ratio: l.ratio, dim: c.dim}
+	if l.overlap {
+		s.reach = l.ratio
+	}
 	var err error
 	if s.kv, err = kernels.Make[float32](m.Backend, s.rows*c.width); err != nil {
 		return s, err

@@ -8,7 +8,7 @@ import (
 )
 
 // Layout implements decoder.Network.
-func (m *forward) Layout() string { return "deepseek4 rings by position, 1" }
+func (m *forward) Layout() string { return "deepseek4 rings by position, 2" }
 
 // State implements decoder.Cache: of each layer the rows of the rings that a step or a
 // rewind may still read, by position, and the entries of the compressed caches that the
@@ -16,12 +16,13 @@ func (m *forward) Layout() string { return "deepseek4 rings by position, 1" }
 // rings depends on the longest step and differs between models.
 func (s *cache) State(first, length, peak int) []snapshot.Section {
 	var list []snapshot.Section
-	add := func(layer int, name string, parts ...[]byte) {
-		list = append(list, snapshot.Section{Name: fmt.Sprintf("layer %d %s", layer, name), Parts: parts})
+	add := func(layer int, name string, overwritten bool, parts ...[]byte) {
+		list = append(list, snapshot.Section{Name: fmt.Sprintf("layer %d %s", layer, name), Parts: parts, Overwritten: overwritten})
 	}
+	lowest := max(peak-rewind, 0) // position that the sequence can be rewound to
 	for i := range s.layers {
 		l := &s.layers[i]
-		add(i, "raw", ring(l.raw, len(l.raw)/s.headDim, max(first, peak-s.window+1-rewind), length)...)
+		add(i, "raw", true, ring(l.raw, len(l.raw)/s.headDim, max(first, lowest-s.window+1), length)...)
 		for _, c := range []struct {
 			name  string
 			state *compressorState
@@ -29,10 +30,10 @@ func (s *cache) State(first, length, peak int) []snapshot.Section {
 			if c.state == nil {
 				continue
 			}
-			from := max(first, peak-2*c.state.ratio-rewind)
-			add(i, c.name+" kv", ring(c.state.kv, c.state.rows, from, length)...)
-			add(i, c.name+" score", ring(c.state.score, c.state.rows, from, length)...)
-			add(i, c.name+" entries", asBytes(c.state.cache[first/c.state.ratio*c.state.dim:length/c.state.ratio*c.state.dim]))
+			from := max(first, lowest/c.state.ratio*c.state.ratio-c.state.reach)
+			add(i, c.name+" kv", true, ring(c.state.kv, c.state.rows, from, length)...)
+			add(i, c.name+" score", true, ring(c.state.score, c.state.rows, from, length)...)
+			add(i, c.name+" entries", false, asBytes(c.state.cache[first/c.state.ratio*c.state.dim:length/c.state.ratio*c.state.dim]))
 		}
 	}
 	return list

@@ -61,6 +61,9 @@ var (
 type Section struct {
 	Name  string
 	Parts [][]byte
+	// Overwritten: later tokens of the sequence overwrite the bytes. The format does not
+	// have it.
+	Overwritten bool
 }
 
 // Bytes is the length of the section.
@@ -71,6 +74,15 @@ func (s Section) Bytes() (n int64) {
 	return n
 }
 
+// Copy copies the bytes of a section to another of the same length, wherever the two are
+// cut.
+func Copy(to, from Section) {
+	r := parts{slices.Clone(from.Parts)}
+	for _, p := range to.Parts {
+		r.copyTo(p)
+	}
+}
+
 // Header says what a snapshot belongs to.
 type Header struct {
 	Model       string `json:"model"`                 // fingerprint of the model file
@@ -79,6 +91,19 @@ type Header struct {
 	Peak        int    `json:"peak"`                  // greatest length that the sequence had; it bounds a rewind
 	From        int    `json:"from,omitempty"`        // positions that the reader has, 0 for a whole snapshot
 	Checkpoints []int  `json:"checkpoints,omitempty"` // lengths at which it has checkpoints, ascending; those beyond From
+}
+
+// checkpointsFit reports whether the lengths of the checkpoints are ascending and among
+// those that the snapshot continues with.
+func (h Header) checkpointsFit() bool {
+	last := h.From
+	for _, n := range h.Checkpoints {
+		if n <= last || n > h.Length {
+			return false
+		}
+		last = n
+	}
+	return true
 }
 
 // form is the header as it is written.
@@ -99,6 +124,9 @@ type sectionForm struct {
 func Write(w io.Writer, h Header, tokens []int32, sections []Section) error {
 	if len(tokens) != h.Length || h.Length < 1 || h.Peak < h.Length || h.From < 0 || h.From > h.Length {
 		return fmt.Errorf("a snapshot of %d tokens from %d on, length %d, greatest length %d", len(tokens), h.From, h.Length, h.Peak)
+	}
+	if !h.checkpointsFit() {
+		return fmt.Errorf("a snapshot of tokens %d to %d with checkpoints at %v; expected ascending lengths in between", h.From, h.Length, h.Checkpoints)
 	}
 	ids := idBytes(tokens[h.From:])
 	all := append([]Section{{Name: tokensName, Parts: [][]byte{ids}}}, sections...)
@@ -202,6 +230,8 @@ func ReadOn(r io.Reader, model, layout string, most int, before []int32) (*Reade
 		return nil, damaged("length %d, greatest length %d", f.Length, f.Peak)
 	case f.From < 0 || f.From > f.Length:
 		return nil, damaged("length %d, from %d on", f.Length, f.From)
+	case !f.checkpointsFit():
+		return nil, damaged("length %d, from %d on, checkpoints at %v", f.Length, f.From, f.Checkpoints)
 	case f.From > len(before):
 		return nil, fmt.Errorf("a snapshot continues %d tokens, but the sequence has %d here: %w", f.From, len(before), ErrForeign)
 	case f.Before != crc32.Checksum(idBytes(before[:f.From]), castagnoli):

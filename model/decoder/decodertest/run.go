@@ -30,6 +30,8 @@ var alone = []shared{
 	{"RestoreIsNeverLeft", testenv.Full, Architecture.RestoreIsNeverLeft},
 	{"RestoreContinues", testenv.Fast, Architecture.RestoreContinues},
 	{"RestoreRefuses", testenv.Full, Architecture.RestoreRefuses},
+	{"Forks", testenv.Fast, Architecture.Forks},
+	{"RandomForks", testenv.Fast, Architecture.RandomForks},
 	{"SequenceBytes", testenv.Fast, Architecture.SequenceBytes},
 	{"SequenceBudget", testenv.Fast, Architecture.SequenceBudget},
 	{"BuffersOfRanks", testenv.Fast, Architecture.BuffersOfRanks},

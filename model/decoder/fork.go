@@ -1,0 +1,324 @@
+package decoder
+
+import (
+	"fmt"
+	"slices"
+
+	"ringmaster/kernels"
+	"ringmaster/model"
+	"ringmaster/model/snapshot"
+)
+
+// checkpoint is a copy of what later tokens overwrite of a sequence's state at a committed
+// length. It never changes, so a fork shares those of the sequence that it comes from.
+type checkpoint struct {
+	length int
+	memory []byte // the overwritten sections of Cache.State, in memory of the backend
+	users  int    // sequences that have it; each is charged for it
+}
+
+// section is the bytes of the checkpoint, under its name in snapshots.
+func (c *checkpoint) section() snapshot.Section {
+	return snapshot.Section{Name: checkpointName(c.length), Parts: [][]byte{c.memory}}
+}
+
+func checkpointName(length int) string { return fmt.Sprint("checkpoint ", length) }
+
+// change is what a prepared step changes at a sequence beside its entry.
+type change[C Cache] struct {
+	q     *sequence[C]
+	after []*checkpoint // that the sequence has from the step on, ascending
+	taken []*checkpoint // those of them that it did not have; they count as its own already
+	fork  *standing     // of a fork, otherwise nil
+}
+
+// says names a rewind that ran and was not committed.
+func (s standing) says() string {
+	return fmt.Sprintf("it has %d, but a step that was not committed has overwritten them from %d on", s.length, s.intact)
+}
+
+// checkForks checks the checkpoints, the forks and the drops of a step. It returns what
+// the forks will be.
+func (m *Model[C]) checkForks(step model.Step) (map[model.SeqID]standing, error) {
+	entries := make(map[model.SeqID]int, len(step.Entries)) // positions
+	for _, e := range step.Entries {
+		entries[e.Seq] = e.Pos
+	}
+	after := make(map[model.SeqID][]int, len(step.Checkpoints))
+	for _, c := range step.Checkpoints {
+		if _, twice := after[c.Seq]; twice {
+			return nil, m.errorf("sequence %d: checkpoints twice in one step", c.Seq)
+		}
+		if err := m.checkCheckpoints(c, entries); err != nil {
+			return nil, err
+		}
+		after[c.Seq] = c.At
+	}
+	forks := make(map[model.SeqID]standing, len(step.Forks))
+	for _, f := range step.Forks {
+		at, listed := after[f.From]
+		if !listed {
+			at = m.checkpointLengths(f.From)
+		}
+		if _, twice := forks[f.Seq]; twice {
+			return nil, m.errorf("sequence %d: a fork twice in one step", f.Seq)
+		}
+		if _, listed := after[f.Seq]; listed {
+			return nil, m.errorf("sequence %d: checkpoints of a fork of the same step", f.Seq)
+		}
+		is, err := m.checkFork(f, at, entries)
+		if err != nil {
+			return nil, err
+		}
+		forks[f.Seq] = is
+	}
+	for _, id := range step.Drop {
+		_, runs := entries[id]
+		_, fork := forks[id]
+		if _, listed := after[id]; listed || fork || runs {
+			return nil, m.errorf("sequence %d: dropped by a step that uses it otherwise than as the source of forks", id)
+		}
+	}
+	return forks, nil
+}
+
+// checkCheckpoints checks the checkpoints of one sequence. entries are the positions of
+// the step's entries.
+func (m *Model[C]) checkCheckpoints(c model.Checkpoints, entries map[model.SeqID]int) error {
+	is, last := m.standing(c.Seq), 0
+	pos, runs := entries[c.Seq]
+	for _, at := range c.At {
+		switch {
+		case at <= last:
+			return m.errorf("sequence %d: checkpoints at %v; expected ascending lengths from 1 on", c.Seq, c.At)
+		case at > is.length:
+			return m.errorf("sequence %d: a checkpoint at %d, but it has %d", c.Seq, at, is.length)
+		case m.checkpointAt(c.Seq, at) != nil:
+		case at > is.intact:
+			return m.errorf("sequence %d: a checkpoint at %d; %s", c.Seq, at, is.says())
+		case is.peak-at > m.o.Info.Rewind:
+			return m.errorf("sequence %d: a checkpoint at %d, but it has been at %d; at most %d positions back are possible", c.Seq, at, is.peak, m.o.Info.Rewind)
+		case runs && pos < at:
+			return m.errorf("sequence %d: a checkpoint at %d in a step that rewinds it to %d", c.Seq, at, pos)
+		}
+		last = at
+	}
+	return nil
+}
+
+// checkFork checks a fork of a sequence that has checkpoints at the given lengths, and
+// returns what it will be.
+func (m *Model[C]) checkFork(f model.Fork, at []int, entries map[model.SeqID]int) (is standing, err error) {
+	from := m.standing(f.From)
+	pos, runs := entries[f.From]
+	switch {
+	case m.standing(f.Seq).length > 0 || f.Seq == f.From:
+		return is, m.errorf("sequence %d: it cannot be a fork because it exists", f.Seq)
+	case f.Length < 1 || f.Length > from.length:
+		return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d, which has %d", f.Seq, f.Length, f.From, from.length)
+	case f.Length > from.intact:
+		return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d; %s", f.Seq, f.Length, f.From, from.says())
+	case runs && pos < f.Length:
+		return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d in a step that rewinds it to %d", f.Seq, f.Length, f.From, pos)
+	case from.peak-f.Length <= m.o.Info.Rewind:
+		return standing{f.Length, from.peak, f.Length}, nil
+	case slices.Contains(at, f.Length):
+		return standing{f.Length, f.Length + m.o.Info.Rewind, f.Length}, nil
+	}
+	return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d, which has been at %d and has checkpoints at %v; without one at most %d positions back are possible",
+		f.Seq, f.Length, f.From, from.peak, at, m.o.Info.Rewind)
+}
+
+// checkpointAt is a checkpoint that a sequence has, or nil.
+func (m *Model[C]) checkpointAt(id model.SeqID, length int) *checkpoint {
+	if q := m.sequences[id]; q != nil {
+		return find(q.checkpoints, length)
+	}
+	return nil
+}
+
+func find(list []*checkpoint, length int) *checkpoint {
+	if i := slices.IndexFunc(list, func(c *checkpoint) bool { return c.length == length }); i >= 0 {
+		return list[i]
+	}
+	return nil
+}
+
+// checkpointLengths is the lengths of the checkpoints of a sequence.
+func (m *Model[C]) checkpointLengths(id model.SeqID) (at []int) {
+	if q := m.sequences[id]; q != nil {
+		for _, c := range q.checkpoints {
+			at = append(at, c.length)
+		}
+	}
+	return at
+}
+
+// prepareCheckpoints takes the new checkpoints of a checked step.
+func (m *Model[C]) prepareCheckpoints(step model.Step) error {
+	for _, c := range step.Checkpoints {
+		q := m.sequences[c.Seq]
+		if q == nil {
+			continue
+		}
+		change := &change[C]{q: q}
+		m.changes[c.Seq] = change
+		for _, at := range c.At {
+			x := find(q.checkpoints, at)
+			if x == nil {
+				_, overwritten := divide(q.cache.State(0, at, at+m.o.Info.Rewind))
+				var err error
+				if x, err = m.newCheckpoint(c.Seq, at, overwritten.Bytes()); err != nil {
+					return err
+				}
+				change.taken = append(change.taken, x)
+				m.copy(x.section(), overwritten)
+			}
+			change.after = append(change.after, x)
+		}
+	}
+	return nil
+}
+
+// newCheckpoint charges a sequence for a checkpoint and allocates it. Its error is a
+// model.MemoryError.
+func (m *Model[C]) newCheckpoint(id model.SeqID, length int, bytes int64) (*checkpoint, error) {
+	if err := m.affords(id, m.CheckpointBytes()); err != nil {
+		return nil, err
+	}
+	c := &checkpoint{length: length, users: 1}
+	if bytes > 0 {
+		var err error
+		if c.memory, err = m.o.Backend.Alloc(int(bytes)); err != nil {
+			return nil, fmt.Errorf("%w: checkpoint at %d: %w", &model.MemoryError{Seq: id}, length, err)
+		}
+	}
+	m.charged += m.CheckpointBytes()
+	return c, nil
+}
+
+// release takes checkpoints from one of the sequences that have them.
+func (m *Model[C]) release(list []*checkpoint) {
+	for _, c := range list {
+		m.charged -= m.CheckpointBytes()
+		if c.users--; c.users == 0 && len(c.memory) > 0 {
+			m.o.Backend.Free(c.memory)
+		}
+	}
+}
+
+// reserveForks makes the forks of a checked step, still empty, with room for what the step
+// says of them.
+func (m *Model[C]) reserveForks(step model.Step) error {
+	for _, f := range step.Forks {
+		length := f.Length
+		for _, e := range step.Entries {
+			if e.Seq == f.Seq {
+				length = max(length, e.Pos+len(e.Tokens))
+			}
+		}
+		if _, err := m.reserve(f.Seq, length); err != nil {
+			return err
+		}
+		change := &change[C]{q: m.sequences[f.Seq]}
+		for _, c := range m.checkpointsAfter(f.From) {
+			if c.length <= f.Length {
+				change.after = append(change.after, c)
+			}
+		}
+		more := m.CheckpointBytes() * int64(len(change.after))
+		if err := m.affords(f.Seq, more); err != nil {
+			return err
+		}
+		m.charged += more
+		for _, c := range change.after {
+			c.users++
+		}
+		change.taken = change.after
+		m.changes[f.Seq] = change
+	}
+	return nil
+}
+
+// checkpointsAfter is the checkpoints that a sequence has from the prepared step on.
+func (m *Model[C]) checkpointsAfter(id model.SeqID) []*checkpoint {
+	if c := m.changes[id]; c != nil {
+		return c.after
+	}
+	return m.sequences[id].checkpoints
+}
+
+// makeForks copies the state of the forks of a checked step, as is has them.
+func (m *Model[C]) makeForks(step model.Step, is map[model.SeqID]standing) {
+	for _, f := range step.Forks {
+		change, from, fork := m.changes[f.Seq], m.sequences[f.From], is[f.Seq]
+		grown, overwritten := divide(from.cache.State(0, fork.length, fork.peak))
+		if from.peak-fork.length > m.o.Info.Rewind {
+			overwritten = find(change.after, fork.length).section()
+		}
+		toGrown, toOverwritten := divide(change.q.cache.State(0, fork.length, fork.peak))
+		m.copy(toGrown, grown)
+		m.copy(toOverwritten, overwritten)
+		change.fork = &fork
+	}
+}
+
+// divide is the sections of a state that only grow and those that later tokens overwrite,
+// each as one.
+func divide(state []snapshot.Section) (grown, overwritten snapshot.Section) {
+	for _, s := range state {
+		if s.Overwritten {
+			overwritten.Parts = append(overwritten.Parts, s.Parts...)
+		} else {
+			grown.Parts = append(grown.Parts, s.Parts...)
+		}
+	}
+	return grown, overwritten
+}
+
+// copy is snapshot.Copy, on a backend that computes.
+func (m *Model[C]) copy(to, from snapshot.Section) {
+	if kernels.ValuesMatter(m.o.Backend) {
+		snapshot.Copy(to, from)
+	}
+}
+
+// apply commits what the prepared step changes at a sequence beside its entry.
+func (m *Model[C]) apply(id model.SeqID) {
+	c := m.changes[id]
+	if c == nil {
+		return
+	}
+	delete(m.changes, id)
+	if c.fork != nil {
+		c.q.standing = *c.fork
+	}
+	gone := slices.DeleteFunc(slices.Clone(c.q.checkpoints), func(x *checkpoint) bool { return slices.Contains(c.after, x) })
+	c.q.checkpoints = c.after
+	m.release(gone)
+}
+
+// forgo gives up what the prepared step changes at a sequence beside its entry, and
+// discard at all.
+func (m *Model[C]) forgo(id model.SeqID) {
+	if c := m.changes[id]; c != nil {
+		m.release(c.taken)
+		delete(m.changes, id)
+	}
+}
+
+func (m *Model[C]) discard() {
+	for id := range m.changes {
+		m.forgo(id)
+	}
+}
+
+// freeBeyond frees the checkpoints of a sequence at more than length positions.
+func (m *Model[C]) freeBeyond(q *sequence[C], length int) {
+	i := slices.IndexFunc(q.checkpoints, func(c *checkpoint) bool { return c.length > length })
+	if i < 0 {
+		return
+	}
+	m.release(q.checkpoints[i:])
+	q.checkpoints = slices.Clip(q.checkpoints[:i])
+}
