@@ -115,14 +115,12 @@ var Formats = []*Format{
 
 // Named returns the format with a name.
 func Named(name string) (*Format, error) {
-	names := make([]string, len(Formats))
-	for i, f := range Formats {
+	for _, f := range Formats {
 		if f.Name == name {
 			return f, nil
 		}
-		names[i] = f.Name
 	}
-	return nil, fmt.Errorf("no format has the name %q; the formats are %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("no format has the name %q; the formats are %s", name, strings.Join(FormatNames()[1:], ", "))
 }
 
 // Evidence is what a model file says about its format.

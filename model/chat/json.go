@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -84,7 +83,7 @@ func parse(d *json.Decoder) *value {
 	switch t := t.(type) {
 	case json.Delim:
 		v := &value{open: byte(t)}
-		var places map[string]int // positions of the keys, once they are many
+		places := map[string]int{} // of the keys
 		for d.More() {
 			if v.open == '[' {
 				v.items = append(v.items, parse(d))
@@ -93,24 +92,11 @@ func parse(d *json.Decoder) *value {
 			name, _ := d.Token()
 			key, _ := name.(string)
 			item := parse(d)
-			i, twice := places[key]
-			if places == nil {
-				i = slices.Index(v.keys, key)
-				twice = i >= 0
-			}
-			if twice {
+			if i, twice := places[key]; twice {
 				v.items[i] = item
 				continue
 			}
-			switch {
-			case places != nil:
-				places[key] = len(v.items)
-			case len(v.keys) == 8:
-				places = map[string]int{key: 8}
-				for i, k := range v.keys {
-					places[k] = i
-				}
-			}
+			places[key] = len(v.items)
 			v.keys, v.items = append(v.keys, key), append(v.items, item)
 		}
 		_, _ = d.Token()

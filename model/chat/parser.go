@@ -124,15 +124,13 @@ func (p *Parser) take(text string, final bool) (d Delta) {
 		p.held = p.held[n:]
 	}
 	if final {
-		if p.state == inText && !p.called() {
+		if p.state == inText && p.calls == 0 {
 			d.Text += p.newlines
 		}
 		p.held, p.newlines = "", ""
 	}
 	return d
 }
-
-func (p *Parser) called() bool { return p.calls > 0 }
 
 // step takes a part of what is held and returns its length, 0 if it needs more.
 func (p *Parser) step(d *Delta, final bool) int {
