@@ -5,12 +5,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/gguf"
-	"ringmaster/gguf/gguftest"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
 	"ringmaster/model/decoder"
+	"ringmaster/model/decoder/decodertest"
 )
 
 // TestRegistry: the file's architecture decides what plans and opens it.
@@ -37,9 +36,7 @@ func TestRegistry(t *testing.T) {
 
 // TestUnknownArchitecture: the error names the file's architecture and those that run.
 func TestUnknownArchitecture(t *testing.T) {
-	w := gguf.NewWriter()
-	require.NoError(t, w.Put("general.architecture", "llama"))
-	f := gguftest.Open(t, "test file", w)
+	f := decodertest.Header(t, map[string]any{"general.architecture": "llama"})
 	_, err := arch.Plan(f, decoder.OpenOptions{}, 1)
 	require.ErrorContains(t, err, `is a Llama model (architecture "llama"); Ringmaster runs DeepSeek V2 to V4, Kimi K2, GLM-4.7-Flash and GLM-5`)
 	m, err := arch.Open(f, nil, decoder.OpenOptions{})
@@ -52,17 +49,15 @@ func TestUnknownArchitecture(t *testing.T) {
 func TestNoModels(t *testing.T) {
 	for kind, says := range map[string]string{"adapter": "an adapter (LoRA)", "imatrix": "an importance matrix", "mmproj": "an encoder of images"} {
 		for _, name := range []string{"deepseek2", "clip", ""} {
-			w := gguf.NewWriter()
-			require.NoError(t, w.Put("general.type", kind))
+			kv := map[string]any{"general.type": kind}
 			if name != "" {
-				require.NoError(t, w.Put("general.architecture", name))
+				kv["general.architecture"] = name
 			}
-			err := arch.Check(gguftest.Open(t, "test file", w))
+			err := arch.Check(decodertest.Header(t, kv))
 			require.ErrorContains(t, err, "test file is "+says)
 			require.NotContains(t, err.Error(), "\n")
 		}
 	}
-	w := gguf.NewWriter()
-	require.NoError(t, w.Put("general.architecture", "deepseek2"))
-	require.ErrorContains(t, arch.Check(gguftest.Open(t, "test file", w)), "is a vocabulary without a model")
+	f := decodertest.Header(t, map[string]any{"general.architecture": "deepseek2"})
+	require.ErrorContains(t, arch.Check(f), "is a vocabulary without a model")
 }

@@ -20,11 +20,11 @@ import (
 
 // known is what ops take on the devices of TestKnownCosts: products of one row take another
 // time a multiplication than those of several, as their kernels differ.
-func known(op cost.Op) float64 {
-	if !strings.Contains(op.Kind, " ") { // without weights
-		return 5e-6 + 2e-10*op.Bytes + 1e-9*op.Work
+func known(kind string) cost.Line {
+	if !strings.Contains(kind, " ") { // without weights
+		return cost.Line{Fixed: 5e-6, PerByte: 2e-10, PerWork: 1e-9}
 	}
-	return 20e-6 + 2e-9*op.Bytes + 0.05e-9*op.Work
+	return cost.Line{Fixed: 20e-6, PerByte: 2e-9, PerWork: 0.05e-9}
 }
 
 // device is a backend that computes nothing, on which a clock passes by what known says of
@@ -33,7 +33,7 @@ func device(t *testing.T, c *clock, noise float64) kernels.Backend {
 	random := rand.New(rand.NewPCG(5, 6))
 	b := record.Wrap(processor(t))
 	b.Show(func(op cost.Op, run func()) {
-		c.pass(time.Duration(known(op) * (1 + noise*(2*random.Float64()-1)) * float64(time.Second)))
+		c.pass(time.Duration(known(op.Kind).Seconds(op.Bytes, op.Work) * (1 + noise*(2*random.Float64()-1)) * float64(time.Second)))
 		if slices.Contains([]string{cost.Route, "ExpertMask", "ExpertCompact"}, op.Kind) {
 			run() // what follows depends on it
 		}
@@ -74,11 +74,7 @@ func TestKnownCosts(t *testing.T) {
 func trueModels(measured cost.Model) []cost.Model {
 	m := cost.Model{Ops: map[string]cost.Line{}}
 	for kind := range measured.Ops {
-		l := cost.Line{Fixed: 5e-6, PerByte: 2e-10, PerWork: 1e-9}
-		if strings.Contains(kind, " ") {
-			l = cost.Line{Fixed: 20e-6, PerByte: 2e-9, PerWork: 0.05e-9}
-		}
-		m.Ops[kind] = l
+		m.Ops[kind] = known(kind)
 	}
 	return []cost.Model{m, m}
 }

@@ -1,12 +1,11 @@
 package chat_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/model/chat"
 	"ringmaster/model/synthetic"
 	"ringmaster/model/tokenizer"
@@ -22,10 +21,9 @@ func TestChatFormatOfFiles(t *testing.T) {
 		c, err := synthetic.Preset(preset)
 		require.NoError(t, err)
 		c.VocabOnly = true
-		written, err := c.WriteFile(filepath.Join(t.TempDir(), "m.gguf"))
+		w, err := c.Writer()
 		require.NoError(t, err)
-		f, err := gguf.Open(written.Files[0])
-		require.NoError(t, err)
+		f := gguftest.Open(t, "m.gguf", w)
 		tok, err := tokenizer.FromGGUF(f)
 		require.NoError(t, err)
 		format, err := chat.OfFile("auto", f, tok)
@@ -42,7 +40,6 @@ func TestChatFormatOfFiles(t *testing.T) {
 				require.True(t, ok && tok.Added(id), "%s: %s", preset, name)
 			}
 		}
-		require.NoError(t, f.Close())
 	}
 	_, err := chat.OfFile("glm", nil, nil)
 	require.ErrorContains(t, err, "glm-5.2")

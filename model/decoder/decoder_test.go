@@ -103,6 +103,14 @@ func entry(seq model.SeqID, pos, tokens int, want model.Want) model.Entry {
 	return model.Entry{Seq: seq, Pos: pos, Tokens: make([]int32, tokens), Want: want}
 }
 
+// run runs a step and commits it.
+func run(t *testing.T, m *decoder.Model[*cache], entries ...model.Entry) {
+	s := model.Step{Entries: entries}
+	_, err := m.Forward(t.Context(), s)
+	require.NoError(t, err)
+	m.Commit(s)
+}
+
 // TestSteps: rows, positions, wanted rows and caches of a step are those of its
 // entries; a step has no effect before it is committed.
 func TestSteps(t *testing.T) {
@@ -161,11 +169,8 @@ func TestPrepareAndRun(t *testing.T) {
 // TestStepsThatAreRefused: what is wrong with a step is named, with the sequence.
 func TestStepsThatAreRefused(t *testing.T) {
 	m, _ := open(t)
-	for _, s := range []model.Step{{Entries: []model.Entry{entry(1, 0, 30, 0)}}, {Entries: []model.Entry{entry(1, 26, 2, 0)}}} {
-		_, err := m.Forward(t.Context(), s)
-		require.NoError(t, err)
-		m.Commit(s)
-	}
+	run(t, m, entry(1, 0, 30, 0))
+	run(t, m, entry(1, 26, 2, 0))
 	require.Equal(t, 28, m.Len(1), "rewound by 4 and extended by 2")
 	bad := entry(2, 0, 1, 0)
 	bad.Tokens[0] = 50
@@ -180,10 +185,7 @@ func TestStepsThatAreRefused(t *testing.T) {
 	} {
 		require.ErrorContains(t, m.Prepare(model.Step{Entries: entries}), want)
 	}
-	again := model.Step{Entries: []model.Entry{entry(1, 0, 1, 0)}} // to 0 is always possible
-	_, err := m.Forward(t.Context(), again)
-	require.NoError(t, err)
-	m.Commit(again)
+	run(t, m, entry(1, 0, 1, 0)) // to 0 is always possible
 	require.Equal(t, 1, m.Len(1))
 }
 
@@ -191,14 +193,8 @@ func TestStepsThatAreRefused(t *testing.T) {
 // they are dropped.
 func TestBudget(t *testing.T) {
 	m, n := open(t)
-	at := 0
-	for _, k := range []int{40, 40} {
-		s := model.Step{Entries: []model.Entry{entry(1, at, k, 0)}}
-		_, err := m.Forward(t.Context(), s)
-		require.NoError(t, err)
-		m.Commit(s)
-		at += k
-	}
+	run(t, m, entry(1, 0, 40, 0))
+	run(t, m, entry(1, 40, 40, 0))
 	var full *model.MemoryError
 	require.ErrorAs(t, m.Prepare(model.Step{Entries: []model.Entry{entry(2, 0, 21, 0)}}), &full)
 	require.Equal(t, model.MemoryError{Seq: 2, Need: 210, Have: 200}, *full)

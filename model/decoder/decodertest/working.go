@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/gguf/gguftest"
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
@@ -32,16 +31,11 @@ func (a Architecture) WorkingBuffers(t *testing.T, shapes map[string]synthetic.C
 				}
 				t.Run(fmt.Sprintf("%s, %v, %d threads", name, level, threads), func(t *testing.T) {
 					const rows, length = 48, 260
-					w, err := c.Writer()
-					require.NoError(t, err)
-					f := gguftest.Open(t, "test file", w)
+					f, o := InMemory(t, c), decoder.OpenOptions{Context: length, MaxTokens: rows}
 					b, err := cpu.NewLevel(threads, level)
 					require.NoError(t, err)
-					defer b.Close()
-					m, err := arch.Open(f, b, decoder.OpenOptions{Context: length, MaxTokens: rows})
-					require.NoError(t, err)
-					defer m.Close()
-					plan, err := arch.Plan(f, decoder.OpenOptions{Context: length, MaxTokens: rows}, 1)
+					m := a.openWith(t, f, b, o)
+					plan, err := arch.Plan(f, o, 1)
 					require.NoError(t, err)
 					plan.Working.Threads = threads
 					bound := plan.Working.Bytes()
