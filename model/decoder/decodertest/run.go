@@ -67,6 +67,18 @@ func (a Architecture) Alone(t *testing.T, full ...string) { a.each(t, alone, ful
 // OnRanks is Alone for the tests of ranks that the race detector sees.
 func (a Architecture) OnRanks(t *testing.T, full ...string) { a.each(t, onRanks, full) }
 
+// Some runs the named tests of Alone and OnRanks as subtests.
+func (a Architecture) Some(t *testing.T, names ...string) {
+	all := slices.Concat(alone, onRanks)
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(s shared) bool { return s.name == name })
+		if i < 0 {
+			t.Fatalf("no test %s", name)
+		}
+		a.each(t, all[i:i+1], nil)
+	}
+}
+
 func (a Architecture) each(t *testing.T, tests []shared, full []string) {
 	for _, name := range full {
 		if !slices.ContainsFunc(tests, func(s shared) bool { return s.name == name }) {
