@@ -43,6 +43,8 @@ func (s *scheduler) fillBudget() {
 		n := chunk[t]
 		if t.decode {
 			n = 1
+		} else {
+			n = s.reach(t, n)
 		}
 		p := part{task: t, pos: t.pos, n: n, prompt: !t.decode, last: n == len(t.todo)}
 		switch {

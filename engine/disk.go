@@ -38,7 +38,7 @@ type disk struct {
 
 // saving is a sequence that is being saved.
 type saving struct {
-	entry  *session
+	entry  *entry
 	export model.Export
 	saver  *diskcache.Saver
 }
@@ -144,7 +144,7 @@ func (e *Engine) restored(l *loading, tokens []int32) {
 	e.disk.loading = nil
 	l.loader.Close()
 	e.mu.Lock()
-	reuse, ok := e.sched.restored(l.request, tokens, l.from.Peak())
+	reuse, ok := e.sched.restored(l.request, tokens, l.from.Peak(), nil)
 	e.mu.Unlock()
 	if !ok {
 		e.disk.store.Refuse(l.from, diskcache.ErrMismatch)

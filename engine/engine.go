@@ -372,7 +372,7 @@ func (e *Engine) holdsLocked(run *run) error {
 // changes only with the epoch, when all sequences are lost.
 func (e *Engine) setBudgetLocked() {
 	if e.sized != nil {
-		e.sched.mem.budget = e.sized.SequenceBudget()
+		e.sched.mem.budget, e.sched.mem.checkpoint = e.sized.SequenceBudget(), e.sized.CheckpointBytes()
 	}
 }
 
@@ -381,7 +381,7 @@ func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
 	r := &run.req
 	e.sched.now = e.opts.Clock()
 	e.sched.setWeight(r.Tenant, r.Weight)
-	id := e.sched.add(r.Tenant, r.Prompt, r.PromptLogprobs, r.CacheScope, hints{r.CacheGroup, r.CacheMarked}, run.atMost(), run.logprobMemory())
+	id := e.sched.add(r.Tenant, r.Prompt, nil, r.PromptLogprobs, r.CacheScope, hints{r.CacheGroup, r.CacheMarked}, run.atMost(), run.logprobMemory())
 	run.id = id
 	e.runs[id] = run
 	if e.idle { // Ready measures the loop's progress from here

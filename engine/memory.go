@@ -25,10 +25,12 @@ type memory struct {
 	size   func(length int) int64 // model.Sized.SequenceBytes; nil: nothing is counted
 	budget int64                  // bytes of all sequences; 0: no limit
 
-	held   map[model.SeqID]int // greatest length that a step has named, by sequence that is not dropped
-	short  bool                // a sequence could not grow in the last plan
-	failed []requestID         // removed for lack of memory since the owner last took them
-	counts memoryCounts
+	checkpoint  int64               // bytes of one
+	checkpoints map[model.SeqID]int // held, with those that the step in flight takes
+	held        map[model.SeqID]int // greatest length that a step has named, by sequence that is not dropped
+	short       bool                // a sequence could not grow in the last plan
+	failed      []requestID         // removed for lack of memory since the owner last took them
+	counts      memoryCounts
 }
 
 // memoryCounts are totals since the start.
@@ -49,7 +51,7 @@ func (m *memory) of(id model.SeqID) int64 {
 	if m.size == nil {
 		return 0
 	}
-	return m.size(m.held[id])
+	return m.size(m.held[id]) + int64(m.checkpoints[id])*m.checkpoint
 }
 
 // name records that a step names positions of a sequence up to length.
@@ -60,10 +62,24 @@ func (m *memory) name(id model.SeqID, length int) {
 	m.held[id] = max(m.held[id], length)
 }
 
+// nameCheckpoints records that a sequence has as many checkpoints until the step in flight
+// is committed, or more.
+func (m *memory) nameCheckpoints(id model.SeqID, n int) {
+	m.haveCheckpoints(id, max(n, m.checkpoints[id]))
+}
+
+// haveCheckpoints records that a sequence has so many checkpoints.
+func (m *memory) haveCheckpoints(id model.SeqID, n int) {
+	if m.checkpoints == nil {
+		m.checkpoints = map[model.SeqID]int{}
+	}
+	m.checkpoints[id] = n
+}
+
 // charge returns the bytes that an active request counts with: what its sequence holds,
 // or what was reserved at its admission.
 func (m *memory) charge(t *task) int64 {
-	return max(m.of(t.seq), m.size(t.reserve)) + t.beside
+	return m.size(max(m.held[t.seq], t.reserve)) + int64(max(m.checkpoints[t.seq], t.room))*m.checkpoint + t.beside
 }
 
 // use returns the bytes of all sequences that the model holds plus what is reserved.
@@ -86,24 +102,35 @@ func (s *scheduler) canHold(length int, beside int64) bool {
 	return !s.mem.limited() || s.mem.size(length)+beside <= s.mem.budget
 }
 
-// canAdmit reports whether there is memory for a waiting request that continues entry hit
-// of the prefix cache, -1 for none. If others must be evicted for it, it is admitted when
-// the next step has dropped them.
-func (s *scheduler) canAdmit(t *task, hit int) bool {
+// canAdmit reports whether there is memory for a waiting request that begins with a hit and for
+// so many positions.
+// If others must be evicted for it, it is admitted when the next step has dropped them.
+// It chooses the checkpoints of the request's sequence; if they do not fit the budget even
+// alone, it has none.
+func (s *scheduler) canAdmit(t *task, h hit, reserve int) bool {
+	var held []int
+	lowest := 0
+	if h.from != nil {
+		held = upTo(h.from.checkpoints, h.n)
+		lowest = h.from.forkPeak(h.n, s.rewind) - s.rewind
+	}
+	t.want = s.wanted(t, held, lowest)
+	if t.room = len(held) + len(t.want); !s.canHold(reserve, int64(t.room)*s.mem.checkpoint+t.beside) {
+		t.want, t.room = nil, 0
+	}
 	if !s.mem.limited() {
 		return true
 	}
-	need := s.mem.size(t.reserve)
-	if hit < 0 {
-		return s.makeRoom(need+t.beside, nil)
+	need := s.mem.size(reserve) + int64(t.room)*s.mem.checkpoint
+	if h.inPlace {
+		need = max(need-s.mem.of(h.from.seq), 0)
 	}
-	k := s.prefixCache[hit]
-	return s.makeRoom(max(need-s.mem.of(k.seq), 0)+t.beside, k)
+	return s.makeRoom(need+t.beside, h.entry)
 }
 
 // makeRoom reports whether the bytes are free. If not, it evicts as many entries of the
 // prefix cache as are needed, except keep; if all of them are not enough, none.
-func (s *scheduler) makeRoom(bytes int64, keep *session) bool {
+func (s *scheduler) makeRoom(bytes int64, keep *entry) bool {
 	missing := bytes - (s.mem.budget - s.use())
 	if missing <= 0 {
 		return true
@@ -136,7 +163,7 @@ func (s *scheduler) makeRoom(bytes int64, keep *session) bool {
 func (s *scheduler) grow(p part) bool {
 	t, end := p.task, p.pos+p.n
 	if s.mem.limited() {
-		more := s.mem.size(max(end, t.reserve)) + t.beside - s.mem.charge(t)
+		more := s.mem.size(max(end, t.reserve)) - s.mem.size(max(s.mem.held[t.seq], t.reserve))
 		if more > 0 && !s.makeRoom(more, nil) {
 			s.mem.short = true
 			return false
@@ -174,10 +201,13 @@ func (s *scheduler) failShort() {
 func (s *scheduler) dropped() {
 	for _, id := range s.drop {
 		delete(s.mem.held, id)
+		delete(s.mem.checkpoints, id)
 	}
 }
 
 // lost records that the model has lost all sequences except perhaps those of s.drop.
 func (s *scheduler) lost() {
-	maps.DeleteFunc(s.mem.held, func(id model.SeqID, _ int) bool { return !slices.Contains(s.drop, id) })
+	gone := func(id model.SeqID, _ int) bool { return !slices.Contains(s.drop, id) }
+	maps.DeleteFunc(s.mem.held, gone)
+	maps.DeleteFunc(s.mem.checkpoints, gone)
 }

@@ -3,22 +3,21 @@ package engine
 import (
 	"slices"
 	"time"
-
-	"ringmaster/model"
 )
 
-// session is an entry of the prefix cache: the sequence of an ended request that the
-// model still holds the KV cache of.
-type session struct {
-	seq    model.SeqID
-	tokens []int32 // committed tokens
-	peak   int     // as in a task
-	scope  string  // of the request; hits are found within it only
-	since  time.Time
+// entry is an entry of the prefix cache: the sequence of an ended request that the model
+// still holds the KV cache of.
+type entry struct {
+	*sequence
+	scope string // of the request; hits are found within it only
+	since time.Time
+	// common has for each other entry of the scope how many of the tokens it has, too, so
+	// that a request could fork it there.
+	common map[*entry]int
 
 	id      requestID // of the request that has ended
 	hints   hints
-	hit     bool // the request continued an entry itself
+	hit     bool // the request continued an entry itself, or others forked this one
 	awaited bool // the answer called functions, so that the client will send results
 	saved   bool // it is on disk, or need not be
 	leaving bool // it is evicted, and dropped as soon as it is saved
@@ -33,18 +32,53 @@ type hints struct {
 // keep puts the sequence of an ended request into the prefix cache as the most recently
 // used entry.
 func (s *scheduler) keep(t *task) {
-	s.prefixCache = append(s.prefixCache, &session{
-		seq: t.seq, tokens: t.tokens, peak: t.peak, scope: t.scope, since: s.now,
+	s.insert(&entry{
+		sequence: t.sequence, scope: t.scope, since: s.now,
 		id: t.id, hints: t.hints, hit: t.cached > 0, awaited: t.awaited,
 	})
 	s.trimCache()
+}
+
+// insert adds an entry as the most recently used one.
+func (s *scheduler) insert(k *entry) {
+	k.common = map[*entry]int{}
+	for _, other := range s.prefixCache {
+		if other.scope == k.scope {
+			n := commonPrefix(k.tokens, other.tokens)
+			k.common[other], other.common[k] = other.forkable(n, s.rewind), k.forkable(n, s.rewind)
+		}
+	}
+	s.prefixCache = append(s.prefixCache, k)
+}
+
+// removeEntry takes an entry out of the prefix cache; its sequence stays.
+func (s *scheduler) removeEntry(k *entry) {
+	s.prefixCache = slices.DeleteFunc(s.prefixCache, func(other *entry) bool { return other == k })
+	for other := range k.common {
+		delete(other.common, k)
+	}
+}
+
+// own returns how many tokens of an entry no other one among these has, nor a running
+// request that began with a fork of it.
+func (s *scheduler) own(k *entry, among []*entry) int {
+	others := 0
+	for _, other := range among {
+		others = max(others, k.common[other])
+	}
+	for _, t := range s.active {
+		if t.forked == k {
+			others = max(others, t.cached)
+		}
+	}
+	return max(len(k.tokens)-others, 1)
 }
 
 // What is evicted first is an entry of a scope that holds at least the average of all
 // scopes, so that one key's conversations never push out those of a key that holds less;
 // of these the one of least value, but the entry that was kept last only when there is no
 // other, because its client is the likeliest to come back. The value is the prompt tokens
-// that the entry would save, times how likely they are asked for again, divided by its
+// that the entry alone would save, times how likely they are asked for again, divided by its
 // share of the places or of the memory, whichever is scarcer. So the requests that make
 // titles evict each other, not a long conversation, unless there is but one place; and a
 // conversation that no request continues is evicted in time, however long it is.
@@ -58,9 +92,9 @@ const (
 	markedWeight  = 2
 )
 
-// value returns the value of an entry. Only comparisons of values are meaningful.
-func (s *scheduler) value(k *session) float64 {
-	v := float64(len(k.tokens))
+// value returns the value of an entry among others. Only comparisons of values are meaningful.
+func (s *scheduler) value(k *entry, among []*entry) float64 {
+	v := float64(s.own(k, among))
 	for _, w := range []struct {
 		holds  bool
 		weight float64
@@ -75,7 +109,7 @@ func (s *scheduler) value(k *session) float64 {
 }
 
 // share returns an entry's part of the places or of the memory, whichever is scarcer.
-func (s *scheduler) share(k *session) float64 {
+func (s *scheduler) share(k *entry) float64 {
 	share := 1 / float64(max(s.cacheSize, 1))
 	if s.mem.limited() {
 		share = max(share, float64(s.mem.of(k.seq))/float64(s.mem.budget))
@@ -113,7 +147,7 @@ func (s *scheduler) trimCache() {
 	for len(s.prefixCache) > s.cacheSize-s.extra() {
 		k := s.leastValuable(s.prefixCache, nil)
 		if s.disk != nil && !k.saved {
-			s.prefixCache = slices.DeleteFunc(s.prefixCache, func(other *session) bool { return other == k })
+			s.removeEntry(k)
 			k.leaving = true
 			s.leaving = append(s.leaving, k)
 			continue
@@ -126,9 +160,9 @@ func (s *scheduler) trimCache() {
 // leastValuable returns the entry to evict next among these, the most recently used last,
 // but not except, which counts for its scope; among equals the least recently used. nil if
 // there is no other.
-func (s *scheduler) leastValuable(entries []*session, except *session) (least *session) {
+func (s *scheduler) leastValuable(entries []*entry, except *entry) (least *entry) {
 	held, all := map[string]float64{}, 0.0 // shares, by scope that could give up an entry
-	hold := func(k *session) {
+	hold := func(k *entry) {
 		share := s.share(k)
 		held[k.scope] += share
 		all += share
@@ -146,7 +180,7 @@ func (s *scheduler) leastValuable(entries []*session, except *session) (least *s
 		if k == except || held[k.scope] < average || i == len(entries)-1 && least != nil {
 			continue
 		}
-		if v := s.value(k); least == nil || v < worth {
+		if v := s.value(k, entries); least == nil || v < worth {
 			least, worth = k, v
 		}
 	}
@@ -156,14 +190,14 @@ func (s *scheduler) leastValuable(entries []*session, except *session) (least *s
 // victims returns entries other than except that together hold so many bytes, or all of
 // them: those to evict first, without those that are not needed because of others among
 // them.
-func (s *scheduler) victims(bytes int64, except *session) (out []*session) {
+func (s *scheduler) victims(bytes int64, except *entry) (out []*entry) {
 	left, sum := slices.Clone(s.prefixCache), int64(0)
 	for sum < bytes {
 		k := s.leastValuable(left, except)
 		if k == nil {
 			break
 		}
-		left = slices.DeleteFunc(left, func(other *session) bool { return other == k })
+		left = slices.DeleteFunc(left, func(other *entry) bool { return other == k })
 		out, sum = append(out, k), sum+s.mem.of(k.seq)
 	}
 	for i := len(out) - 1; i >= 0; i-- {
@@ -175,14 +209,14 @@ func (s *scheduler) victims(bytes int64, except *session) (out []*session) {
 }
 
 // evict makes the next step drop an entry of the prefix cache.
-func (s *scheduler) evict(k *session) {
+func (s *scheduler) evict(k *entry) {
 	s.mem.counts.evictedTokens += uint64(len(k.tokens))
-	s.forgetEntry(k)
+	s.dropEntry(k)
 }
 
-func (s *scheduler) forgetEntry(k *session) {
+func (s *scheduler) dropEntry(k *entry) {
 	s.drop = append(s.drop, k.seq)
-	s.prefixCache = slices.DeleteFunc(s.prefixCache, func(other *session) bool { return other == k })
+	s.removeEntry(k)
 }
 
 // expire makes the next step drop the entries that have not been used for limits.keepFor.
@@ -193,7 +227,7 @@ func (s *scheduler) expire() {
 	for _, k := range slices.Clone(s.prefixCache) {
 		if s.now.Sub(k.since) >= s.keepFor {
 			s.mem.counts.expired++
-			s.forgetEntry(k)
+			s.dropEntry(k)
 		}
 	}
 }

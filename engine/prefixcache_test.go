@@ -13,9 +13,9 @@ import (
 // no other client can name the group.
 func TestRefreshStaysInItsScope(t *testing.T) {
 	start := time.Unix(0, 0)
-	s := &scheduler{limits: limits{active: 4, queue: 9, tokenBudget: 8, prefillChunk: 8, cacheSize: 4, rewind: 1}, now: start}
+	s := &scheduler{limits: limits{active: 4, queue: 9, tokenBudget: 8, prefillChunk: 8, cacheSize: 4, rewind: 1, leastShared: leastShared}, now: start}
 	for _, scope := range []string{"a", "b"} {
-		id := s.add("", []int32{1, 2, 3}, false, scope, hints{group: "g"}, 1, 0)
+		id := s.add("", []int32{1, 2, 3}, nil, false, scope, hints{group: "g"}, 1, 0)
 		_, ok := s.plan()
 		require.True(t, ok)
 		s.commit()
@@ -23,14 +23,14 @@ func TestRefreshStaysInItsScope(t *testing.T) {
 		s.finish(id)
 	}
 	s.now = start.Add(time.Hour)
-	s.add("", []int32{9}, false, "a", hints{group: "g"}, 1, 0)
+	s.add("", []int32{9}, nil, false, "a", hints{group: "g"}, 1, 0)
 	require.Len(t, s.prefixCache, 2)
 	for _, k := range s.prefixCache {
 		require.True(t, k.awaited)
 		require.Equal(t, k.scope == "a", k.since.Equal(s.now), k.scope)
 	}
 	before := s.prefixCache[0].since
-	s.add("", []int32{9}, false, "a", hints{}, 1, 0) // without a group, as most are
+	s.add("", []int32{9}, nil, false, "a", hints{}, 1, 0) // without a group, as most are
 	require.Equal(t, before, s.prefixCache[0].since)
 }
 
@@ -38,7 +38,7 @@ func TestRefreshStaysInItsScope(t *testing.T) {
 // many of its prompt tokens were cached.
 func serve(t *testing.T, s *scheduler, scope string, prompt []int32) int {
 	t.Helper()
-	id := s.add(scope, prompt, false, scope, hints{}, 1, 0)
+	id := s.add(scope, prompt, nil, false, scope, hints{}, 1, 0)
 	for range 1000 {
 		if _, ok := s.plan(); !ok {
 			break

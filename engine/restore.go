@@ -55,18 +55,29 @@ func (s *scheduler) toRestore() *task {
 // restored is called when the sequence of a request has been restored. If its tokens are
 // not the expected ones, the request runs its prompt. reuse is the number of tokens that
 // need not run.
-func (s *scheduler) restored(id requestID, tokens []int32, peak int) (reuse int, ok bool) {
+func (s *scheduler) restored(id requestID, tokens []int32, peak int, checkpoints []int) (reuse int, ok bool) {
 	t := s.find(id)
 	if t == nil || t.restore == nil {
 		return 0, true
 	}
-	n := min(commonPrefix(tokens, t.prompt), len(t.prompt)-1)
-	if n < 1 || peak-n > s.rewind {
+	t.tokens, t.peak, t.checkpoints = tokens, peak, checkpoints
+	s.mem.haveCheckpoints(t.seq, len(checkpoints))
+	n := t.forkable(min(commonPrefix(tokens, t.prompt), len(t.prompt)-1), s.rewind)
+	if n < 1 {
 		s.restoreFailed(id)
 		return 0, false
 	}
-	t.restore = nil
-	t.tokens, t.peak, t.pos, t.cached, t.todo = tokens, peak, n, n, t.prompt[n:]
+	s.hits.restored++
+	if t.restore = nil; peak-n <= s.rewind {
+		t.pos, t.cached, t.todo = n, n, t.prompt[n:]
+		return n, true
+	}
+	// The request forks the sequence, as soon as there is memory for both.
+	s.remove(t)
+	s.insert(&entry{sequence: t.sequence, scope: t.scope, since: s.now, id: t.id, hints: t.hints, hit: true, saved: true})
+	t.sequence, t.named, t.cold, t.room, t.todo = &sequence{}, false, true, 0, nil
+	s.queue = slices.Insert(s.queue, 0, t)
+	s.trimCache()
 	return n, true
 }
 
@@ -78,19 +89,19 @@ func (s *scheduler) restoreFailed(id requestID) {
 	}
 	s.drop = append(s.drop, t.seq) // the part that was restored
 	s.lastSeq++
-	t.seq, t.named = s.lastSeq, false
+	t.sequence, t.named = &sequence{seq: s.lastSeq}, false
 	t.restore, t.cold, t.todo = nil, true, t.prompt
 }
 
 // toSave returns the entry to save next: one that waits to be dropped before one that
 // stays; nil if none is due. With all, age does not matter.
-func (s *scheduler) toSave(all bool) *session {
+func (s *scheduler) toSave(all bool) *entry {
 	if len(s.leaving) > 0 {
 		return s.leaving[0]
 	}
-	var next *session
+	var next *entry
 	for _, k := range s.prefixCache {
-		if !k.saved && (all || s.now.Sub(k.since) >= saveAfter) && (next == nil || s.value(k) > s.value(next)) {
+		if !k.saved && (all || s.now.Sub(k.since) >= saveAfter) && (next == nil || s.value(k, s.prefixCache) > s.value(next, s.prefixCache)) {
 			next = k
 		}
 	}
@@ -111,12 +122,12 @@ func (s *scheduler) untilSave() (d time.Duration, ok bool) {
 }
 
 // has reports whether the sequence of an entry is unchanged.
-func (s *scheduler) has(k *session) bool {
+func (s *scheduler) has(k *entry) bool {
 	return slices.Contains(s.prefixCache, k) || slices.Contains(s.leaving, k)
 }
 
 // saved records that an entry is on disk, or will never be.
-func (s *scheduler) saved(k *session) {
+func (s *scheduler) saved(k *entry) {
 	k.saved = true
 	if i := slices.Index(s.leaving, k); i >= 0 {
 		s.leave(i)

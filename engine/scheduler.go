@@ -30,37 +30,42 @@ const maxPromptRows = 64
 // limits are the bounds of a scheduler; all are positive except cacheSize and rewind,
 // which may be 0.
 type limits struct {
-	active       int // most sequences in a step, and places that any tenant can get
-	queue        int // most requests that wait
-	tokenBudget  int // most tokens of a step
-	prefillChunk int // most prompt tokens of a step, all sequences together
-	cacheSize    int // most entries of the prefix cache
-	rewind       int // most tokens that a sequence can be rewound by
+	active       int  // most sequences in a step, and places that any tenant can get
+	queue        int  // most requests that wait
+	tokenBudget  int  // most tokens of a step
+	prefillChunk int  // most prompt tokens of a step, all sequences together
+	cacheSize    int  // most entries of the prefix cache
+	rewind       int  // most tokens that a sequence can be rewound by
+	anywhere     bool // a sequence can be forked at any length, without checkpoints
+	leastShared  int  // see leastShared
 
 	keepFor time.Duration // after which an unused entry of the prefix cache is dropped; 0: never
 }
 
 // task is a request in the scheduler.
 type task struct {
-	id      requestID
-	prompt  []int32
-	allRows bool // every prompt token needs its logits: no prefix-cache hit
-	scope   string
-	hints   hints
-	awaited bool  // as in a session
-	reserve int   // positions that memory is reserved for
-	beside  int64 // further bytes that are reserved
-	tenant  string
+	id       requestID
+	prompt   []int32
+	branches []int // lengths at which others may branch off
+	allRows  bool  // every prompt token needs its logits: no prefix-cache hit
+	scope    string
+	hints    hints
+	awaited  bool  // as in an entry
+	reserve  int   // positions that memory is reserved for
+	beside   int64 // further bytes that are reserved
+	tenant   string
 
-	seq    model.SeqID
-	named  bool    // a step has named the sequence, so the model may hold memory for it
-	tokens []int32 // committed tokens of the sequence
-	peak   int     // greatest number of tokens ever committed to it
-	pos    int     // position of todo[0]: len(tokens), less after a rewind
-	cached int     // prompt tokens found in the prefix cache
-	todo   []int32 // prompt tokens still to run, or the one token sampled last
-	decode bool    // the prefill is done
-	served uint64  // the last step that ran it; the least recent goes first
+	*sequence
+	fork   *pending // the sequence begins with it; nil if it is committed or there is none
+	forked *entry   // that it was forked from; nil: of none
+	want   []int    // lengths at which it should have checkpoints, ascending
+	room   int      // checkpoints that memory is reserved for
+	named  bool     // a step has named the sequence, so the model may hold memory for it
+	pos    int      // position of todo[0]: len(tokens), less after a rewind
+	cached int      // prompt tokens found in the prefix cache
+	todo   []int32  // prompt tokens still to run, or the one token sampled last
+	decode bool     // the prefill is done
+	served uint64   // the last step that ran it; the least recent goes first
 
 	cancelled bool // released when the step in flight has finished
 	spoiled   bool // its KV cache may hold values that are not finite: never reused
@@ -70,6 +75,9 @@ type task struct {
 	lookedUp   uint64           // version of the disk, plus 1, at the last lookup; the fields below are its result
 	found      *diskcache.Entry
 	foundReuse int
+	shared     map[requestID]int // tokens of the prompt that it shares with active requests
+	waits      bool              // for the prefill of another request
+	waited     bool
 }
 
 // scheduler holds the state between steps. At most one step is in flight.
@@ -80,11 +88,11 @@ type scheduler struct {
 	lastSeq model.SeqID
 	steps   uint64 // committed steps that had entries
 
-	queue       []*task    // first in, first out
-	active      []*task    // in the order of admission
-	prefixCache []*session // least recently used first
-	leaving     []*session // evicted, and dropped as soon as they are saved
-	disk        snapshots  // nil: no prefix cache on disk
+	queue       []*task   // first in, first out
+	active      []*task   // in the order of admission
+	prefixCache []*entry  // least recently used first
+	leaving     []*entry  // evicted, and dropped as soon as they are saved
+	disk        snapshots // nil: no prefix cache on disk
 	drop        []model.SeqID
 
 	// dropFirst makes the next step free memory and run nothing.
@@ -93,6 +101,7 @@ type scheduler struct {
 	now  time.Time // set by the owner before it calls
 	mem  memory
 	pace pace
+	hits hitCounts
 
 	inFlight bool
 	began    time.Time // of the step in flight
@@ -115,6 +124,7 @@ func newScheduler(info model.Info, opts Options) *scheduler {
 	return &scheduler{limits: limits{
 		active: opts.MaxActive, queue: opts.QueueLength, tokenBudget: info.MaxTokens,
 		prefillChunk: opts.PrefillChunk, cacheSize: opts.Sessions, rewind: info.Rewind,
+		anywhere: info.Rewind >= info.ContextLength, leastShared: leastShared,
 		keepFor: opts.SessionTimeout,
 	}, pace: pace{target: opts.TokenLatency}}
 }
@@ -131,10 +141,10 @@ func (s *scheduler) tooManyQueued(tokens int) bool {
 // add queues a request and returns its id; hasRoom must have been true. It reserves
 // memory for the prompt, for an answer of so many tokens (1 or more), and for bytes
 // beside the sequence.
-func (s *scheduler) add(tenant string, prompt []int32, allRows bool, scope string, h hints, answer int, beside int64) requestID {
+func (s *scheduler) add(tenant string, prompt []int32, branches []int, allRows bool, scope string, h hints, answer int, beside int64) requestID {
 	s.lastID++
 	s.refresh(scope, h.group)
-	s.queue = append(s.queue, &task{id: s.lastID, prompt: prompt, allRows: allRows, scope: scope, hints: h, tenant: tenant,
+	s.queue = append(s.queue, &task{id: s.lastID, sequence: &sequence{}, prompt: prompt, branches: branches, allRows: allRows, scope: scope, hints: h, tenant: tenant,
 		reserve: positions(len(prompt), answer), beside: beside})
 	s.join(tenant)
 	return s.lastID
@@ -164,6 +174,10 @@ func (s *scheduler) plan() (step model.Step, ok bool) {
 	}
 	s.inFlight, s.began = true, s.now
 	step.Drop = slices.Clone(s.drop)
+	if !s.dropFirst {
+		s.planCheckpoints(&step)
+		s.planForks(&step)
+	}
 	for _, p := range s.parts {
 		p.task.named = true
 		want := model.WantNone
@@ -183,63 +197,37 @@ func (s *scheduler) plan() (step model.Step, ok bool) {
 // admit moves waiting requests into free places and looks their prompts up in the prefix
 // cache.
 func (s *scheduler) admit() {
+	for _, t := range s.queue {
+		t.waits = false
+	}
 	for t := s.nextWaiting(); t != nil && !(s.mem.short && len(s.active) > 0); t = s.nextWaiting() {
-		i, n := s.findPrefix(t)
-		saved := s.findOnDisk(t, n)
-		if saved != nil {
-			i = -1
-			t.reserve = max(t.reserve, saved.Length())
+		h := s.findPrefix(t)
+		if s.awaits(t, h.n) {
+			t.waits, t.waited = true, true
+			continue
 		}
-		if !s.canAdmit(t, i) {
-			return
+		saved, reserve := s.findOnDisk(t, h.n), t.reserve
+		if saved != nil {
+			h, reserve = hit{}, max(reserve, saved.Length())
+		}
+		if !s.canAdmit(t, h, reserve) {
+			if h.from == nil || len(s.active)+len(s.drop)+len(s.leaving) > 0 {
+				return
+			}
+			// The sequence that the request would fork takes the memory that it needs.
+			if h = (hit{}); !s.canAdmit(t, h, reserve) {
+				return
+			}
 		}
 		s.queue = slices.DeleteFunc(s.queue, func(u *task) bool { return u == t })
-		if i >= 0 {
-			k := s.prefixCache[i]
-			t.seq, t.named, t.tokens, t.peak, t.pos, t.cached = k.seq, true, k.tokens, k.peak, n, n
-			s.prefixCache = slices.Delete(s.prefixCache, i, i+1)
-		} else {
-			s.lastSeq++
-			t.seq = s.lastSeq
-		}
-		if t.todo = t.prompt[t.pos:]; saved != nil {
+		s.begin(t, h)
+		if saved != nil {
 			t.restore, t.named, t.todo = saved, true, nil
 			s.mem.name(t.seq, saved.Length())
 		}
 		s.active = append(s.active, t)
 		s.trimCache()
 	}
-}
-
-// findPrefix finds the entry of the prefix cache that shares the longest prefix with t's
-// prompt, among those of its scope that the model can rewind to it. index is -1 without a
-// hit; reuse is the number of tokens that need not run. One token of the prompt always
-// runs, because its logits are needed.
-func (s *scheduler) findPrefix(t *task) (index, reuse int) {
-	index = -1
-	if t.allRows {
-		return index, 0
-	}
-	for i, k := range s.prefixCache {
-		if k.scope != t.scope {
-			continue
-		}
-		n := min(commonPrefix(k.tokens, t.prompt), len(t.prompt)-1)
-		if n > reuse && k.peak-n <= s.rewind {
-			index, reuse = i, n
-		}
-	}
-	return index, reuse
-}
-
-func commonPrefix(a, b []int32) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return n
 }
 
 // commit adds the tokens of the step in flight to their sequences and returns
@@ -250,6 +238,8 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 	if len(s.parts) > 0 {
 		s.steps++
 	}
+	s.commitForks()
+	s.commitCheckpoints()
 	row := 0
 	prompt, decoding := 0, 0
 	for _, p := range s.parts {
@@ -260,6 +250,7 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 			decoding++
 		}
 		t.tokens = append(t.tokens[:t.pos], t.todo[:p.n]...)
+		t.checkpoints = upTo(t.checkpoints, t.pos)
 		t.pos = len(t.tokens)
 		t.peak = max(t.peak, t.pos)
 		t.todo = t.todo[p.n:]
@@ -273,6 +264,7 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 	}
 	s.pace.learn(prompt, decoding, s.now.Sub(s.began))
 	s.dropped()
+	s.unfork(func(q *sequence) bool { return slices.Contains(s.drop, q.seq) })
 	s.drop, s.dropFirst = nil, false
 	s.finishStep()
 	s.settle()
@@ -288,6 +280,10 @@ func (s *scheduler) abort() { s.finishStep() }
 func (s *scheduler) finishStep() {
 	s.inFlight, s.parts = false, nil
 	for _, t := range slices.Clone(s.active) {
+		t.planned = nil
+		if t.fork != nil {
+			t.fork.inFlight = false
+		}
 		if t.cancelled {
 			s.release(t)
 		}
@@ -386,6 +382,14 @@ func (s *scheduler) forget() (lost []requestID) {
 			s.restoreFailed(t.id)
 			continue
 		}
+		if t.fork != nil {
+			if t.named {
+				s.drop = append(s.drop, t.seq)
+			}
+			s.lastSeq++
+			t.sequence, t.named = &sequence{seq: s.lastSeq}, false
+			continue
+		}
 		if t.named {
 			lost = append(lost, t.id)
 			// The model may have run it since the new epoch began;
@@ -394,6 +398,7 @@ func (s *scheduler) forget() (lost []requestID) {
 		}
 	}
 	s.active = slices.DeleteFunc(s.active, func(t *task) bool { return t.named })
+	s.unfork(func(*sequence) bool { return true })
 	s.lost()
 	return lost
 }

@@ -24,12 +24,13 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the transcripts with the outp
 // paragraphs of a command, a line of four dashes, and the output of the command;
 // lines that start with # are comments. The commands:
 //
-//	config active=2 queue=1 step=8 chunk=4 keep=2 rewind=1 memory=50 seconds=60
-//	                     a new scheduler; memory is its budget, see enginetest.Model.SequenceBytes
+//	config active=2 queue=1 step=8 chunk=4 keep=2 rewind=1 memory=50 seconds=60 least=4 anywhere=1
+//	                     a new scheduler; memory is its budget, see enginetest.Model.SequenceBytes;
+//	                     least is leastShared; anywhere: forks need no checkpoints
 //	budget N             another budget
 //	pass SECONDS         time passes
 //	weight a 3           the weight of tenant a
-//	add [of=g] [marked] [by=a] 1..5 9 [all] [answer=N]
+//	add [of=g] [marked] [by=a] 1..5 9 [all] [answer=N] [branches=5,9]
 //	                     queue a prompt, of group g, to be kept, of tenant a; all: with
 //	                     log-probabilities; answer: tokens to reserve memory for
 //	plan                 the next step, which is then in flight
@@ -109,7 +110,7 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		s.setWeight(words[1], number(2))
 		return "ok"
 	case "add":
-		words, all, tenant, answer, h := words[1:], false, "", 1, hints{}
+		words, all, tenant, answer, h, branches := words[1:], false, "", 1, hints{}, []int(nil)
 		if group, ok := strings.CutPrefix(words[0], "of="); ok {
 			words, h.group = words[1:], group
 		}
@@ -118,6 +119,14 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		}
 		if name, ok := strings.CutPrefix(words[0], "by="); ok {
 			words, tenant = words[1:], name
+		}
+		if list, ok := strings.CutPrefix(words[len(words)-1], "branches="); ok {
+			words = words[:len(words)-1]
+			for n := range strings.SplitSeq(list, ",") {
+				at, err := strconv.Atoi(n)
+				require.NoError(t, err)
+				branches = append(branches, at)
+			}
 		}
 		if last, ok := strings.CutPrefix(words[len(words)-1], "answer="); ok {
 			words = words[:len(words)-1]
@@ -134,7 +143,7 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		case shareFull:
 			return "the tenant's share of the queue is full"
 		}
-		return fmt.Sprintf("request %d", s.add(tenant, parseTokens(t, words), all, "", h, answer, 0))
+		return fmt.Sprintf("request %d", s.add(tenant, parseTokens(t, words), branches, all, "", h, answer, 0))
 	case "plan":
 		step, ok := s.plan()
 		failed := s.mem.failed
@@ -203,9 +212,9 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		return "ok"
 	case "values":
 		all := slices.Clone(s.prefixCache)
-		slices.SortStableFunc(all, func(a, b *session) int { return cmp.Compare(s.value(a), s.value(b)) })
+		slices.SortStableFunc(all, func(a, b *entry) int { return cmp.Compare(s.value(a, all), s.value(b, all)) })
 		for _, k := range all {
-			fmt.Fprintf(&b, "sequence %d of %d tokens: %.1f\n", k.seq, len(k.tokens), s.value(k))
+			fmt.Fprintf(&b, "sequence %d of %d tokens: %.1f\n", k.seq, len(k.tokens), s.value(k, all))
 		}
 	case "cancel":
 		s.cancel(requestID(number(1)))
@@ -239,21 +248,22 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 }
 
 func parseLimits(t *testing.T, words []string) (l limits, budget int) {
-	seconds := 0
-	l = limits{active: 2, queue: 2, tokenBudget: 8, prefillChunk: 4, cacheSize: 2, rewind: 1}
+	seconds, anywhere := 0, 0
+	l = limits{active: 2, queue: 2, tokenBudget: 8, prefillChunk: 4, cacheSize: 2, rewind: 1, leastShared: leastShared}
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
 		n, err := strconv.Atoi(value)
 		field, ok := map[string]*int{
 			"active": &l.active, "queue": &l.queue, "step": &l.tokenBudget,
 			"chunk": &l.prefillChunk, "keep": &l.cacheSize, "rewind": &l.rewind,
-			"memory": &budget, "seconds": &seconds,
+			"memory": &budget, "seconds": &seconds, "least": &l.leastShared, "anywhere": &anywhere,
 		}[name]
 		if err != nil || !ok {
 			t.Fatalf("config %q", w)
 		}
 		*field = n
 	}
+	l.anywhere = anywhere > 0
 	l.keepFor = time.Duration(seconds) * time.Second
 	return l, budget
 }
@@ -300,6 +310,12 @@ func showStep(step model.Step) string {
 	var b strings.Builder
 	for _, id := range step.Drop {
 		fmt.Fprintf(&b, "drop sequence %d\n", id)
+	}
+	for _, c := range step.Checkpoints {
+		fmt.Fprintf(&b, "sequence %d has checkpoints at %v\n", c.Seq, c.At)
+	}
+	for _, f := range step.Forks {
+		fmt.Fprintf(&b, "sequence %d is a fork of %d at %d\n", f.Seq, f.From, f.Length)
 	}
 	for _, e := range step.Entries {
 		fmt.Fprintf(&b, "sequence %d at %d: %s (%s)\n", e.Seq, e.Pos, showTokens(e.Tokens),

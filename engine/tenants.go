@@ -160,7 +160,7 @@ func (g *group) before(h *group) bool {
 }
 
 // nextWaiting returns the waiting request that gets the next place, nil if there is no
-// place for any. It takes a tenant's oldest request.
+// place for any. It takes a tenant's oldest request that does not wait for a prefill.
 func (s *scheduler) nextWaiting() *task {
 	if len(s.queue) == 0 || len(s.active) >= s.limits.active+s.beyond() {
 		return nil
@@ -170,7 +170,8 @@ func (s *scheduler) nextWaiting() *task {
 		running[t.tenant]++
 	}
 	var next *group
-	for _, g := range s.byTenant(s.queue, nil) {
+	ready := slices.DeleteFunc(slices.Clone(s.queue), func(t *task) bool { return t.waits })
+	for _, g := range s.byTenant(ready, nil) {
 		g.taken = running[g.tasks[0].tenant]
 		if g.taken > 0 && (len(s.active) >= s.limits.active || s.leavesTooLittle(g.tasks[0])) {
 			continue

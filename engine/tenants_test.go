@@ -58,7 +58,7 @@ func (c *crowd) step(t *testing.T) {
 			}
 			answer := c.random.IntN(w.answer + 1)
 			s.setWeight(w.name, w.weight)
-			c.answer[s.add(w.name, prompt, false, w.name, hints{}, answer+1, 0)] = answer
+			c.answer[s.add(w.name, prompt, nil, false, w.name, hints{}, answer+1, 0)] = answer
 		}
 	}
 	step, ok := s.plan()
@@ -116,7 +116,7 @@ func TestTenantsShareTheTokens(t *testing.T) {
 	for seed := range uint64(8) {
 		c := &crowd{
 			s: &scheduler{
-				limits: limits{active: 8, queue: 16, tokenBudget: 40, prefillChunk: 32, cacheSize: 3, rewind: 1},
+				limits: limits{active: 8, queue: 16, tokenBudget: 40, prefillChunk: 32, cacheSize: 3, rewind: 1, leastShared: leastShared},
 			},
 			random: rand.New(rand.NewPCG(seed, 3)), answer: map[requestID]int{},
 			tenants: []crowdTenant{
@@ -148,7 +148,7 @@ func TestTenantsShareTheTokens(t *testing.T) {
 func TestNoTenantStarves(t *testing.T) {
 	for seed := range uint64(10) {
 		c := &crowd{
-			s:      &scheduler{limits: limits{active: 4, queue: 8, tokenBudget: 16, prefillChunk: 8, cacheSize: 6, rewind: 1}},
+			s:      &scheduler{limits: limits{active: 4, queue: 8, tokenBudget: 16, prefillChunk: 8, cacheSize: 6, rewind: 1, leastShared: leastShared}},
 			random: rand.New(rand.NewPCG(seed, 4)), answer: map[requestID]int{},
 			tenants: []crowdTenant{{name: "greedy", requests: 20, prompt: 50, answer: 1 << 40}},
 		}

@@ -34,7 +34,7 @@ func NewVirtual(info model.Info, memory model.Sized, opts Options) (*Virtual, er
 	}
 	v := &Virtual{sched: newScheduler(info, opts), context: info.ContextLength, answers: map[requestID]*virtualAnswer{}}
 	if memory != nil {
-		v.sched.mem.size, v.sched.mem.budget = memory.SequenceBytes, memory.SequenceBudget()
+		v.sched.mem.size, v.sched.mem.budget, v.sched.mem.checkpoint = memory.SequenceBytes, memory.SequenceBudget(), memory.CheckpointBytes()
 	}
 	return v, nil
 }
@@ -57,7 +57,7 @@ func (v *Virtual) Submit(now time.Time, prompt, answer []int32) (uint64, error) 
 		return 0, fmt.Errorf("%w: the prompts that wait would have more than %d tokens", ErrBusy, MaxQueuedTokens)
 	}
 	v.sched.now = now
-	id := v.sched.add("", prompt, false, "", hints{}, len(answer), 0)
+	id := v.sched.add("", prompt, nil, false, "", hints{}, len(answer), 0)
 	v.answers[id] = &virtualAnswer{tokens: answer}
 	return uint64(id), nil
 }

@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"slices"
+
+	"ringmaster/model"
+)
+
+// Where sequences get checkpoints: where other requests are likely to branch off. These
+// are the branches of a request (Request.Branches), the end of its prompt, and every
+// checkpointDistance tokens of a long one. Of these a sequence keeps the first, which is
+// the end of what its client always sends, and then some whose distances grow towards the
+// beginning, so that what a branch must run again is small beside what follows it.
+
+const (
+	maxCheckpoints     = 8 // of a sequence
+	checkpointDistance = 4096
+	// leastShared is the fewest tokens for which a checkpoint is taken or another
+	// request's prefill awaited.
+	leastShared = 32
+)
+
+// wanted returns the lengths at which a request's sequence should have checkpoints,
+// ascending: some of held, and of those of its prompt from lowest on.
+func (s *scheduler) wanted(t *task, held []int, lowest int) []int {
+	if s.anywhere {
+		return nil
+	}
+	last := len(t.prompt) - 1
+	all := slices.Concat(held, t.branches)
+	if !slices.ContainsFunc(t.branches, func(n int) bool { return n <= last && n >= last-2*leastShared }) {
+		all = append(all, last)
+	}
+	for n := checkpointDistance; n < last; n += checkpointDistance {
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	all = slices.DeleteFunc(slices.Compact(all), func(n int) bool {
+		_, has := slices.BinarySearch(held, n)
+		return n < s.leastShared || n > last || n < lowest && !has
+	})
+	if len(all) == 0 {
+		return nil
+	}
+	// The first is a branch or was one, unless the prompt has none.
+	chosen, before := []int{all[len(all)-1]}, all[len(all)-1]
+	for _, n := range slices.Backward(all[1:]) {
+		if len(chosen) < maxCheckpoints-1 && before-n >= max(s.leastShared, 2*(last-before)) {
+			chosen, before = append(chosen, n), n
+		}
+	}
+	if all[0] != before {
+		chosen = append(chosen, all[0])
+	}
+	slices.Reverse(chosen)
+	return chosen
+}
+
+// wantAlso makes a request take one checkpoint more, unless it has too many or there is no
+// memory.
+func (s *scheduler) wantAlso(t *task, n int) bool {
+	if len(t.want) >= 2*maxCheckpoints || s.mem.limited() && s.use()+s.mem.checkpoint > s.mem.budget {
+		return false
+	}
+	i, found := slices.BinarySearch(t.want, n)
+	if !found {
+		t.want = slices.Insert(t.want, i, n)
+		t.room++
+	}
+	return true
+}
+
+// reach shortens a chunk of n tokens of a prompt so that the next checkpoint can still be
+// taken after it.
+func (s *scheduler) reach(t *task, n int) int {
+	for _, at := range t.want {
+		if at > t.pos && t.pos+n-at > s.rewind {
+			return at - t.pos
+		}
+	}
+	return n
+}
+
+// planCheckpoints adds to a step the checkpoints that its requests take, and frees those
+// that they no longer want.
+func (s *scheduler) planCheckpoints(step *model.Step) {
+	for _, p := range s.parts {
+		t := p.task
+		if t.fork != nil {
+			continue
+		}
+		at := s.checkpointsOf(t)
+		if slices.Equal(at, t.checkpoints) {
+			continue
+		}
+		taken := slices.DeleteFunc(slices.Clone(at), func(n int) bool { return slices.Contains(t.checkpoints, n) })
+		s.mem.nameCheckpoints(t.seq, len(t.checkpoints)+len(taken))
+		t.planned = at
+		step.Checkpoints = append(step.Checkpoints, model.Checkpoints{Seq: t.seq, At: at})
+	}
+}
+
+// checkpointsOf returns the lengths at which a request's sequence can have the checkpoints
+// that it wants now, and those that forks of the next step need.
+func (s *scheduler) checkpointsOf(t *task) []int {
+	at := []int{}
+	for _, n := range t.want {
+		if slices.Contains(t.checkpoints, n) || n <= min(t.pos, len(t.tokens)) && t.peak-n <= s.rewind {
+			at = append(at, n)
+		}
+	}
+	for _, a := range s.active {
+		if f := a.fork; f != nil && f.from == t.sequence && slices.Contains(t.checkpoints, f.n) && !slices.Contains(at, f.n) {
+			at = append(at, f.n)
+		}
+	}
+	slices.Sort(at)
+	return at
+}
+
+// commitCheckpoints records that the checkpoints of the step in flight are taken.
+func (s *scheduler) commitCheckpoints() {
+	for _, t := range s.active {
+		if t.planned != nil {
+			t.checkpoints, t.planned = t.planned, nil
+			s.mem.haveCheckpoints(t.seq, len(t.checkpoints))
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"slices"
+
+	"ringmaster/model"
+)
+
+// What of a prompt need not run. The sequences of the prefix cache and of running requests
+// are searched alike. An entry that the prompt continues becomes the request's sequence;
+// otherwise the request begins with a fork, and the other sequence stays for others. A
+// request that shares more with a prompt that is still running waits for that.
+
+// hit is a prefix of a prompt that a sequence has.
+type hit struct {
+	from    *sequence // nil: none
+	entry   *entry    // that has the sequence; nil: a running request has it
+	n       int       // tokens
+	inPlace bool      // the request takes the sequence of the entry
+}
+
+// hitCounts are totals since the start, of requests and of their prompt tokens that did
+// not run.
+type hitCounts struct {
+	continued, forked, restored uint64
+	waited                      uint64 // requests that waited for another's prefill
+}
+
+// leastKept is the fewest tokens of an entry for which a request forks the sequence rather
+// than cut them off; a request never cuts off more than it continues.
+const leastKept = 16
+
+// findPrefix finds the sequence of t's scope that saves most of its prompt. One token of
+// the prompt always runs, because its logits are needed.
+func (s *scheduler) findPrefix(t *task) (best hit) {
+	if t.allRows {
+		return best
+	}
+	look := func(q *sequence, k *entry) {
+		n := q.forkable(min(commonPrefix(q.tokens, t.prompt), len(t.prompt)-1), s.rewind)
+		tail := len(q.tokens) - n
+		inPlace := k != nil && tail < leastKept && tail <= n && q.peak-n <= s.rewind
+		if n > best.n || n == best.n && n > 0 && inPlace && !best.inPlace {
+			best = hit{q, k, n, inPlace}
+		}
+	}
+	for _, k := range s.prefixCache {
+		if k.scope == t.scope {
+			look(k.sequence, k)
+		}
+	}
+	for _, a := range s.active {
+		if a.scope == t.scope && !a.spoiled && a.fork == nil && a.restore == nil {
+			look(a.sequence, nil)
+		}
+	}
+	return best
+}
+
+// awaits reports whether a waiting request should wait for the prefill of another one of
+// its scope, which will have leastShared tokens or more of its prompt beyond the n that
+// are committed somewhere. Computing them beside the other would end later, because both
+// would share the steps.
+func (s *scheduler) awaits(t *task, n int) bool {
+	return !t.allRows && slices.ContainsFunc(s.active, func(a *task) bool {
+		if a.scope != t.scope || a.decode || a.cancelled || a.spoiled || a.pos < n && a.restore == nil {
+			return false
+		}
+		return s.willHave(a, t.common(a), n) >= n+s.leastShared
+	})
+}
+
+// willHave returns the greatest length, at most shared, at which the sequence of a request
+// can be forked at some time of its prefill. It makes the request take a checkpoint there
+// if the next lower one is far away.
+func (s *scheduler) willHave(a *task, shared, least int) int {
+	switch {
+	case a.restore != nil:
+		return min(shared, a.foundReuse)
+	case s.anywhere || shared >= len(a.prompt)-s.rewind:
+		return shared
+	}
+	has := 0
+	for _, n := range a.want {
+		if n <= shared && (n >= a.pos || slices.Contains(a.checkpoints, n)) {
+			has = n
+		}
+	}
+	if shared >= a.pos && shared-max(has, least) >= s.leastShared && s.wantAlso(a, shared) {
+		has = shared
+	}
+	return has
+}
+
+// common returns how many tokens at the beginning of the prompts are the same, except the
+// last of t's.
+func (t *task) common(a *task) int {
+	n, ok := t.shared[a.id]
+	if !ok {
+		n = min(commonPrefix(a.prompt, t.prompt), len(t.prompt)-1)
+		if t.shared == nil {
+			t.shared = map[requestID]int{}
+		}
+		t.shared[a.id] = n
+	}
+	return n
+}
+
+// pending is the fork that a request begins with, until its step is committed.
+type pending struct {
+	from     *sequence
+	n        int
+	inFlight bool
+}
+
+// begin makes a request begin with what a hit saves.
+func (s *scheduler) begin(t *task, h hit) {
+	t.pos, t.cached = h.n, h.n
+	t.todo = t.prompt[h.n:]
+	switch {
+	case h.inPlace:
+		s.hits.continued++
+		t.sequence, t.named = h.entry.sequence, true
+		s.removeEntry(h.entry)
+	case h.from != nil:
+		s.hits.forked++
+		t.fork = &pending{from: h.from, n: h.n}
+		if t.forked = h.entry; h.entry != nil {
+			h.entry.hit, h.entry.since = true, s.now
+		}
+		fallthrough
+	default:
+		s.lastSeq++
+		t.seq = s.lastSeq
+	}
+}
+
+// planForks adds the forks that requests begin with to a step.
+func (s *scheduler) planForks(step *model.Step) {
+	for _, t := range s.active {
+		if t.fork == nil || t.cancelled {
+			continue
+		}
+		t.named, t.fork.inFlight = true, true
+		s.mem.name(t.seq, t.fork.n)
+		checkpoints := t.fork.from.checkpoints
+		if t.fork.from.planned != nil {
+			checkpoints = t.fork.from.planned
+		}
+		t.planned = upTo(checkpoints, t.fork.n)
+		s.mem.nameCheckpoints(t.seq, len(t.planned))
+		step.Forks = append(step.Forks, model.Fork{Seq: t.seq, From: t.fork.from.seq, Length: t.fork.n})
+	}
+}
+
+// commitForks records that the forks of the step in flight are committed; their
+// checkpoints are still planned.
+func (s *scheduler) commitForks() {
+	for _, t := range s.active {
+		if f := t.fork; f != nil && f.inFlight {
+			t.tokens, t.peak = slices.Clone(f.from.tokens[:f.n]), f.from.forkPeak(f.n, s.rewind)
+			t.fork = nil
+		}
+	}
+}
+
+// unfork makes the requests run their prompts that begin with a fork of a sequence that
+// is gone.
+func (s *scheduler) unfork(gone func(*sequence) bool) {
+	for _, t := range s.active {
+		if t.fork != nil && gone(t.fork.from) {
+			t.fork, t.pos, t.cached, t.todo = nil, 0, 0, t.prompt
+		}
+	}
+}
