@@ -59,11 +59,11 @@ func (s *server) budgets() []Budget {
 			Refused: func() float64 { return float64(s.Engine.Stats().Refused) },
 		},
 		{
-			Name: "sessions", Set: "`--sessions`, `--session-timeout`", Refusal: "the least valuable is dropped",
-			Limit: func() float64 { return float64(s.Engine.Stats().MaxSessions) }, Used: func() float64 { return float64(s.Engine.Stats().Sessions) },
+			Name: "prefix cache (entries)", Set: "`--cache-entries`, `--cache-timeout`", Refusal: "the least valuable is dropped",
+			Limit: func() float64 { return float64(s.Engine.Stats().MaxCacheEntries) }, Used: func() float64 { return float64(s.Engine.Stats().CacheEntries) },
 		},
 		{
-			Name: "KV caches (bytes)", Set: "what `--memory` leaves", Refusal: "sessions are dropped, then requests wait; 503 `out_of_memory` for an answer that cannot grow, 400 `exceeds_memory` for what can never fit",
+			Name: "KV caches (bytes)", Set: "what `--memory` leaves", Refusal: "entries of the prefix cache are dropped, then requests wait; 503 `out_of_memory` for an answer that cannot grow, 400 `exceeds_memory` for what can never fit",
 			Limit: func() float64 { return float64(s.Engine.Stats().MemoryBudget) }, Used: func() float64 { return float64(s.Engine.Stats().Memory) },
 			Refused: func() float64 { return float64(s.Engine.Stats().NoMemory) },
 		},

@@ -26,7 +26,7 @@ func TestSideRequestsKeepTheConversation(t *testing.T) {
 			}
 			return "A title"
 		}})
-		e, err := engine.New(m, apitest.Tokenizer{}, engine.Options{Sessions: 2})
+		e, err := engine.New(m, apitest.Tokenizer{}, engine.Options{CacheEntries: 2})
 		require.NoError(t, err)
 		c := testConfig(FromEngine(e))
 		c.NewID = numbered("id%d")

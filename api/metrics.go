@@ -66,7 +66,7 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_http_texts_refused_total", Help: "Requests to /tokenize and /detokenize refused because all places were taken."},
 			func() float64 { _, refused := texts.usage(); return float64(refused) }),
 		gauge("ringmaster_engine_queued", "Requests waiting in the queue.", func(l engine.Stats) float64 { return float64(l.Queued) }),
-		gauge("ringmaster_engine_sessions", "Finished sequences kept in the prefix cache.", func(l engine.Stats) float64 { return float64(l.Sessions) }),
+		gauge("ringmaster_prefix_cache_entries", "Finished sequences kept in the prefix cache.", func(l engine.Stats) float64 { return float64(l.CacheEntries) }),
 		gauge("ringmaster_engine_active", "Requests being processed.", func(l engine.Stats) float64 { return float64(l.Active) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_steps_total", Help: "Forward passes of the model."},
 			func() float64 { return float64(e.Stats().Steps) }),

@@ -55,7 +55,7 @@ func TestManyStreams(t *testing.T) {
 func manyStreams(t *testing.T, say func([]int32) string) {
 	const clients, leaving, stalled, answer = 64, 24, 12, 300
 	m := enginetest.NewModel(int(apitest.Size), enginetest.Options{Say: say})
-	e, err := engine.New(m, apitest.Tokenizer{}, engine.Options{QueueLength: 200, Sessions: 4})
+	e, err := engine.New(m, apitest.Tokenizer{}, engine.Options{QueueLength: 200, CacheEntries: 4})
 	require.NoError(t, err)
 	ids := 0
 	var mu sync.Mutex

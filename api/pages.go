@@ -145,7 +145,7 @@ func (s *server) clusterStatus(c *gin.Context) {
 	e := s.Engine.Stats()
 	out.Now, out.Model = s.Clock.Now(), s.Model.ID
 	out.Engine = &web.Engine{
-		Queued: e.Queued, MaxQueued: e.MaxQueued, Active: e.Active, MaxActive: e.MaxActive, Sessions: e.Sessions, MaxSessions: e.MaxSessions,
+		Queued: e.Queued, MaxQueued: e.MaxQueued, Active: e.Active, MaxActive: e.MaxActive, CacheEntries: e.CacheEntries, MaxCacheEntries: e.MaxCacheEntries,
 		Prefilled: e.PrefillTokens, Cached: e.CachedTokens, Generated: e.Tokens, Steps: e.Steps, Memory: e.Memory, MemoryBudget: e.MemoryBudget,
 	}
 	c.Header("Cache-Control", "no-store")

@@ -78,15 +78,15 @@ func nextPrompt(before []int32, a answer, more ...int32) []int32 {
 // TestAConversationOutlivesItsServer: another engine continues a conversation with the
 // tokens that an engine without a disk has, also without any prefix cache in memory.
 func TestAConversationOutlivesItsServer(t *testing.T) {
-	for _, sessions := range []int{-1, 2} {
-		t.Run(fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
+	for _, entries := range []int{-1, 2} {
+		t.Run(fmt.Sprint(entries, " entries"), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "cache")
 			p := prompt(1, 300)
-			plain := start(t, enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 64, Rewind: 2}), Options{Sessions: -1})
+			plain := start(t, enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 64, Rewind: 2}), Options{CacheEntries: -1})
 			for turn := range 4 {
 				r := Request{Prompt: p, MaxTokens: 7, IgnoreEOS: true, CacheScope: "a"}
 				want := ask(t, plain, r)
-				l := begin(t, dir, Options{Sessions: sessions})
+				l := begin(t, dir, Options{CacheEntries: entries})
 				got := ask(t, l.e, r)
 				require.Equal(t, want.ids(), got.ids(), "turn %d", turn)
 				if turn > 0 {
@@ -212,7 +212,7 @@ func flip(t *testing.T, path string, at int64) {
 func TestConversationsOnDisk(t *testing.T) {
 	const conversations, turns = 6, 5
 	dir := filepath.Join(t.TempDir(), "cache")
-	plain := start(t, enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 64, Rewind: 2}), Options{Sessions: -1, MaxActive: 8})
+	plain := start(t, enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 64, Rewind: 2}), Options{CacheEntries: -1, MaxActive: 8})
 	prompts := make([][]int32, conversations)
 	for i := range prompts {
 		prompts[i] = prompt(uint64(i), 150+40*i)
@@ -223,7 +223,7 @@ func TestConversationsOnDisk(t *testing.T) {
 		if turn%2 == 1 {
 			mo.SequenceBudget = 3 * 1100 // three sequences
 		}
-		l := beginOn(t, dir, Options{Sessions: turn % 3, MaxActive: 3}, mo)
+		l := beginOn(t, dir, Options{CacheEntries: turn % 3, MaxActive: 3}, mo)
 		if turn%3 == 0 {
 			l.e.sched.cacheSize = 0
 		}

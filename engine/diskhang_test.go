@@ -70,7 +70,7 @@ func (d *stuckDisk) Touch(path string, at time.Time) error {
 func TestADiskThatHangs(t *testing.T) {
 	r := Request{Prompt: prompt(1, 200), MaxTokens: 4, IgnoreEOS: true}
 	another := Request{Prompt: prompt(2, 200), MaxTokens: 4, IgnoreEOS: true}
-	plain := start(t, enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 64, Rewind: 2}), Options{Sessions: -1})
+	plain := start(t, enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 64, Rewind: 2}), Options{CacheEntries: -1})
 	first, wantOther := ask(t, plain, r), ask(t, plain, another)
 	next := r
 	next.Prompt = nextPrompt(r.Prompt, first, 5)
@@ -84,7 +84,7 @@ func TestADiskThatHangs(t *testing.T) {
 		require.NoError(t, err)
 		store.Use("m", 2)
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 64, Rewind: 2})
-		e, err := New(m, enginetest.Vocabulary{}, Options{Sessions: -1, Disk: store, Logger: slog.New(slog.DiscardHandler)})
+		e, err := New(m, enginetest.Vocabulary{}, Options{CacheEntries: -1, Disk: store, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		require.Equal(t, first.ids(), ask(t, e, r).ids())
 		require.NoError(t, e.Flush(ctx))

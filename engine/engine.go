@@ -59,13 +59,13 @@ type Options struct {
 	// tokens of prompts, but prompts get half of the time at least. Default 150 ms;
 	// negative: PrefillChunk alone bounds it.
 	TokenLatency time.Duration
-	// Sessions is the most entries of the prefix cache: sequences of finished requests
+	// CacheEntries is the most entries of the prefix cache: sequences of finished requests
 	// that keep their KV cache for reuse. The default of 128 only bounds the search for a
 	// prefix; what is kept is decided by the model's budget for KV caches. -1 for none.
-	Sessions int
-	// SessionTimeout is how long an unused sequence stays in the prefix cache. Default
+	CacheEntries int
+	// CacheTimeout is how long an unused sequence stays in the prefix cache. Default
 	// one hour; negative: forever.
-	SessionTimeout time.Duration
+	CacheTimeout time.Duration
 	// Disk keeps snapshots of sequences beyond the prefix cache, and across restarts;
 	// nil: none. The caller closes it after the engine. The model must be a
 	// model.Portable.
@@ -82,7 +82,7 @@ type Options struct {
 
 // Defaults are the options that zero values stand for.
 func Defaults() Options {
-	return Options{MaxActive: 8, QueueLength: 64, PrefillChunk: 256, TokenLatency: 150 * time.Millisecond, Sessions: 128, SessionTimeout: time.Hour, StuckAfter: time.Minute}
+	return Options{MaxActive: 8, QueueLength: 64, PrefillChunk: 256, TokenLatency: 150 * time.Millisecond, CacheEntries: 128, CacheTimeout: time.Hour, StuckAfter: time.Minute}
 }
 
 // cachedContexts is how many sequences of the full context the prefix cache gets memory
@@ -93,10 +93,10 @@ const cachedContexts = 8
 // planned for: those of a step, and of the prefix cache as many as were asked for, or
 // cachedContexts. Zero is none here.
 func (o Options) PlannedSequences() int {
-	if o.Sessions == Defaults().Sessions {
+	if o.CacheEntries == Defaults().CacheEntries {
 		return o.MaxActive + cachedContexts
 	}
-	return o.MaxActive + o.Sessions
+	return o.MaxActive + o.CacheEntries
 }
 
 // withDefaults returns o with the defaults for a model. Its error wraps ErrInvalid.
@@ -111,7 +111,7 @@ func (o Options) withDefaults(info model.Info) (Options, error) {
 		{"MaxActive", &o.MaxActive, d.MaxActive, false},
 		{"QueueLength", &o.QueueLength, d.QueueLength, true},
 		{"PrefillChunk", &o.PrefillChunk, d.PrefillChunk, false},
-		{"Sessions", &o.Sessions, d.Sessions, true},
+		{"CacheEntries", &o.CacheEntries, d.CacheEntries, true},
 	} {
 		switch {
 		case *f.value == 0:
@@ -128,7 +128,7 @@ func (o Options) withDefaults(info model.Info) (Options, error) {
 	for _, f := range []struct {
 		value    *time.Duration
 		standard time.Duration
-	}{{&o.TokenLatency, d.TokenLatency}, {&o.SessionTimeout, d.SessionTimeout}} {
+	}{{&o.TokenLatency, d.TokenLatency}, {&o.CacheTimeout, d.CacheTimeout}} {
 		switch {
 		case *f.value == 0:
 			*f.value = f.standard
@@ -498,13 +498,13 @@ func (e *Engine) Ready() error {
 
 // Stats is the state of an engine, and its counts since the start.
 type Stats struct {
-	Queued   int // requests that wait, including the places that Admit reserved
-	Active   int // requests that run
-	Sessions int // entries of the prefix cache
+	Queued       int // requests that wait, including the places that Admit reserved
+	Active       int // requests that run
+	CacheEntries int // entries of the prefix cache
 
 	// The limits of these three.
-	MaxQueued, MaxActive, MaxSessions int
-	Refused                           uint64 // requests that got ErrBusy
+	MaxQueued, MaxActive, MaxCacheEntries int
+	Refused                               uint64 // requests that got ErrBusy
 
 	// Memory is the bytes of KV caches that sequences hold or that are reserved for
 	// running requests; MemoryBudget is the limit, 0 without one.
@@ -536,8 +536,8 @@ func (e *Engine) Stats() Stats {
 	defer e.mu.Unlock()
 	return Stats{
 		Disk:   disk,
-		Queued: len(e.sched.queue) + e.sched.held, Active: len(e.sched.active), Sessions: len(e.sched.prefixCache),
-		MaxQueued: e.opts.QueueLength, MaxActive: e.opts.MaxActive, MaxSessions: e.opts.Sessions, Refused: e.refused.Load(),
+		Queued: len(e.sched.queue) + e.sched.held, Active: len(e.sched.active), CacheEntries: len(e.sched.prefixCache),
+		MaxQueued: e.opts.QueueLength, MaxActive: e.opts.MaxActive, MaxCacheEntries: e.opts.CacheEntries, Refused: e.refused.Load(),
 		Memory: e.sched.use(), MemoryBudget: e.sched.mem.budget,
 		Evicted: e.sched.mem.counts.evicted, Expired: e.sched.mem.counts.expired, EvictedTokens: e.sched.mem.counts.evictedTokens, NoMemory: e.sched.mem.counts.failed,
 		Steps: e.counts.steps, Tokens: e.counts.tokens, PrefillTokens: e.counts.prefill, CachedTokens: e.counts.cached, NonFinite: e.counts.nonFinite,

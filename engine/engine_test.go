@@ -94,7 +94,7 @@ func TestTextIsWholeUTF8(t *testing.T) {
 	require.Equal(t, "añ€😀\ufffd\ufffdz\ufffd\ufffd", text)
 }
 
-func TestSessionsAreReused(t *testing.T) {
+func TestEntriesAreReused(t *testing.T) {
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{})
 	e := start(t, m, Options{})
 	first := ask(t, e, Request{Prompt: encode("hello there"), MaxTokens: 4, IgnoreEOS: true})
@@ -102,10 +102,10 @@ func TestSessionsAreReused(t *testing.T) {
 	longer := append(append(encode("hello there"), first.ids()...), encode(" and on")...)
 	a := ask(t, e, Request{Prompt: longer, MaxTokens: 5, IgnoreEOS: true})
 	require.Equal(t, 11+3, a.Usage.Cached)
-	alone := start(t, enginetest.NewModel(enginetest.Size, enginetest.Options{}), Options{Sessions: -1})
+	alone := start(t, enginetest.NewModel(enginetest.Size, enginetest.Options{}), Options{CacheEntries: -1})
 	want := ask(t, alone, Request{Prompt: longer, MaxTokens: 5, IgnoreEOS: true})
 	require.Equal(t, want.ids(), a.ids(), "with and without reuse")
-	if got := e.Stats(); got.CachedTokens != 14 || got.PrefillTokens != 11+8 || got.Tokens != 9 || got.Sessions != 1 {
+	if got := e.Stats(); got.CachedTokens != 14 || got.PrefillTokens != 11+8 || got.Tokens != 9 || got.CacheEntries != 1 {
 		t.Fatalf("stats %+v", got)
 	}
 }

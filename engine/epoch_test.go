@@ -65,7 +65,7 @@ func TestALostRankEndsRequestsAndTheEngineContinues(t *testing.T) {
 				}
 				synctest.Wait()
 				wantUnavailable(t, e)
-				if got := e.Stats(); got.Active+got.Queued+got.Sessions != 0 || got.Steps != uint64(steps) {
+				if got := e.Stats(); got.Active+got.Queued+got.CacheEntries != 0 || got.Steps != uint64(steps) {
 					t.Fatalf("after the loss %+v", got)
 				}
 
@@ -85,9 +85,9 @@ func TestALostRankEndsRequestsAndTheEngineContinues(t *testing.T) {
 	}
 }
 
-// TestSessionsOfALostEpochAreNotReused: no requests ran while the model was down, so the
+// TestEntriesOfALostEpochAreNotReused: no requests ran while the model was down, so the
 // engine can only tell from the epoch number.
-func TestSessionsOfALostEpochAreNotReused(t *testing.T) {
+func TestEntriesOfALostEpochAreNotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{Rewind: 9})
 		e := start(t, m, Options{})
@@ -103,7 +103,7 @@ func TestSessionsOfALostEpochAreNotReused(t *testing.T) {
 			require.Equal(t, cached, a.Usage.Cached, "time %d after the return", i)
 			require.Equal(t, first.Text, a.Text, "time %d after the return", i)
 		}
-		require.Equal(t, 1, e.Stats().Sessions)
+		require.Equal(t, 1, e.Stats().CacheEntries)
 	})
 }
 

@@ -69,7 +69,7 @@ func TestCancelInPrefillEndsTheStep(t *testing.T) {
 				cancel(s, end)
 				synctest.Wait()
 				wantError(t, s, context.Canceled)
-				if got := e.Stats(); got.Steps != 1 || got.Active != 0 || got.Sessions != 1 {
+				if got := e.Stats(); got.Steps != 1 || got.Active != 0 || got.CacheEntries != 1 {
 					t.Fatalf("after the cancel %+v", got)
 				}
 				// What has already run does not run again.
@@ -192,7 +192,7 @@ func TestAModelThatAnswersWronglyFailsTheEngine(t *testing.T) {
 	}
 }
 
-func TestMemoryIsTakenFromSessionsFirst(t *testing.T) {
+func TestMemoryIsTakenFromThePrefixCacheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{MemoryLimit: 20})
 		e := start(t, m, Options{})
@@ -227,7 +227,7 @@ func TestMemoryFailsOnlyWhoNeedsIt(t *testing.T) {
 func TestNoMemoryToForgetIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, gate := gated(enginetest.Options{})
-		e := start(t, m, Options{Sessions: -1})
+		e := start(t, m, Options{CacheEntries: -1})
 		s := submit(t, e, Request{Prompt: encode("x"), MaxTokens: 1})
 		gate <- nil
 		finish(t, s)

@@ -102,16 +102,16 @@ func TestLogprobsTakeMemory(t *testing.T) {
 	})
 }
 
-// TestSessionsEndByTime: an entry of the prefix cache is dropped when it has not been
-// used for SessionTimeout, also while nothing else happens.
-func TestSessionsEndByTime(t *testing.T) {
+// TestEntriesEndByTime: an entry of the prefix cache is dropped when it has not been
+// used for CacheTimeout, also while nothing else happens.
+func TestEntriesEndByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{})
-		e := start(t, m, Options{SessionTimeout: time.Minute})
+		e := start(t, m, Options{CacheTimeout: time.Minute})
 		ask(t, e, Request{Prompt: encode("one"), MaxTokens: 1})
 		<-time.After(40 * time.Second)
 		ask(t, e, Request{Prompt: encode("two"), MaxTokens: 1})
-		require.Equal(t, 2, e.Stats().Sessions)
+		require.Equal(t, 2, e.Stats().CacheEntries)
 		<-time.After(20*time.Second - 1)
 		synctest.Wait()
 		require.Len(t, m.Live(), 2)
@@ -125,7 +125,7 @@ func TestSessionsEndByTime(t *testing.T) {
 		<-time.After(1)
 		synctest.Wait()
 		require.Empty(t, m.Live())
-		require.Zero(t, e.Stats().Sessions)
+		require.Zero(t, e.Stats().CacheEntries)
 		require.EqualValues(t, 2, e.Stats().Expired)
 
 		<-time.After(24 * time.Hour)
@@ -134,15 +134,15 @@ func TestSessionsEndByTime(t *testing.T) {
 		require.NoError(t, err)
 		s.Close()
 		synctest.Wait()
-		require.Equal(t, 1, e.Stats().Sessions, "kept from now on, not from when the engine last worked")
+		require.Equal(t, 1, e.Stats().CacheEntries, "kept from now on, not from when the engine last worked")
 	})
 }
 
-// TestSessionsWithoutEnd: a negative SessionTimeout keeps them.
-func TestSessionsWithoutEnd(t *testing.T) {
+// TestEntriesWithoutEnd: a negative CacheTimeout keeps them.
+func TestEntriesWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{})
-		e := start(t, m, Options{SessionTimeout: -1})
+		e := start(t, m, Options{CacheTimeout: -1})
 		ask(t, e, Request{Prompt: encode("one"), MaxTokens: 1})
 		<-time.After(1000 * time.Hour)
 		synctest.Wait()

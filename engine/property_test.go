@@ -134,7 +134,7 @@ func TestRandomHistories(t *testing.T) {
 			away := false
 			m, gate := gated(shape)
 			e := start(t, m, Options{
-				MaxActive: 1 + random.IntN(5), QueueLength: 50, PrefillChunk: 1 + random.IntN(12), Sessions: random.IntN(5) - 1,
+				MaxActive: 1 + random.IntN(5), QueueLength: 50, PrefillChunk: 1 + random.IntN(12), CacheEntries: random.IntN(5) - 1,
 			})
 			type asked struct {
 				Request
@@ -206,8 +206,8 @@ func TestRandomHistories(t *testing.T) {
 			if stats.Active != 0 || stats.Queued != 0 {
 				t.Errorf("left over: %+v", stats)
 			}
-			if live, known := len(m.Live()), m.Known(); live != stats.Sessions || known != live {
-				t.Errorf("the model has %d sequences and memory for %d, the engine %d sessions", live, known, stats.Sessions)
+			if live, known := len(m.Live()), m.Known(); live != stats.CacheEntries || known != live {
+				t.Errorf("the model has %d sequences and memory for %d, the engine %d entries", live, known, stats.CacheEntries)
 			}
 			evicted += int(stats.Evicted)
 			if stats.Memory > stats.MemoryBudget && stats.MemoryBudget > 0 {
@@ -232,7 +232,7 @@ func TestRandomHistories(t *testing.T) {
 func TestManyReadersAtOnce(t *testing.T) {
 	const contextLength = 80
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: contextLength, MaxTokens: 16})
-	e := start(t, m, Options{MaxActive: 3, Sessions: 2, QueueLength: 100})
+	e := start(t, m, Options{MaxActive: 3, CacheEntries: 2, QueueLength: 100})
 	var all sync.WaitGroup
 	for i := range uint64(8) {
 		all.Go(func() {

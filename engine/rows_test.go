@@ -101,7 +101,7 @@ func TestNonFiniteLogitsEndOnlyTheirRequest(t *testing.T) {
 				synctest.Wait()
 				stats := e.Stats()
 				require.EqualValues(t, 1, stats.NonFinite)
-				require.Len(t, m.Live(), stats.Sessions, "the sequence is dropped")
+				require.Len(t, m.Live(), stats.CacheEntries, "the sequence is dropped")
 			})
 		})
 	}
@@ -123,7 +123,7 @@ func TestASpoiledSequenceIsNotReused(t *testing.T) {
 		gate <- nil
 		finish(t, streams[1])
 		synctest.Wait()
-		require.Equal(t, 1, e.Stats().Sessions, "of the other request only")
+		require.Equal(t, 1, e.Stats().CacheEntries, "of the other request only")
 		require.Len(t, m.Live(), 1)
 
 		// The chunk "abc!" is spoiled, and cancelled before its logits are seen.
@@ -132,7 +132,7 @@ func TestASpoiledSequenceIsNotReused(t *testing.T) {
 		synctest.Wait()
 		half.Close()
 		synctest.Wait()
-		require.Equal(t, 2, e.Stats().Sessions)
+		require.Equal(t, 2, e.Stats().CacheEntries)
 		close(gate)
 		s := submit(t, e, Request{Prompt: encode("abc!xyz")})
 		var bad *NonFiniteError

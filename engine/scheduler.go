@@ -123,9 +123,9 @@ type part struct {
 func newScheduler(info model.Info, opts Options) *scheduler {
 	return &scheduler{limits: limits{
 		active: opts.MaxActive, queue: opts.QueueLength, tokenBudget: info.MaxTokens,
-		prefillChunk: opts.PrefillChunk, cacheSize: opts.Sessions, rewind: info.Rewind,
+		prefillChunk: opts.PrefillChunk, cacheSize: opts.CacheEntries, rewind: info.Rewind,
 		anywhere: info.Rewind >= info.ContextLength, leastShared: leastShared,
-		keepFor: opts.SessionTimeout,
+		keepFor: opts.CacheTimeout,
 	}, pace: pace{target: opts.TokenLatency}}
 }
 

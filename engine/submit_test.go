@@ -64,7 +64,7 @@ func TestSubmitAll(t *testing.T) {
 // another one still gets a place when the queue is full, and what the errors say.
 func TestQueueOfTenants(t *testing.T) {
 	m, gate := gated(enginetest.Options{})
-	e := start(t, m, Options{MaxActive: 2, QueueLength: 4, Sessions: 1})
+	e := start(t, m, Options{MaxActive: 2, QueueLength: 4, CacheEntries: 1})
 	ctx := testContext(t)
 	var all []*Stream
 	ask := func(tenant string, n int) error {

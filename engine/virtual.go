@@ -151,12 +151,12 @@ func (v *Virtual) Failed() (out []VirtualToken) {
 // VirtualStats is the state of a Virtual.
 type VirtualStats struct {
 	Active, Queued int // requests
-	Sessions       int // entries of the prefix cache
+	CacheEntries   int // entries of the prefix cache
 	EvictedTokens  uint64
 }
 
 // Stats returns the state.
 func (v *Virtual) Stats() VirtualStats {
-	return VirtualStats{Active: len(v.sched.active), Queued: len(v.sched.queue), Sessions: len(v.sched.prefixCache),
+	return VirtualStats{Active: len(v.sched.active), Queued: len(v.sched.queue), CacheEntries: len(v.sched.prefixCache),
 		EvictedTokens: v.sched.mem.counts.evictedTokens}
 }

@@ -37,7 +37,7 @@ func read(ctx context.Context, s *engine.Stream) (tokens []int32, err error) {
 func newEngine(t *testing.T, m model.Model) *engine.Engine {
 	t.Helper()
 	e, err := engine.New(m, enginetest.Vocabulary{}, engine.Options{
-		MaxActive: 3, PrefillChunk: 7, Sessions: 2, QueueLength: 40, Logger: slog.New(slog.DiscardHandler),
+		MaxActive: 3, PrefillChunk: 7, CacheEntries: 2, QueueLength: 40, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	return e

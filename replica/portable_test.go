@@ -185,7 +185,7 @@ func TestConversationsOutliveTheirGroup(t *testing.T) {
 				s, err := diskcache.Open(dir, diskcache.Options{Budget: 1 << 30, Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(t, err)
 				s.Use("m", 2)
-				e, err := engine.New(l, enginetest.Vocabulary{}, engine.Options{MaxActive: 3, PrefillChunk: 50, Sessions: 1, Disk: s, Logger: slog.New(slog.DiscardHandler)})
+				e, err := engine.New(l, enginetest.Vocabulary{}, engine.Options{MaxActive: 3, PrefillChunk: 50, CacheEntries: 1, Disk: s, Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(t, err)
 				got := answers(t, e, all)
 				require.Equal(t, want, got)

@@ -82,16 +82,16 @@ type Event struct {
 
 // Engine is the engine's counters.
 type Engine struct {
-	Queued       int    `json:"queued"`
-	MaxQueued    int    `json:"max_queued"`
-	Active       int    `json:"active"`
-	MaxActive    int    `json:"max_active"`
-	Sessions     int    `json:"sessions"` // entries of the prefix cache
-	MaxSessions  int    `json:"max_sessions"`
-	Prefilled    uint64 `json:"prefill_tokens"` // prompt tokens that were run
-	Cached       uint64 `json:"cached_tokens"`  // prompt tokens found in the prefix cache
-	Generated    uint64 `json:"generated_tokens"`
-	Steps        uint64 `json:"steps"`
-	Memory       int64  `json:"memory"`        // bytes of KV caches, on each rank
-	MemoryBudget int64  `json:"memory_budget"` // 0: no limit
+	Queued          int    `json:"queued"`
+	MaxQueued       int    `json:"max_queued"`
+	Active          int    `json:"active"`
+	MaxActive       int    `json:"max_active"`
+	CacheEntries    int    `json:"cache_entries"` // entries of the prefix cache
+	MaxCacheEntries int    `json:"max_cache_entries"`
+	Prefilled       uint64 `json:"prefill_tokens"` // prompt tokens that were run
+	Cached          uint64 `json:"cached_tokens"`  // prompt tokens found in the prefix cache
+	Generated       uint64 `json:"generated_tokens"`
+	Steps           uint64 `json:"steps"`
+	Memory          int64  `json:"memory"`        // bytes of KV caches, on each rank
+	MemoryBudget    int64  `json:"memory_budget"` // 0: no limit
 }

@@ -31,7 +31,7 @@ A file is TOML. The keys before the first table are for the commands that run a 
   [serve]
   listen = "0.0.0.0:8080"
   allow-host = ["box", "box.example"]
-  session-timeout = "2h"
+  cache-timeout = "2h"
 
 The first of these is taken: the command line, the environment, the command's table,
 what is before the tables, the default. The values of a list are not joined.

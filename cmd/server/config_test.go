@@ -35,14 +35,14 @@ func TestConfigShowsOrigins(t *testing.T) {
 	path := written(t, "ctx = 11\nthreads = 1\nmax-batch = 5\n[serve]\nqueue = 3\nthreads = 2\napi-key = \"hunter2hunter2\"\n[bench]\nctx = 12\n[chat]\nurl = \"http://me:hunter2@box/\"\n")
 	t.Setenv("RINGMASTER_MAX_BATCH", "6")
 	t.Setenv("RINGMASTER_CONFIG", path)
-	serve := effective(t, "serve", "--sessions", "4")
+	serve := effective(t, "serve", "--cache-entries", "4")
 	for name, want := range map[string]cli.Setting{
-		"ctx":        {Value: 11., Source: "file", Where: path + ":1", File: path, Line: 1},
-		"threads":    {Value: 2., Source: "file", Where: path + ":6", File: path, Line: 6},
-		"max-batch":  {Value: 6., Source: "environment", Where: "environment RINGMASTER_MAX_BATCH"},
-		"sessions":   {Value: 4., Source: "command line", Where: "command line"},
-		"max-active": {Value: 8., Source: "default", Where: "default"},
-		"api-key":    {Secret: true, Source: "file", Where: path + ":7", File: path, Line: 7},
+		"ctx":           {Value: 11., Source: "file", Where: path + ":1", File: path, Line: 1},
+		"threads":       {Value: 2., Source: "file", Where: path + ":6", File: path, Line: 6},
+		"max-batch":     {Value: 6., Source: "environment", Where: "environment RINGMASTER_MAX_BATCH"},
+		"cache-entries": {Value: 4., Source: "command line", Where: "command line"},
+		"max-active":    {Value: 8., Source: "default", Where: "default"},
+		"api-key":       {Secret: true, Source: "file", Where: path + ":7", File: path, Line: 7},
 	} {
 		want.Name = name
 		require.Equal(t, want, serve[name])

@@ -62,7 +62,7 @@ Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given
 	flags.Typed(f, &o.Link, "link", "10g", forecast.LinkForm, forecast.ParseLink, "`link` between the hosts: rdma, roce-25g, 1g, 10g, 25g, 100g, ..., a rate such as 3GB/s, or with its latency 3GB/s,20us")
 	flags.Int(f, &o.Context, "ctx,c", 0, flags.From(0), "context in tokens; 0 is the most that fits")
 	flags.Int(f, &o.MaxTokens, "max-batch", 512, flags.From(1), "most tokens in one step")
-	flags.Int(f, &o.Sequences, "sequences", 16, flags.From(1), "sequences of the full context that memory is planned for: --max-active of a server and its --sessions, or 8")
+	flags.Int(f, &o.Sequences, "sequences", 16, flags.From(1), "sequences of the full context that memory is planned for: --max-active of a server and its --cache-entries, or 8")
 	flags.Typed(f, &o.Share, "share", "experts", planShareForm, parsePlanShare, "what is divided among the hosts: experts, or all; with shares after a colon, all:2,1,1 or all:memory, else in equal parts")
 	flags.WordOf(f, &o.Reduce, "reduce", "sum", reduceWords, parallel.ParseReduce, "how expert outputs are added: sum or exact")
 	flags.Float(f, &o.Reach, "reach", forecast.Reached, flags.Within(0.01, 1.0), "`part` of the hosts' rates that ops are taken to reach in predictions")

@@ -43,7 +43,7 @@ func TestBadOptions(t *testing.T) {
 		{"serve --reduce never", "expected sum or exact"},
 		{"serve --max-active 0", "--max-active is"},
 		{"serve --queue -1", "--queue is"},
-		{"serve --sessions -1", "--sessions is"},
+		{"serve --cache-entries -1", "--cache-entries is"},
 		{"serve --max-connections 100000000", "raise ulimit -n to 100000032"},
 		{"serve --max-connections 5,-1", "--max-connections is"},
 		{"serve --max-connections 1,2,3", "has 3 numbers"},

@@ -59,7 +59,7 @@ func TestSimulateRefuses(t *testing.T) {
 		"--bench: open":                 "--bench " + filepath.Join(t.TempDir(), "none"),
 		"--groups is \"0\"":             "--prefill 4 --decode 1=2 --groups 0",
 		"--think is":                    "--prefill 4 --decode 1=2 --think -1s",
-		"--sessions is":                 "--prefill 4 --decode 1=2 --sessions -2",
+		"--cache-entries is":            "--prefill 4 --decode 1=2 --cache-entries -2",
 		"--max-active is":               "--prefill 4 --decode 1=2 --max-active 0",
 		"--spread is":                   "--prefill 4 --decode 1=2 --spread NaN",
 		"--balance is \"random\"":       "--prefill 4 --decode 1=2 --balance random",

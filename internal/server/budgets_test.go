@@ -22,7 +22,7 @@ import (
 // TestBudgetsOfTheDocument: docs/operations.md has the table of budgets that the
 // program has, and /metrics shows limit and use of each.
 func TestBudgetsOfTheDocument(t *testing.T) {
-	o := &Options{Format: "auto", MaxBody: 1 << 20, Engine: engine.Options{MaxActive: 2, QueueLength: 3, Sessions: 4}}
+	o := &Options{Format: "auto", MaxBody: 1 << 20, Engine: engine.Options{MaxActive: 2, QueueLength: 3, CacheEntries: 4}}
 	disk, err := Disk{Dir: filepath.Join(t.TempDir(), "cache"), Budget: 1 << 20}.open()
 	require.NoError(t, err)
 	t.Cleanup(disk.close)

@@ -61,12 +61,12 @@ type Options struct {
 // and -1 none; here 0 is none. A step has at most batch tokens.
 func Limits(e engine.Options, batch int) engine.Options {
 	e.PrefillChunk = max(1, batch/2) // the rest is for sequences that decode
-	for _, n := range []*int{&e.QueueLength, &e.Sessions} {
+	for _, n := range []*int{&e.QueueLength, &e.CacheEntries} {
 		if *n == 0 {
 			*n = -1
 		}
 	}
-	for _, d := range []*time.Duration{&e.SessionTimeout, &e.TokenLatency} {
+	for _, d := range []*time.Duration{&e.CacheTimeout, &e.TokenLatency} {
 		if *d == 0 {
 			*d = -1
 		}

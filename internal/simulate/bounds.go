@@ -86,7 +86,7 @@ func (s *simulation) interrupted(ctx context.Context) error {
 func (s *simulation) keep(g *group, length int) {
 	most := 0
 	d := engine.Defaults()
-	for _, n := range []int{cmp.Or(s.Engine.Sessions, d.Sessions), cmp.Or(s.Engine.MaxActive, d.MaxActive)} {
+	for _, n := range []int{cmp.Or(s.Engine.CacheEntries, d.CacheEntries), cmp.Or(s.Engine.MaxActive, d.MaxActive)} {
 		most += max(n, 0)
 	}
 	g.kept = append(g.kept, length)

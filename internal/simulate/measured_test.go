@@ -35,12 +35,12 @@ func TestSimulationIsTheEngine(t *testing.T) {
 	cases := map[string]func(*Config){
 		"light":  func(c *Config) { c.Workload.Rate, c.Workload.Burst = 0.05, 1 },
 		"heavy":  func(*Config) {},
-		"bursts": func(c *Config) { c.Workload.Burst = 8; c.Engine.Sessions = 2 },
+		"bursts": func(c *Config) { c.Workload.Burst = 8; c.Engine.CacheEntries = 2 },
 		"full":   func(c *Config) { c.Workload.Rate *= 3 },
 		// One at a time, because the order of two clients that ask again at the same
 		// moment is undefined.
 		"retries": func(c *Config) { c.Workload.Rate, c.Workload.Burst, c.Client.Retries = c.Workload.Rate*3, 1, 2 },
-		"fewest":  func(c *Config) { c.Engine.MaxActive, c.Engine.Sessions = 1, -1 },
+		"fewest":  func(c *Config) { c.Engine.MaxActive, c.Engine.CacheEntries = 1, -1 },
 		"memory":  func(c *Config) { c.Memory = tokenMemory(3000) },
 	}
 	for name, change := range cases {

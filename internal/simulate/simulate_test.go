@@ -21,7 +21,7 @@ func single(rate float64, prompt Distribution, span time.Duration) Config {
 		Workload: Workload{Rate: rate, Burst: 1, Turns: 1, Think: Constant(0), Prompt: prompt, Answer: Constant(1), Keyed: 1},
 		Proxy:    Proxy{Policy: Hash, Bound: 1.5, Points: 16},
 		Model:    model.Info{ContextLength: 1 << 20, MaxTokens: 1 << 20},
-		Engine:   engine.Options{MaxActive: 1, QueueLength: 1 << 20, PrefillChunk: 1 << 20, Sessions: -1},
+		Engine:   engine.Options{MaxActive: 1, QueueLength: 1 << 20, PrefillChunk: 1 << 20, CacheEntries: -1},
 		Step:     func(prompt, _ int) time.Duration { return time.Duration(prompt) * time.Millisecond },
 	}
 }
@@ -105,7 +105,7 @@ func busy(groups int) Config {
 		Proxy:  Proxy{Policy: Hash, Bound: 1.5, Points: 16},
 		Client: Client{Retries: 2, RetryAfter: time.Second},
 		Model:  model.Info{ContextLength: 4096, MaxTokens: 512},
-		Engine: engine.Options{MaxActive: 4, QueueLength: 8, PrefillChunk: 256, Sessions: 4},
+		Engine: engine.Options{MaxActive: 4, QueueLength: 8, PrefillChunk: 256, CacheEntries: 4},
 		Step:   step,
 	}
 }
@@ -196,17 +196,17 @@ func TestMoreHelps(t *testing.T) {
 	})
 	require.Less(t, fast.FirstToken.P50, base.FirstToken.P50)
 	require.Less(t, fast.Between.P50, base.Between.P50)
-	cache := run(func(c *Config) { c.Engine.Sessions = 64 })
+	cache := run(func(c *Config) { c.Engine.CacheEntries = 64 })
 	require.Greater(t, cache.Cached, base.Cached)
 	require.Less(t, cache.Evicted, base.Evicted)
 	light := run(func(c *Config) { c.Workload.Rate /= 2 })
 	require.Less(t, light.FirstToken.P95, base.FirstToken.P95)
 	require.Less(t, light.Utilisation, base.Utilisation)
-	least := run(func(c *Config) { c.Proxy.Policy = LeastConn; c.Engine.Sessions = 64 })
+	least := run(func(c *Config) { c.Proxy.Policy = LeastConn; c.Engine.CacheEntries = 64 })
 	require.Greater(t, cache.Waiting.P99, light.Waiting.P50)
-	hot := run(func(c *Config) { c.Workload.Shared, c.Proxy.Bound, c.Engine.Sessions = 0.9, 0, 64 })
+	hot := run(func(c *Config) { c.Workload.Shared, c.Proxy.Bound, c.Engine.CacheEntries = 0.9, 0, 64 })
 	require.Greater(t, hot.Imbalance, 1.2*cache.Imbalance, "a common key puts its conversations on one group")
-	bounded := run(func(c *Config) { c.Workload.Shared, c.Proxy.Bound, c.Engine.Sessions = 0.9, 1.25, 64 })
+	bounded := run(func(c *Config) { c.Workload.Shared, c.Proxy.Bound, c.Engine.CacheEntries = 0.9, 1.25, 64 })
 	require.Less(t, bounded.Imbalance, hot.Imbalance, "which is what the bound is for")
 	require.Less(t, least.Cached, cache.Cached, "affinity is what keeps prefix caches warm")
 	require.Greater(t, least.Moved, cache.Moved)
@@ -217,7 +217,7 @@ func TestMoreHelps(t *testing.T) {
 func TestNothingBreaks(t *testing.T) {
 	config := busy(2)
 	config.Workload.Rate, config.Workload.Burst, config.Workload.Keyed = 0.01, 1, 1
-	config.Engine.Sessions = 16
+	config.Engine.CacheEntries = 16
 	report, err := Run(config)
 	require.NoError(t, err)
 	require.Equal(t, "nothing", report.First())

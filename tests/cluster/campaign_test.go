@@ -239,9 +239,9 @@ func (j *job) spent(part string) {
 // cluster makes one cluster suffer its number of faults, or until stopped ends.
 func (j *job) cluster(t *testing.T, n int, stopped context.Context) {
 	size, share, over := 2+j.random.IntN(4), []string{"experts", "all"}[j.random.IntN(2)], fabrics[n%len(fabrics)]
-	sessions := []string{"0", "4"}[j.random.IntN(2)] // a prefill may be found in the prefix cache
-	t.Run(fmt.Sprintf("cluster %d of %d ranks, share %s, %s sessions, %s", n, size, share, sessions, over.name), func(t *testing.T) {
-		o := harness.Options{Size: size, Model: model(t, campaignModel), RankFlags: map[int][]string{}, Flags: append([]string{"--share", share, "--sessions", sessions}, continueFlags...)}
+	entries := []string{"0", "4"}[j.random.IntN(2)] // a prefill may be found in the prefix cache
+	t.Run(fmt.Sprintf("cluster %d of %d ranks, share %s, %s entries, %s", n, size, share, entries, over.name), func(t *testing.T) {
+		o := harness.Options{Size: size, Model: model(t, campaignModel), RankFlags: map[int][]string{}, Flags: append([]string{"--share", share, "--cache-entries", entries}, continueFlags...)}
 		for r := range size { // with a copy of the file, so that a bit of it can flip
 			o.RankFlags[r] = []string{"--model", copyOf(t, o.Model)}
 		}

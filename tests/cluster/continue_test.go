@@ -89,7 +89,7 @@ func TestAnswersOutliveALoss(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%d ranks, share %s", size, share), func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: append([]string{"--share", share, "--sessions", "0"}, continueFlags...)})
+			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: append([]string{"--share", share, "--cache-entries", "0"}, continueFlags...)})
 			require.NoError(t, b.Start(0)) // without a prefix cache, so that every prefill takes its time
 			for r := size - 1; r > 0; r-- {
 				require.NoError(t, b.Start(r))

@@ -65,14 +65,14 @@ func conversationOverRestarts(t *testing.T, model string, size int) {
 		end   syscall.Signal
 	}{
 		{size, []string{"--max-batch", "128"}, syscall.SIGTERM},
-		{size, []string{"--max-batch", "14", "--sessions", "0"}, syscall.SIGKILL},
+		{size, []string{"--max-batch", "14", "--cache-entries", "0"}, syscall.SIGKILL},
 		{4 - size, []string{"--max-batch", "256", "--ctx", "4096"}, syscall.SIGTERM},
 		{size, nil, syscall.SIGTERM},
 	}
 	if !testenv.At(testenv.Full) {
 		lives[2].size = 1 // the fast form has no group
 	}
-	plain := newBed(t, harness.Options{Size: 1, Model: model, Flags: []string{"--sessions", "0"}})
+	plain := newBed(t, harness.Options{Size: 1, Model: model, Flags: []string{"--cache-entries", "0"}})
 	require.NoError(t, plain.StartAll(plain.ctx))
 	for i, life := range lives {
 		b := newBed(t, harness.Options{Size: life.size, Model: model, Flags: life.flags,

@@ -33,7 +33,7 @@ func TestAJoinUnderWay(t *testing.T) {
 		testenv.Need(t, testenv.Full, "a rank that joins in the midst of three answers")
 	}
 	t.Parallel()
-	o := harness.Options{Size: 2, Flags: append([]string{"--share", "experts", "--sessions", "0"}, continueFlags...)}
+	o := harness.Options{Size: 2, Flags: append([]string{"--share", "experts", "--cache-entries", "0"}, continueFlags...)}
 	if o.Model = *joinModel; o.Model == "" {
 		o.Model = model(t, slowModel)
 	}

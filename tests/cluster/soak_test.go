@@ -62,7 +62,7 @@ func TestSoak(t *testing.T) {
 		testenv.Need(t, testenv.Exhaustive, "a soak of two minutes")
 		*soakFor = 2 * time.Minute
 	}
-	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--share", "all", "--sessions", fmt.Sprint(soakSessions)}, continueFlags...)})
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--share", "all", "--cache-entries", fmt.Sprint(soakSessions)}, continueFlags...)})
 	b.ctx = within(t, *soakFor+30*hangLimit)
 	b.form()
 	b.requireAnswer(longAnswer) // warms what is reused

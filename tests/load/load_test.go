@@ -116,7 +116,7 @@ func TestTheProcessStaysWithinItsPlan(t *testing.T) {
 			if name != "tiny" {
 				testenv.Need(t, testenv.Full, "the memory of the built-in model")
 			}
-			s := start(t, program, append(model, "--max-active", "4", "--sessions", "4", "--queue", "8",
+			s := start(t, program, append(model, "--max-active", "4", "--cache-entries", "4", "--queue", "8",
 				"--max-body", "1048576")...)
 			stop := s.watch()
 			var all sync.WaitGroup
@@ -136,7 +136,7 @@ func TestTheProcessStaysWithinItsPlan(t *testing.T) {
 			t.Logf("%d MiB of at most %d", most>>20, s.atMost>>20)
 			require.EqualValues(t, 24, answered.Load(), s.Log.String())
 			require.Less(t, most, s.atMost)
-			require.Positive(t, s.metric(t, `ringmaster_budget_used{budget="sessions"}`))
+			require.Positive(t, s.metric(t, `ringmaster_budget_used{budget="prefix cache (entries)"}`))
 		})
 	}
 }
@@ -148,7 +148,7 @@ func TestTheProcessStaysWithinItsPlan(t *testing.T) {
 func TestFiveTimesCapacity(t *testing.T) {
 	const active, queue = 4, 4
 	// Memory for about four sequences of full length beside what is fixed.
-	s := start(t, build(t), "--max-active", fmt.Sprint(active), "--queue", fmt.Sprint(queue), "--sessions", "4",
+	s := start(t, build(t), "--max-active", fmt.Sprint(active), "--queue", fmt.Sprint(queue), "--cache-entries", "4",
 		"--max-body", "1048576", "--ctx", "4096", "--memory", "120MiB")
 	limit := int64(120 << 20)
 	require.LessOrEqual(t, s.atMost, limit+limit/1000, "rounding")

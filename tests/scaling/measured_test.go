@@ -50,7 +50,7 @@ func TestAgainstAGroup(t *testing.T) {
 	defer cancel()
 	program, err := testenv.BuildProgram(ctx, t.TempDir())
 	require.NoError(t, err)
-	o := harness.Options{Program: program, Size: *measuredRanks, Model: *measuredModel, Flags: []string{"--ctx", "1024", "--sessions", "0"}}
+	o := harness.Options{Program: program, Size: *measuredRanks, Model: *measuredModel, Flags: []string{"--ctx", "1024", "--cache-entries", "0"}}
 	if o.Size > 1 {
 		o.Flags = append(o.Flags, "--share", "all")
 	}
@@ -85,7 +85,7 @@ func benchGroup(t *testing.T, ctx context.Context, o harness.Options, file strin
 	for _, flags := range [][]string{{"--prefill", "256", "--decode", "40"}, {"--prefill", "0", "--decode", "40", "--sequences", "2"},
 		{"--prefill", "0", "--decode", "40", "--sequences", "4"}, {"--prefill", "0", "--decode", "40", "--sequences", "8"}} {
 		b := o
-		b.Flags = slices.DeleteFunc(slices.Clone(o.Flags), func(s string) bool { return s == "--sessions" || s == "0" })
+		b.Flags = slices.DeleteFunc(slices.Clone(o.Flags), func(s string) bool { return s == "--cache-entries" || s == "0" })
 		c, err := harness.NewCluster(b)
 		require.NoError(t, err)
 		t.Cleanup(c.Close)
@@ -233,7 +233,7 @@ func histogram(t *testing.T, text, name string) (q simulate.Quantiles) {
 // simulated is what simulate expects of the same requests, in 20 times the time.
 func simulated(t *testing.T, ctx context.Context, program, bench string, rate float64) (r simulate.Report) {
 	text := output(t, ctx, program, "simulate", "--bench", bench, "--rate", fmt.Sprint(rate), "--turns", "1",
-		"--prompt", fmt.Sprint(measuredPrompt), "--answer", fmt.Sprint(measuredAnswer), "--spread", "0", "--sessions", "0", "--ctx", "1024", "--keyed", "0", "--bound", "0",
+		"--prompt", fmt.Sprint(measuredPrompt), "--answer", fmt.Sprint(measuredAnswer), "--spread", "0", "--cache-entries", "0", "--ctx", "1024", "--keyed", "0", "--bound", "0",
 		"--warmup", "10s", "--duration", (20 * *measured).String(), "--json")
 	require.NoError(t, json.Unmarshal(text, &r), "%s", text)
 	return r

@@ -47,7 +47,7 @@ func newBed(t *testing.T) *bed {
 	program, err := testenv.BuildProgram(ctx, t.TempDir())
 	require.NoError(t, err)
 	for range 2 {
-		g, err := harness.NewCluster(harness.Options{Program: program, Size: 2, Flags: []string{"--sessions", "32", "--ctx", "1024"}})
+		g, err := harness.NewCluster(harness.Options{Program: program, Size: 2, Flags: []string{"--cache-entries", "32", "--ctx", "1024"}})
 		require.NoError(t, err)
 		t.Cleanup(g.Close)
 		require.NoError(t, g.Start(0, 1))

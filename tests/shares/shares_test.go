@@ -145,7 +145,7 @@ func TestLongPromptBesideChats(t *testing.T) {
 	require.NoError(t, err)
 	r := &recorder{Model: m}
 	r.changed = sync.NewCond(&r.mu)
-	e, err := engine.New(r, vocabulary, engine.Options{MaxActive: *chats + 1, QueueLength: *chats, PrefillChunk: *chunk, TokenLatency: -1, Sessions: -1,
+	e, err := engine.New(r, vocabulary, engine.Options{MaxActive: *chats + 1, QueueLength: *chats, PrefillChunk: *chunk, TokenLatency: -1, CacheEntries: -1,
 		Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close(context.Background())) }()

@@ -44,7 +44,7 @@ function showRates(s) {
     figure("Running", `${e.active}`, `of ${e.max_active}`),
     figure("Queue", `${e.queued}`, `of ${Math.max(0, e.max_queued)}`),
     figure("Prefix-cache hits", asked ? `${(100 * e.cached_tokens / asked).toFixed(0)} %` : "–", "of prompt tokens"),
-    figure("Sessions kept", `${e.sessions}`, `of ${Math.max(0, e.max_sessions)}`),
+    figure("Conversations kept", `${e.cache_entries}`, `of ${Math.max(0, e.max_cache_entries)}`),
     figure("KV caches", size(e.memory), e.memory_budget ? `of ${size(e.memory_budget)}` : ""));
 }
 
