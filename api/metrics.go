@@ -56,6 +56,16 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 	gauge := func(name, help string, value func(engine.Stats) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(e.Stats()) })
 	}
+	hits := func(kind string, n func(engine.Hits) uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_prefix_cache_hits_total", ConstLabels: prometheus.Labels{"kind": kind},
+			Help: "Requests that did not run all of their prompt: they continued a kept sequence, forked one, or one was restored from disk."},
+			func() float64 { return float64(n(e.Stats().Hits)) })
+	}
+	dropped := func(reason string, n func(engine.Stats) uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_prefix_cache_dropped_total", ConstLabels: prometheus.Labels{"reason": reason},
+			Help: "Sequences that the prefix cache dropped for lack of memory or places, or because of their age."},
+			func() float64 { return float64(n(e.Stats())) })
+	}
 	r.MustRegister(m.requests, m.seconds, m.inFlight,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_http_body_bytes", Help: "Bytes of the request bodies being received and parsed; a budget limits them."},
 			func() float64 { used, _ := bodies.usage(); return float64(used) }),
@@ -70,6 +80,12 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 		gauge("ringmaster_engine_active", "Requests being processed.", func(l engine.Stats) float64 { return float64(l.Active) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_steps_total", Help: "Forward passes of the model."},
 			func() float64 { return float64(e.Stats().Steps) }),
+		hits("continued", func(h engine.Hits) uint64 { return h.Continued }), hits("forked", func(h engine.Hits) uint64 { return h.Forked }),
+		hits("restored", func(h engine.Hits) uint64 { return h.Restored }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_prefix_cache_waited_total", Help: "Requests that waited for the prefill of another one with the same prefix."},
+			func() float64 { return float64(e.Stats().Hits.Waited) }),
+		dropped("memory", func(l engine.Stats) uint64 { return l.Evicted }), dropped("places", func(l engine.Stats) uint64 { return l.Crowded }),
+		dropped("age", func(l engine.Stats) uint64 { return l.Expired }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_prefix_cache_evicted_tokens_total", Help: "Tokens of sequences that the prefix cache evicted for lack of places or memory."},
 			func() float64 { return float64(e.Stats().EvictedTokens) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_non_finite_requests_total", Help: "Requests that ended because a logit was NaN or infinite."},

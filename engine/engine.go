@@ -510,9 +510,12 @@ type Stats struct {
 	// running requests; MemoryBudget is the limit, 0 without one.
 	Memory, MemoryBudget int64
 
-	Evicted, Expired uint64 // entries of the prefix cache dropped for lack of memory, and because of their age
-	EvictedTokens    uint64 // of entries that others took the memory or place of
-	NoMemory         uint64 // requests refused or ended for lack of memory
+	Hits Hits
+	// Entries of the prefix cache that were dropped for lack of memory, for lack of
+	// places, and because of their age.
+	Evicted, Crowded, Expired uint64
+	EvictedTokens             uint64 // of entries that others took the memory or place of
+	NoMemory                  uint64 // requests refused or ended for lack of memory
 
 	Steps         uint64 // steps committed
 	Tokens        uint64 // tokens generated
@@ -539,7 +542,7 @@ func (e *Engine) Stats() Stats {
 		Queued: len(e.sched.queue) + e.sched.held, Active: len(e.sched.active), CacheEntries: len(e.sched.prefixCache),
 		MaxQueued: e.opts.QueueLength, MaxActive: e.opts.MaxActive, MaxCacheEntries: e.opts.CacheEntries, Refused: e.refused.Load(),
 		Memory: e.sched.use(), MemoryBudget: e.sched.mem.budget,
-		Evicted: e.sched.mem.counts.evicted, Expired: e.sched.mem.counts.expired, EvictedTokens: e.sched.mem.counts.evictedTokens, NoMemory: e.sched.mem.counts.failed,
+		Hits: e.sched.hits, Evicted: e.sched.mem.counts.evicted, Crowded: e.sched.mem.counts.crowded, Expired: e.sched.mem.counts.expired, EvictedTokens: e.sched.mem.counts.evictedTokens, NoMemory: e.sched.mem.counts.failed,
 		Steps: e.counts.steps, Tokens: e.counts.tokens, PrefillTokens: e.counts.prefill, CachedTokens: e.counts.cached, NonFinite: e.counts.nonFinite,
 		LastStep: e.lastProgress, LastStepTime: e.counts.stepTime,
 	}

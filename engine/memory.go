@@ -36,6 +36,7 @@ type memory struct {
 // memoryCounts are totals since the start.
 type memoryCounts struct {
 	evicted uint64 // entries of the prefix cache that made room
+	crowded uint64 // entries that others took the places of
 	// evictedTokens counts the tokens of the entries that others took the memory or the
 	// places of.
 	evictedTokens uint64

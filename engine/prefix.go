@@ -19,11 +19,12 @@ type hit struct {
 	inPlace bool      // the request takes the sequence of the entry
 }
 
-// hitCounts are totals since the start, of requests and of their prompt tokens that did
-// not run.
-type hitCounts struct {
-	continued, forked, restored uint64
-	waited                      uint64 // requests that waited for another's prefill
+// Hits count the requests that did not run all of their prompt, by what saved it.
+type Hits struct {
+	Continued uint64 // they took the sequence of an entry of the prefix cache
+	Forked    uint64 // they began with a fork of an entry or of a running request
+	Restored  uint64 // a snapshot on disk was restored for them
+	Waited    uint64 // of all, those that waited for the prefill of another request
 }
 
 // leastKept is the fewest tokens of an entry for which a request forks the sequence rather
@@ -119,11 +120,11 @@ func (s *scheduler) begin(t *task, h hit) {
 	t.todo = t.prompt[h.n:]
 	switch {
 	case h.inPlace:
-		s.hits.continued++
+		s.hits.Continued++
 		t.sequence, t.named = h.entry.sequence, true
 		s.removeEntry(h.entry)
 	case h.from != nil:
-		s.hits.forked++
+		s.hits.Forked++
 		t.fork = &pending{from: h.from, n: h.n}
 		if t.forked = h.entry; h.entry != nil {
 			h.entry.hit, h.entry.since = true, s.now

@@ -146,6 +146,7 @@ func (s *scheduler) refresh(scope, group string) {
 func (s *scheduler) trimCache() {
 	for len(s.prefixCache) > s.cacheSize-s.extra() {
 		k := s.leastValuable(s.prefixCache, nil)
+		s.mem.counts.crowded++
 		if s.disk != nil && !k.saved {
 			s.removeEntry(k)
 			k.leaving = true

@@ -67,7 +67,7 @@ func (s *scheduler) restored(id requestID, tokens []int32, peak int, checkpoints
 		s.restoreFailed(id)
 		return 0, false
 	}
-	s.hits.restored++
+	s.hits.Restored++
 	if t.restore = nil; peak-n <= s.rewind {
 		t.pos, t.cached, t.todo = n, n, t.prompt[n:]
 		return n, true

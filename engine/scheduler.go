@@ -101,7 +101,7 @@ type scheduler struct {
 	now  time.Time // set by the owner before it calls
 	mem  memory
 	pace pace
-	hits hitCounts
+	hits Hits
 
 	inFlight bool
 	began    time.Time // of the step in flight
@@ -203,7 +203,10 @@ func (s *scheduler) admit() {
 	for t := s.nextWaiting(); t != nil && !(s.mem.short && len(s.active) > 0); t = s.nextWaiting() {
 		h := s.findPrefix(t)
 		if s.awaits(t, h.n) {
-			t.waits, t.waited = true, true
+			if t.waits = true; !t.waited {
+				t.waited = true
+				s.hits.Waited++
+			}
 			continue
 		}
 		saved, reserve := s.findOnDisk(t, h.n), t.reserve
