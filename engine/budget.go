@@ -7,7 +7,7 @@ import (
 
 // fillBudget divides the token budget of a step. Each decoding sequence runs its one
 // token. The prompts share the rest, at most prefillChunk, and beside sequences that
-// decode no more than the target of time allows (pace.go). It is divided first among the
+// decode at most half of a step and no more than the target of time allows (pace.go). It is divided first among the
 // tenants, so that their virtual times become equal (tenants.go), then among the prompts
 // of each tenant in equal parts; what a short prompt does not need goes to the longer
 // ones. If there are more sequences than a step can have, the tenants take turns, and
@@ -34,7 +34,7 @@ func (s *scheduler) fillBudget() {
 	most := min(s.prefillChunk, s.tokenBudget-(len(order)-len(prompts)))
 	// Those that wait for their token or their turn count too.
 	if slices.ContainsFunc(s.active, func(t *task) bool { return t.decode && !t.cancelled }) {
-		most = s.pace.bound(most)
+		most = s.pace.bound(min(most, max(1, s.tokenBudget/2)))
 	}
 	chunk := s.divide(prompts, most, decoding)
 

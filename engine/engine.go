@@ -51,8 +51,8 @@ type Options struct {
 	// Default 64; -1 for none.
 	QueueLength int
 	// PrefillChunk is the token budget of a step for the prompts of all sequences
-	// together. It bounds how long a decoding sequence waits for a prefill, and how long
-	// a cancelled prefill still runs. Default 256.
+	// together. By default it is all that the model takes in a step, which is fastest;
+	// beside sequences that decode it is at most half of that.
 	PrefillChunk int
 	// TokenLatency is the time between two tokens of a decoding sequence that prompts
 	// beside it may cause, as far as the cost of steps is known: steps then have fewer
@@ -82,7 +82,7 @@ type Options struct {
 
 // Defaults are the options that zero values stand for.
 func Defaults() Options {
-	return Options{MaxActive: 8, QueueLength: 64, PrefillChunk: 256, TokenLatency: 150 * time.Millisecond, CacheEntries: 128, CacheTimeout: time.Hour, StuckAfter: time.Minute}
+	return Options{MaxActive: 8, QueueLength: 64, TokenLatency: 150 * time.Millisecond, CacheEntries: 128, CacheTimeout: time.Hour, StuckAfter: time.Minute}
 }
 
 // cachedContexts is how many sequences of the full context the prefix cache gets memory
@@ -110,7 +110,7 @@ func (o Options) withDefaults(info model.Info) (Options, error) {
 	}{
 		{"MaxActive", &o.MaxActive, d.MaxActive, false},
 		{"QueueLength", &o.QueueLength, d.QueueLength, true},
-		{"PrefillChunk", &o.PrefillChunk, d.PrefillChunk, false},
+		{"PrefillChunk", &o.PrefillChunk, info.MaxTokens, false},
 		{"CacheEntries", &o.CacheEntries, d.CacheEntries, true},
 	} {
 		switch {

@@ -23,7 +23,7 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 	flags.File(f, &n.File.Path, "model,m", "GGUF `file` (the first part of a split file); default is the built-in model")
 	flags.ParsedList(f, &n.File.Overrides, "override-kv", false, overrideForm, checkOverride, "value of the model's metadata in place of the file's, `KEY=TYPE:VALUE` with TYPE int, float, bool or str, the same on all ranks; may be repeated")
 	flags.Int(f, &n.Context, "ctx,c", 0, flags.From(0), "context length in tokens; 0 is the most that the model allows and memory holds")
-	flags.Int(f, &n.MaxTokens, "max-batch", decoder.DefaultMaxTokens, flags.From(1), "most tokens in one step; serve gives at most half of them to prompts, so that a smaller step delays other requests less")
+	flags.Int(f, &n.MaxTokens, "max-batch", decoder.DefaultMaxTokens, flags.From(1), "most tokens in one step; beside answers, serve gives at most half of them to prompts")
 	flags.Typed(f, &o.memory, "memory", "", memoryForm, parseMemory, "most memory that the process uses beside the mapped weights, like `20GiB`; empty is what is free, and unlimited starts even if more is needed. The KV caches get what the buffers leave")
 	flags.Under(f, headingModel)
 	flags.Int(f, &n.Threads, "threads,t", 0, flags.Within(0, cpu.MaxThreads), "threads of the CPU kernels; 0 is one per core, at most what a CPU quota (cgroup) allows")

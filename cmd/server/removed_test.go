@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/engine"
 	"ringmaster/internal/cli"
 	"ringmaster/internal/server"
 	"ringmaster/internal/settings"
@@ -68,12 +67,5 @@ func TestSettle(t *testing.T) {
 	}
 	for _, dir := range []string{"/a=", "/a=16G", "=1GiB", "a=b"} { // a slip in the size names no other directory
 		require.Error(t, (&serveOptions{cacheDir: dir}).settle(m), dir)
-	}
-}
-
-// TestLimits: prompts get half of a step, and at least one token.
-func TestLimits(t *testing.T) {
-	for batch, want := range map[int]int{1: 1, 2: 1, 3: 1, 14: 7, 512: 256} {
-		require.Equal(t, want, server.Limits(engine.Options{}, batch).PrefillChunk, batch)
 	}
 }

@@ -99,7 +99,7 @@ func (o *simulateOptions) run(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return usage.Wrap(err)
 	}
-	o.Engine = server.Limits(o.Engine, o.MaxTokens)
+	o.Engine = server.Limits(o.Engine)
 	configs, err := o.Configs(step)
 	if err != nil {
 		return usage.Wrap(err)

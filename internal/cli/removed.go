@@ -29,7 +29,7 @@ var Removed = map[string]string{
 	"otlp-endpoint":               "set the environment variable OTEL_EXPORTER_OTLP_ENDPOINT",
 	"otlp-sample":                 "set the environment variables OTEL_TRACES_SAMPLER=parentbased_traceidratio and OTEL_TRACES_SAMPLER_ARG=0.05",
 	"overcommit":                  "use --memory unlimited",
-	"prefill-chunk":               "a step has prompt tokens for half of --max-batch",
+	"prefill-chunk":               "a step has prompt tokens for all of --max-batch, beside answers for half of it and within --token-latency",
 	"recover-timeout":             "requests wait for 2 minutes for the next epoch after a loss",
 	"share-cache":                 "the file of --api-keys says which keys share the prefix cache, cache=shared; see 'ringmaster key new'",
 	"session-timeout":             "use --cache-timeout",

@@ -58,9 +58,8 @@ type Options struct {
 }
 
 // Limits is what the limits of the scheduler mean to the engine, to which 0 is the default
-// and -1 none; here 0 is none. A step has at most batch tokens.
-func Limits(e engine.Options, batch int) engine.Options {
-	e.PrefillChunk = max(1, batch/2) // the rest is for sequences that decode
+// and -1 none; here 0 is none.
+func Limits(e engine.Options) engine.Options {
 	for _, n := range []*int{&e.QueueLength, &e.CacheEntries} {
 		if *n == 0 {
 			*n = -1
@@ -81,7 +80,7 @@ func Run(ctx context.Context, o Options, nodeOptions node.Options) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	options := Limits(o.Engine, nodeOptions.MaxTokens)
+	options := Limits(o.Engine)
 	ring, err := o.ring()
 	if err != nil {
 		return err
