@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/internal/cli"
-	"ringmaster/internal/server"
 	"ringmaster/internal/settings"
 )
 

@@ -118,7 +118,7 @@ func TestEveryRequestEnds(t *testing.T) {
 		config := busy(4)
 		config.Workload.Rate *= 2
 		config.Proxy.Policy, config.Proxy.Connections = policy, 24
-		config.Losses = Losses{Every: 150 * time.Second, Recover: 60 * time.Second, Detect: time.Second}
+		config.Losses = Losses{Every: 100 * time.Second, Recover: 60 * time.Second, Detect: time.Second}
 		config.Memory = tokenMemory(7000)
 		counts, turns := map[Outcome]int{}, map[[2]int]bool{}
 		config.Trace = func(r Request) {
