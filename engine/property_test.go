@@ -116,7 +116,7 @@ func checkAnswer(t *testing.T, r Request, a answer, context int) {
 // get alone.
 func TestRandomHistories(t *testing.T) {
 	rounds := 120
-	var reused, answers, refused, starved, evicted, lost int
+	var reused, answers, refused, starved, evicted, lost, forks, checkpoints, waited int
 	for seed := range uint64(rounds) {
 		synctest.Test(t, func(t *testing.T) {
 			const contextLength = 80
@@ -129,6 +129,10 @@ func TestRandomHistories(t *testing.T) {
 			}
 			if random.IntN(2) == 0 {
 				shape.SequenceBudget = 140 + random.Int64N(300) // one sequence of the context has 138
+				shape.CheckpointBytes = random.Int64N(12)
+			}
+			if random.IntN(4) == 0 {
+				shape.Rewind = contextLength // forks at any length
 			}
 			loses := random.IntN(4) == 0 // the model sometimes loses its sequences
 			away := false
@@ -136,6 +140,9 @@ func TestRandomHistories(t *testing.T) {
 			e := start(t, m, Options{
 				MaxActive: 1 + random.IntN(5), QueueLength: 50, PrefillChunk: 1 + random.IntN(12), CacheEntries: random.IntN(5) - 1,
 			})
+			e.mu.Lock()
+			e.sched.leastShared = 1 + random.IntN(10) // the prompts are short
+			e.mu.Unlock()
 			type asked struct {
 				Request
 				*Stream
@@ -210,6 +217,11 @@ func TestRandomHistories(t *testing.T) {
 				t.Errorf("the model has %d sequences and memory for %d, the engine %d entries", live, known, stats.CacheEntries)
 			}
 			evicted += int(stats.Evicted)
+			forks += m.Work().Forks
+			waited += int(stats.Hits.Waited)
+			for _, s := range m.Steps() {
+				checkpoints += len(s.Checkpoints)
+			}
 			if stats.Memory > stats.MemoryBudget && stats.MemoryBudget > 0 {
 				t.Errorf("%d bytes are held, the budget is %d", stats.Memory, stats.MemoryBudget)
 			}
@@ -220,6 +232,10 @@ func TestRandomHistories(t *testing.T) {
 				t.Logf("seed %d, model %+v", seed, shape)
 			}
 		})
+	}
+	t.Logf("%d forks, %d changes of checkpoints, %d waited for a prefill", forks, checkpoints, waited)
+	if forks < 100 || checkpoints < 100 || waited < 10 {
+		t.Error("the histories do not reach forks, checkpoints and waiting for a prefill")
 	}
 	t.Logf("%d answers, %d with reuse, %d without memory, %d beyond the budget, %d entries evicted, %d lost", answers, reused, refused, starved, evicted, lost)
 	if reused == 0 || refused == 0 || starved == 0 || evicted == 0 || lost == 0 {
