@@ -15,7 +15,7 @@ import (
 func (s *scheduler) fillBudget() {
 	var order []*task
 	for _, t := range s.active {
-		if !t.cancelled && len(t.todo) > 0 {
+		if !t.cancelled && len(t.todo) > 0 && !s.mem.short[t] {
 			order = append(order, t)
 		}
 	}

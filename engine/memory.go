@@ -28,7 +28,7 @@ type memory struct {
 	checkpoint  int64               // bytes of one
 	checkpoints map[model.SeqID]int // held, with those that the step in flight takes
 	held        map[model.SeqID]int // greatest length that a step has named, by sequence that is not dropped
-	short       bool                // a sequence could not grow in the last plan
+	short       map[*task]bool      // their sequences could not grow in the last plan
 	failed      []requestID         // removed for lack of memory since the owner last took them
 	counts      memoryCounts
 }
@@ -166,7 +166,7 @@ func (s *scheduler) grow(p part) bool {
 	if s.mem.limited() {
 		more := s.mem.size(max(end, t.reserve)) - s.mem.size(max(s.mem.held[t.seq], t.reserve))
 		if more > 0 && !s.makeRoom(more, nil) {
-			s.mem.short = true
+			s.mem.short[t] = true
 			return false
 		}
 	}
@@ -174,16 +174,16 @@ func (s *scheduler) grow(p part) bool {
 	return true
 }
 
-// failShort removes a request when nothing can run for lack of memory: the newest of the
-// active ones, or if there are none the next in turn, which does not even fit alone.
+// failShort removes a request when nothing can run for lack of memory: the newest of those
+// that could not grow, or if there are none the next in turn, which does not even fit alone.
 func (s *scheduler) failShort() {
 	if !s.mem.limited() || len(s.parts) > 0 || len(s.drop) > 0 || s.toRestore() != nil {
 		return
 	}
 	var t *task
 	switch {
-	case s.mem.short && len(s.active) > 0:
-		t = slices.MaxFunc(s.active, func(a, b *task) int { return cmp.Compare(a.id, b.id) })
+	case len(s.mem.short) > 0:
+		t = slices.MaxFunc(slices.Collect(maps.Keys(s.mem.short)), func(a, b *task) int { return cmp.Compare(a.id, b.id) })
 		s.remove(t)
 		if t.named {
 			s.drop = append(s.drop, t.seq)

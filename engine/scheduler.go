@@ -160,9 +160,13 @@ func positions(prompt, answer int) int { return prompt + max(answer, 1) - 1 }
 func (s *scheduler) plan() (step model.Step, ok bool) {
 	s.expire()
 	s.admit()
-	s.parts, s.mem.short = nil, false
+	s.parts, s.mem.short = nil, map[*task]bool{}
 	if !s.dropFirst {
-		s.fillBudget()
+		// Where sequences take turns, others may be able to run.
+		for short := -1; len(s.parts) == 0 && len(s.mem.short) > short; {
+			short = len(s.mem.short)
+			s.fillBudget()
+		}
 		if len(s.parts) == 0 && s.pace.probes() { // none that decodes can run
 			s.pace.mixed = 0
 			s.fillBudget()
@@ -200,7 +204,7 @@ func (s *scheduler) admit() {
 	for _, t := range s.queue {
 		t.waits = false
 	}
-	for t := s.nextWaiting(); t != nil && !(s.mem.short && len(s.active) > 0); t = s.nextWaiting() {
+	for t := s.nextWaiting(); t != nil && !(len(s.mem.short) > 0 && len(s.active) > 0); t = s.nextWaiting() {
 		h := s.findPrefix(t)
 		if s.awaits(t, h.n) {
 			if t.waits = true; !t.waited {
