@@ -144,7 +144,7 @@ func (e *Engine) restored(l *loading, tokens []int32) {
 	e.disk.loading = nil
 	l.loader.Close()
 	e.mu.Lock()
-	reuse, ok := e.sched.restored(l.request, tokens, l.from.Peak(), nil)
+	reuse, ok := e.sched.restored(l.request, tokens, l.from.Peak(), l.from.Checkpoints())
 	e.mu.Unlock()
 	if !ok {
 		e.disk.store.Refuse(l.from, diskcache.ErrMismatch)
@@ -213,7 +213,7 @@ func (e *Engine) beginSavingLocked() bool {
 			}
 			return false
 		}
-		w := d.store.Save(diskcache.Sequence{Scope: k.scope, Tokens: k.tokens, Peak: k.peak,
+		w := d.store.Save(diskcache.Sequence{Scope: k.scope, Tokens: k.tokens, Peak: k.peak, Checkpoints: k.checkpoints,
 			Worth: diskcache.Worth{Awaited: k.awaited, Hit: k.hit, Marked: k.hints.marked}})
 		if w != nil {
 			d.saving = &saving{entry: k, export: d.model.Export(k.seq, k.tokens), saver: w}
