@@ -277,8 +277,12 @@ func (r *fakeRank) Exchanges() [][]parallel.Exchange {
 	return [][]parallel.Exchange{{{Purpose: "experts", Op: parallel.AllReduce.String(), Count: uint64(len(r.Steps())), Wire: time.Second}}}
 }
 
-// withoutWant returns a step without the Want of its entries.
+// withoutWant returns a step without the Want of its entries, as it is after a payload.
 func withoutWant(s model.Step) model.Step {
+	s.Checkpoints = slices.Clone(s.Checkpoints)
+	for i, c := range s.Checkpoints {
+		s.Checkpoints[i].At = append([]int{}, c.At...)
+	}
 	s.Entries = slices.Clone(s.Entries)
 	for i := range s.Entries {
 		s.Entries[i].Want = model.WantNone
