@@ -81,6 +81,27 @@ func TestCancelInPrefillEndsTheStep(t *testing.T) {
 	}
 }
 
+// TestCancelOfARewind: a sequence whose rewind was interrupted is not used again, because
+// the step may have overwritten the tokens that it would have cut off.
+func TestCancelOfARewind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, gate := gated(enginetest.Options{})
+		e := start(t, m, Options{PrefillChunk: 4})
+		prompt := []int32{1, 2, 3, 4}
+		s := submit(t, e, Request{Prompt: prompt, MaxTokens: 1})
+		gate <- nil
+		finish(t, s)
+		s = submit(t, e, Request{Prompt: []int32{1, 2, 3, 9, 9, 9}, MaxTokens: 1})
+		synctest.Wait() // it rewinds the sequence to 3
+		s.Close()
+		synctest.Wait()
+		wantError(t, s, context.Canceled)
+		close(gate)
+		s = submit(t, e, Request{Prompt: append(prompt, 5), MaxTokens: 1})
+		require.Zero(t, finish(t, s).Usage.Cached)
+	})
+}
+
 func TestCancelBesideOthersLetsTheStepEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, gate := gated(enginetest.Options{})

@@ -425,10 +425,11 @@ func (s *scheduler) remove(t *task) {
 }
 
 // release removes a task and puts its sequence into the prefix cache as the most recently
-// used entry, unless it has nothing to reuse.
+// used entry, unless it has nothing to reuse. A step that would have rewound the sequence
+// and was not committed may have overwritten the tokens beyond.
 func (s *scheduler) release(t *task) {
 	s.remove(t)
-	if len(t.tokens) == 0 || t.spoiled {
+	if len(t.tokens) == 0 || t.spoiled || t.pos < len(t.tokens) {
 		if t.named {
 			s.drop = append(s.drop, t.seq)
 		}

@@ -55,8 +55,8 @@ type Step struct {
 // Checkpoints says at which lengths a sequence has checkpoints from this step on: it takes
 // those that are new and frees those that are not listed. A checkpoint is a copy of the
 // state at that committed length that later tokens overwrite, so that forks can begin
-// there later. It can be taken as long as the sequence could be rewound to the length, but
-// not by a step whose entry rewinds the sequence to less. A rewind frees those beyond it. A model that can be rewound to any length needs none, and
+// there later. It can be taken as long as the sequence could be rewound to the length. A
+// rewind frees those beyond it. A model that can be rewound to any length needs none, and
 // they take no memory there.
 type Checkpoints struct {
 	Seq SeqID
@@ -64,7 +64,7 @@ type Checkpoints struct {
 }
 
 // Fork makes a new sequence of the first Length committed tokens of another, which stays
-// as it is. Length is positive, and no more than Pos of an entry of From in the same step. Where From could be rewound to it, the new sequence can be
+// as it is. Length is positive. Where From could be rewound to it, the new sequence can be
 // rewound as far as From, because it counts as having had the same greatest length.
 // Otherwise From must have a checkpoint at Length, perhaps one of the same step; the new
 // sequence then counts as having had the length Length+Info.Rewind, so that it cannot be
@@ -93,9 +93,10 @@ type Model interface {
 	// Forward runs a step and returns its logits [wanted][Info.Vocab], a row
 	// for each wanted token in the order of the entries, valid until the next
 	// Forward. Until Commit the step has no effect: after an error, or
-	// without Commit, the same or another step may follow. ctx cancels a long
-	// step between layers. Errors may wrap ErrNoMemory, ErrUnavailable or
-	// ctx's; any other means that the model has failed.
+	// without Commit, the same or another step may follow. But what a step cut
+	// off that has run is lost: later steps must rewind the sequence as far.
+	// ctx cancels a long step between layers. Errors may wrap ErrNoMemory,
+	// ErrUnavailable or ctx's; any other means that the model has failed.
 	Forward(ctx context.Context, s Step) ([][]float32, error)
 	// Commit adds the tokens of s, the last step that Forward ran, to its
 	// sequences.

@@ -218,7 +218,7 @@ func (m *Model[C]) prepare(step model.Step) error {
 	m.makeForks(step, forks)
 	m.rewinds = m.rewinds[:0]
 	for i, e := range step.Entries {
-		if q := m.sequences[e.Seq]; e.Pos < q.intact {
+		if q := m.sequences[e.Seq]; e.Pos < max(q.intact, q.copied.is.length) {
 			m.rewinds = append(m.rewinds, rewound[C]{q, e.Pos})
 		}
 		g := segments[i]
@@ -280,6 +280,7 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 	}
 	for _, r := range m.rewinds {
 		r.q.intact = min(r.q.intact, r.pos)
+		r.q.copied = copied[C]{} // of a fork
 	}
 	m.o.Meter.StartStep()
 	m.o.Routed.StartStep(m.o.Layers)

@@ -24,6 +24,13 @@ func (c *checkpoint) section() snapshot.Section {
 
 func checkpointName(length int) string { return fmt.Sprint("checkpoint ", length) }
 
+// copied is what the cache of a fork that is not committed holds.
+type copied[C Cache] struct {
+	from    *sequence[C]
+	commits int // of from
+	is      standing
+}
+
 // change is what a prepared step changes at a sequence beside its entry.
 type change[C Cache] struct {
 	q     *sequence[C]
@@ -49,7 +56,8 @@ func (m *Model[C]) checkForks(step model.Step) (map[model.SeqID]standing, error)
 		if _, twice := after[c.Seq]; twice {
 			return nil, m.errorf("sequence %d: checkpoints twice in one step", c.Seq)
 		}
-		if err := m.checkCheckpoints(c, entries); err != nil {
+		pos, runs := entries[c.Seq]
+		if err := m.checkCheckpoints(c, runs, pos); err != nil {
 			return nil, err
 		}
 		after[c.Seq] = c.At
@@ -66,7 +74,7 @@ func (m *Model[C]) checkForks(step model.Step) (map[model.SeqID]standing, error)
 		if _, listed := after[f.Seq]; listed {
 			return nil, m.errorf("sequence %d: checkpoints of a fork of the same step", f.Seq)
 		}
-		is, err := m.checkFork(f, at, entries)
+		is, err := m.checkFork(f, at)
 		if err != nil {
 			return nil, err
 		}
@@ -82,11 +90,10 @@ func (m *Model[C]) checkForks(step model.Step) (map[model.SeqID]standing, error)
 	return forks, nil
 }
 
-// checkCheckpoints checks the checkpoints of one sequence. entries are the positions of
-// the step's entries.
-func (m *Model[C]) checkCheckpoints(c model.Checkpoints, entries map[model.SeqID]int) error {
+// checkCheckpoints checks the checkpoints of one sequence, which the step may run from pos
+// on.
+func (m *Model[C]) checkCheckpoints(c model.Checkpoints, runs bool, pos int) error {
 	is, last := m.standing(c.Seq), 0
-	pos, runs := entries[c.Seq]
 	for _, at := range c.At {
 		switch {
 		case at <= last:
@@ -94,12 +101,11 @@ func (m *Model[C]) checkCheckpoints(c model.Checkpoints, entries map[model.SeqID
 		case at > is.length:
 			return m.errorf("sequence %d: a checkpoint at %d, but it has %d", c.Seq, at, is.length)
 		case m.checkpointAt(c.Seq, at) != nil:
-		case at > is.intact:
-			return m.errorf("sequence %d: a checkpoint at %d; %s", c.Seq, at, is.says())
 		case is.peak-at > m.o.Info.Rewind:
 			return m.errorf("sequence %d: a checkpoint at %d, but it has been at %d; at most %d positions back are possible", c.Seq, at, is.peak, m.o.Info.Rewind)
-		case runs && pos < at:
-			return m.errorf("sequence %d: a checkpoint at %d in a step that rewinds it to %d", c.Seq, at, pos)
+		case runs && pos < at: // the entry frees it
+		case at > is.intact:
+			return m.errorf("sequence %d: a checkpoint at %d; %s", c.Seq, at, is.says())
 		}
 		last = at
 	}
@@ -108,25 +114,33 @@ func (m *Model[C]) checkCheckpoints(c model.Checkpoints, entries map[model.SeqID
 
 // checkFork checks a fork of a sequence that has checkpoints at the given lengths, and
 // returns what it will be.
-func (m *Model[C]) checkFork(f model.Fork, at []int, entries map[model.SeqID]int) (is standing, err error) {
+func (m *Model[C]) checkFork(f model.Fork, at []int) (is standing, err error) {
 	from := m.standing(f.From)
-	pos, runs := entries[f.From]
+	is = standing{f.Length, from.peak, f.Length}
+	near := from.peak-f.Length <= m.o.Info.Rewind
+	if !near {
+		is.peak = f.Length + m.o.Info.Rewind
+	}
 	switch {
 	case m.standing(f.Seq).length > 0 || f.Seq == f.From:
 		return is, m.errorf("sequence %d: it cannot be a fork because it exists", f.Seq)
 	case f.Length < 1 || f.Length > from.length:
 		return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d, which has %d", f.Seq, f.Length, f.From, from.length)
-	case f.Length > from.intact:
+	case !near && !slices.Contains(at, f.Length):
+		return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d, which has been at %d and has checkpoints at %v; without one at most %d positions back are possible",
+			f.Seq, f.Length, f.From, from.peak, at, m.o.Info.Rewind)
+	case f.Length > from.intact && !m.holds(f, is):
 		return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d; %s", f.Seq, f.Length, f.From, from.says())
-	case runs && pos < f.Length:
-		return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d in a step that rewinds it to %d", f.Seq, f.Length, f.From, pos)
-	case from.peak-f.Length <= m.o.Info.Rewind:
-		return standing{f.Length, from.peak, f.Length}, nil
-	case slices.Contains(at, f.Length):
-		return standing{f.Length, f.Length + m.o.Info.Rewind, f.Length}, nil
 	}
-	return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d, which has been at %d and has checkpoints at %v; without one at most %d positions back are possible",
-		f.Seq, f.Length, f.From, from.peak, at, m.o.Info.Rewind)
+	return is, nil
+}
+
+// holds reports whether the cache of a fork already has its state, of an earlier step that
+// was not committed. That step may have rewound From, and overwritten what a second copy
+// would take.
+func (m *Model[C]) holds(f model.Fork, is standing) bool {
+	q, from := m.sequences[f.Seq], m.sequences[f.From]
+	return q != nil && q.copied == copied[C]{from, from.commits, is}
 }
 
 // checkpointAt is a checkpoint that a sequence has, or nil.
@@ -165,6 +179,9 @@ func (m *Model[C]) prepareCheckpoints(step model.Step) error {
 		m.changes[c.Seq] = change
 		for _, at := range c.At {
 			x := find(q.checkpoints, at)
+			if x == nil && at > q.intact {
+				continue // the entry frees it
+			}
 			if x == nil {
 				_, overwritten := divide(q.cache.State(0, at, at+m.o.Info.Rewind))
 				var err error
@@ -252,6 +269,10 @@ func (m *Model[C]) checkpointsAfter(id model.SeqID) []*checkpoint {
 func (m *Model[C]) makeForks(step model.Step, is map[model.SeqID]standing) {
 	for _, f := range step.Forks {
 		change, from, fork := m.changes[f.Seq], m.sequences[f.From], is[f.Seq]
+		change.fork = &fork
+		if m.holds(f, fork) {
+			continue
+		}
 		grown, overwritten := divide(from.cache.State(0, fork.length, fork.peak))
 		if from.peak-fork.length > m.o.Info.Rewind {
 			overwritten = find(change.after, fork.length).section()
@@ -259,7 +280,7 @@ func (m *Model[C]) makeForks(step model.Step, is map[model.SeqID]standing) {
 		toGrown, toOverwritten := divide(change.q.cache.State(0, fork.length, fork.peak))
 		m.copy(toGrown, grown)
 		m.copy(toOverwritten, overwritten)
-		change.fork = &fork
+		change.q.copied = copied[C]{from, from.commits, fork}
 	}
 }
 

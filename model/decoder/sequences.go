@@ -11,6 +11,8 @@ type sequence[C Cache] struct {
 	standing
 	cache       C
 	checkpoints []*checkpoint // ascending
+	commits     int           // steps that have extended or rewound it
+	copied      copied[C]     // while it is a fork that is not committed
 	room        int           // positions that the cache has room for
 	charged     int64         // bytes that count against the budget, without checkpoints
 }
@@ -177,7 +179,8 @@ func (m *Model[C]) Commit(s model.Step) {
 				q.peak = 0
 			}
 			q.length = e.Pos + len(e.Tokens)
-			q.intact = q.length
+			q.intact, q.copied = q.length, copied[C]{}
+			q.commits++
 			q.peak = max(q.peak, q.length)
 			m.freeBeyond(q, e.Pos)
 		}

@@ -144,6 +144,7 @@ func (m *Model[C]) restore(x *snapshot.Reader, id model.SeqID) error {
 		return m.errorf("sequence %d: it was dropped while it was restored", id)
 	}
 	q.standing = standing{x.Length, x.Peak, x.Length}
+	q.commits++
 	return nil
 }
 

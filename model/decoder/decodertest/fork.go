@@ -175,6 +175,7 @@ func (a Architecture) Forks(t *testing.T) {
 	}
 	g.grow(source, 30, 11)
 	g.check(source, "source")
+	g.interrupt(source)
 
 	// A checkpoint and a fork of one step, whose source is rewound by the next.
 	fork, length := g.id(), g.m.Len(source)-20
@@ -187,6 +188,34 @@ func (a Architecture) Forks(t *testing.T) {
 	g.run(model.Step{Forks: []model.Fork{{Seq: late, From: fork, Length: length}}, Entries: []model.Entry{g.entry(late, length, 30)}})
 	g.check(fork, "fork of a source that was dropped")
 	g.check(late, "fork at an inherited checkpoint")
+}
+
+// interrupt runs a step that forks a sequence and rewinds it to less than the fork, does not
+// commit it, and runs it again: the fork has what the first run has overwritten. Nothing
+// else may use that.
+func (g *grove) interrupt(id model.SeqID) {
+	g.t.Helper()
+	fork, length := g.id(), g.m.Len(id)
+	pos := length - 6
+	s := model.Step{Checkpoints: []model.Checkpoints{{Seq: id, At: []int{64, length - 1}}}, Forks: []model.Fork{{Seq: fork, From: id, Length: length - 1}},
+		Entries: []model.Entry{g.entry(id, pos, 9), g.entry(fork, length-1, 4)}}
+	g.forward(s)
+	says := fmt.Sprintf("it has %d, but a step that was not committed has overwritten them from %d on", length, pos)
+	for want, s := range map[string]model.Step{
+		"tokens at position":     {Entries: []model.Entry{g.entry(id, length, 1)}},
+		"a fork of the first":    {Forks: []model.Fork{{Seq: 1000, From: id, Length: length - 2}}},
+		"a checkpoint at":        {Checkpoints: []model.Checkpoints{{Seq: id, At: []int{length}}}},
+		"sequence 1000: a fork ": {Forks: []model.Fork{{Seq: 1000, From: id, Length: length}}},
+	} {
+		err := g.m.Prepare(s)
+		require.ErrorContains(g.t, err, want)
+		require.ErrorContains(g.t, err, says)
+	}
+	g.run(s)
+	require.Equal(g.t, upTo(g.trees[id].at, pos), g.trees[id].at)
+	g.grow(fork, 40, 13)
+	g.check(fork, "fork of a step that was interrupted")
+	g.check(id, "source that the step rewound")
 }
 
 // RandomForks checks the same of random steps with extensions, rewinds, checkpoints, forks
