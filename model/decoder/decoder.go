@@ -320,7 +320,7 @@ func (m *Model[C]) abandon(err error) error {
 // outputs over the group. Rank 0 gets the logits. Sequences stay, because a KV cache has
 // all rows of its sequence whatever the placement: those that all ranks hold at the same
 // committed lengths continue; Forget drops them. A step that was prepared or that failed
-// before is gone, and may run again.
+// before is gone, and may run again. One that has run can still be committed.
 //
 // The group stays the caller's, and only Run uses it. Errors of the arguments wrap
 // distributed.ErrArgument; after an error the model must be joined again before it is
@@ -330,7 +330,6 @@ func (m *Model[C]) abandon(err error) error {
 // one rank alone leaves the others waiting until the group fails.
 func (m *Model[C]) Join(g *distributed.Group, p parallel.Placement) error {
 	m.step, m.digest = nil, m.digest[:0]
-	m.discard()
 	if g != nil {
 		if err := p.Check(m.o.Sizes, g.Size()); err != nil {
 			return m.errorf("%w", err)

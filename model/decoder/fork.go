@@ -66,7 +66,7 @@ func (m *Model[C]) checkForks(step model.Step) (map[model.SeqID]standing, error)
 	for _, f := range step.Forks {
 		at, listed := after[f.From]
 		if !listed {
-			at = m.checkpointLengths(f.From)
+			at = m.Checkpoints(f.From)
 		}
 		if _, twice := forks[f.Seq]; twice {
 			return nil, m.errorf("sequence %d: a fork twice in one step", f.Seq)
@@ -158,8 +158,8 @@ func find(list []*checkpoint, length int) *checkpoint {
 	return nil
 }
 
-// checkpointLengths is the lengths of the checkpoints of a sequence.
-func (m *Model[C]) checkpointLengths(id model.SeqID) (at []int) {
+// Checkpoints is the lengths of the committed checkpoints of a sequence, ascending.
+func (m *Model[C]) Checkpoints(id model.SeqID) (at []int) {
 	if q := m.sequences[id]; q != nil {
 		for _, c := range q.checkpoints {
 			at = append(at, c.length)

@@ -85,6 +85,7 @@ type Decoder interface {
 	Extent() model.Extent
 	Examine(p model.Piece) ([]model.Sum, error)
 	Drop(id model.SeqID)
+	Checkpoints(id model.SeqID) []int
 	StateBytes(id model.SeqID, from, length int) int64
 	SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, from int) error
 	RestoreFrom(r io.Reader, id model.SeqID, before []int32) ([]int32, error)
