@@ -20,7 +20,7 @@ import (
 func (c *fakeCluster) replace(rank int) {
 	c.wg.Wait()
 	require.NoError(c.t, c.workers[rank].Close(context.Background()))
-	require.Empty(c.t, c.ranks[rank].Violations())
+	c.behaved(rank)
 	c.workers[rank] = NewWorker(rank, hostOf(c.load))
 }
 
@@ -78,9 +78,21 @@ func TestAnswersOutliveEpochs(t *testing.T) {
 	}
 }
 
+// reforms ends the epoch, unless it has ended, and forms the next with the same members.
+func (c *fakeCluster) reforms() {
+	synctest.Wait()
+	c.end(&distributed.PeerError{Rank: -1, Cause: "a rank joins"})
+	require.NoError(c.t, c.form())
+}
+
 // disturb makes some of the coming steps end their epochs, at most six, and forms the next
 // epoch each time.
 func (c *fakeCluster) disturb(seed uint64) {
+	c.disturbTimes(seed, 1+rand.New(rand.NewPCG(seed, 8)).IntN(6))
+}
+
+// disturbTimes is disturb with so many losses.
+func (c *fakeCluster) disturbTimes(seed uint64, times int) {
 	random := rand.New(rand.NewPCG(seed, 9))
 	c.recovering = true
 	var arm func(left int)
@@ -97,7 +109,7 @@ func (c *fakeCluster) disturb(seed uint64) {
 			if steps--; steps > 0 {
 				return nil
 			}
-			c.ranks[rank].hook.Store(nil)
+			c.hooks[rank].Store(nil)
 			again := func() {
 				c.end(&distributed.PeerError{Rank: 1, Addr: "10.0.0.1:5", Cause: "lost"})
 				if 0 < new && new < c.size {
@@ -114,9 +126,9 @@ func (c *fakeCluster) disturb(seed uint64) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}
-		c.ranks[rank].hook.Store(&hook)
+		c.hooks[rank].Store(&hook)
 	}
-	arm(1 + random.IntN(6))
+	arm(times)
 }
 
 // TestLogitsOutliveTheirEpoch: the result of a step does not change when the model joins the

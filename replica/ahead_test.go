@@ -30,9 +30,9 @@ type joining struct {
 
 // joins makes a new process of a rank wait to join.
 func (c *fakeCluster) joins(rank int) *joining {
-	if old := c.workers[rank]; old != nil && c.ranks[rank] != nil {
+	if old := c.workers[rank]; old != nil && c.loads[rank] > 0 {
 		require.NoError(c.t, old.Close(context.Background()))
-		require.Empty(c.t, c.ranks[rank].Violations())
+		c.behaved(rank)
 	}
 	c.workers[rank] = NewWorker(rank, hostOf(c.load))
 	settings := encoded(c.t, c.settings)
@@ -140,6 +140,7 @@ func TestAJoinerHasTheSequencesAhead(t *testing.T) {
 					require.Less(t, steps, 400, "it never has enough")
 					f.step(3, 2)
 				}
+				f.calm = true // because a fork or a freed checkpoint is more to send
 				ahead := c.ranks[2].continued
 				require.Greater(t, ahead*bytesOfPosition, 2*aheadLeft)
 				if seed%2 == 0 { // it does not join at once
@@ -150,6 +151,7 @@ func TestAJoinerHasTheSequencesAhead(t *testing.T) {
 				c.alike(l, 1, 2)
 				require.Zero(t, c.ranks[2].restored)
 				require.LessOrEqual(t, (c.ranks[2].continued-ahead)*bytesOfPosition, aheadLeft+20*bytesOfPosition)
+				f.calm = false
 				for range 20 {
 					f.step(3, 2)
 				}
@@ -295,11 +297,12 @@ func TestADamagedPieceIsRefused(t *testing.T) {
 				}
 				return nil
 			}
+			all := len(l.tokens)
 			c.enters(0, 1, 2)
 			f.step(3, 2)
 			c.alike(l, 1, 2)
 			require.Equal(t, 2, n)
-			require.Equal(t, 3, c.ranks[2].restored, "all of them came as a whole")
+			require.Equal(t, all, c.ranks[2].restored, "all of them came as a whole")
 		})
 	})
 }

@@ -28,7 +28,10 @@ type fakeCluster struct {
 	program  *Program
 	workers  []*Worker // [size], none for rank 0
 	ranks    []*fakeRank
+	models   *realModels    // nil for fakes
+	real     []*realRank    // instead of ranks
 	loads    []int          // [size]
+	hooks    []hook         // [size]
 	sent     [][]byte       // the steps
 	reports  map[int][]byte // in place of those of the workers, by rank
 	wg       sync.WaitGroup
@@ -48,9 +51,12 @@ type fakeCluster struct {
 }
 
 // newCluster makes a cluster of size ranks and forms its first epoch.
-func newCluster(t *testing.T, size int) (*fakeCluster, *Leader) {
+func newCluster(t *testing.T, size int) (*fakeCluster, *Leader) { return newClusterOf(t, size, nil) }
+
+// newClusterOf is newCluster of real models, unless they are nil.
+func newClusterOf(t *testing.T, size int, models *realModels) (*fakeCluster, *Leader) {
 	c := &fakeCluster{
-		t: t, size: size, ranks: make([]*fakeRank, size), loads: make([]int, size), workers: make([]*Worker, size),
+		t: t, size: size, models: models, real: make([]*realRank, size), ranks: make([]*fakeRank, size), loads: make([]int, size), hooks: make([]hook, size), workers: make([]*Worker, size),
 		settings: Settings{Context: 4096, MaxTokens: 64, Reduce: parallel.Sum},
 		why:      errors.New("the group is forming"), changed: make(chan struct{}),
 		recruits: make(chan *cluster.Recruit),
@@ -69,14 +75,23 @@ func newCluster(t *testing.T, size int) (*fakeCluster, *Leader) {
 
 func (c *fakeCluster) load(s Settings, rank int) (Rank, error) {
 	c.loads[rank]++
+	if c.models != nil {
+		c.real[rank] = c.models.open(64)
+		c.real[rank].hook = &c.hooks[rank]
+		return c.real[rank], nil
+	}
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: s.Context, MaxTokens: s.MaxTokens, Rewind: 2, CheckpointBytes: 1000})
-	c.ranks[rank] = &fakeRank{Model: m, settings: s, number: rank, flip: -1, each: c.each, big: c.big}
+	c.ranks[rank] = &fakeRank{Model: m, settings: s, number: rank, flip: -1, each: c.each, big: c.big, hook: &c.hooks[rank]}
 	return c.ranks[rank], nil
 }
 
 // of makes ranks the members of the next epoch.
 func (c *fakeCluster) of(members ...int) {
 	c.members, c.settings.Placement = members, nil
+	if c.models != nil {
+		c.settings.Placement = c.models.place(len(members))
+		return
+	}
 	for i := range members {
 		c.settings.Placement = append(c.settings.Placement, parallel.Part{Experts: parallel.Range{Start: 4 * i, End: 4 * (i + 1)}, Weight: 1})
 	}
@@ -298,7 +313,23 @@ func (c *fakeCluster) stop(l *Leader) {
 	for _, w := range c.workers[1:] {
 		require.NoError(c.t, w.Close(context.Background()))
 	}
-	for i, r := range c.ranks {
-		require.Empty(c.t, r.Violations(), "rank %d", i)
+	for i := range c.ranks {
+		c.behaved(i)
 	}
+}
+
+// behaved checks that the model of a rank was not used wrongly.
+func (c *fakeCluster) behaved(rank int) {
+	c.t.Helper()
+	if c.ranks[rank] != nil {
+		require.Empty(c.t, c.ranks[rank].Violations(), "rank %d", rank)
+	}
+}
+
+// others returns the ranks without the leader's.
+func (c *fakeCluster) others() (all []int) {
+	for rank := 1; rank < c.size; rank++ {
+		all = append(all, rank)
+	}
+	return all
 }

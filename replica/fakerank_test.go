@@ -41,15 +41,30 @@ type fakeRank struct {
 	onForward func(context.Context, model.Step) error
 	// onRestoreFrom may refuse a sequence.
 	onRestoreFrom func(model.SeqID) error
-	// hook is onForward for tests that change it while steps run.
-	hook atomic.Pointer[func(context.Context, model.Step) error]
-	flip int // position of the digest that is wrong, -1 for none
+	hook          *hook
+	flip          int // position of the digest that is wrong, -1 for none
 	// overflows is its count of exchanges repeated in float32.
 	overflows uint64
 
 	rows     [][]float32  // the logits of the last step, until Join
 	wants    []model.Want // of all entries run
 	prepared []model.Step // the steps of all Prepare
+}
+
+// hook is a rank's onForward that tests change while steps run. It outlives the rank's model.
+type hook struct {
+	atomic.Pointer[func(context.Context, model.Step) error]
+}
+
+// run calls the hook if there is one.
+func (h *hook) run(ctx context.Context, s model.Step) error {
+	if h == nil {
+		return nil
+	}
+	if do := h.Load(); do != nil {
+		return (*do)(ctx, s)
+	}
+	return nil
 }
 
 // alone panics when two goroutines use a rank at the same time.
@@ -215,10 +230,8 @@ func (r *fakeRank) Run(ctx context.Context) ([][]float32, error) {
 			return nil, err
 		}
 	}
-	if hook := r.hook.Load(); hook != nil {
-		if err := (*hook)(ctx, s); err != nil {
-			return nil, err
-		}
+	if err := r.hook.run(ctx, s); err != nil {
+		return nil, err
 	}
 	rows, err := r.Model.Forward(ctx, s)
 	if err != nil {

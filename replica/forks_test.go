@@ -32,16 +32,12 @@ func TestForksOutliveEpochs(t *testing.T) {
 			t.Run(fmt.Sprint(size, " ranks, seed ", seed), func(t *testing.T) {
 				inCluster(t, size, func(t *testing.T, c *fakeCluster, l *Leader) {
 					f := newLife(t, l, seed)
-					f.rarely = 4
+					f.rarely, f.between = 4, c.reforms
 					c.disturb(seed)
 					for range 80 {
 						f.step(6, 4)
 					}
-					var all []int
-					for rank := 1; rank < size; rank++ {
-						all = append(all, rank)
-					}
-					c.alike(l, all...)
+					c.alike(l, c.others()...)
 					forked, old, freed = forked+f.forked, old+f.old, freed+f.freed
 					n, _ := l.Recoveries()
 					epochs, recoveries = epochs+uint64(c.epoch.Number), recoveries+n
@@ -67,7 +63,7 @@ func TestAnInterruptedStepForksAgain(t *testing.T) {
 						f.run(model.Step{Checkpoints: []model.Checkpoints{f.checkpointsAt(1, 6)}, Entries: []model.Entry{f.grow(1, 0, 9)}})
 						c.recovering = true
 						ran := func(ctx context.Context, _ model.Step) error {
-							c.ranks[rank].hook.Store(nil)
+							c.hooks[rank].Store(nil)
 							if late {
 								synctest.Wait() // the others wait in the exchange
 							}
@@ -84,7 +80,7 @@ func TestAnInterruptedStepForksAgain(t *testing.T) {
 						if late {
 							ran = c.loseAfter(rank, replaced)
 						}
-						c.ranks[rank].hook.Store(&ran)
+						c.hooks[rank].Store(&ran)
 						f.last = 3
 						f.run(model.Step{
 							Checkpoints: []model.Checkpoints{f.checkpointsAt(1, 6, 14)},
@@ -112,7 +108,7 @@ func TestAnInterruptedStepForksAgain(t *testing.T) {
 // loseAfter returns a hook with which a rank finishes a step, and the epoch ends at once.
 func (c *fakeCluster) loseAfter(rank, replaced int) func(context.Context, model.Step) error {
 	return func(context.Context, model.Step) error {
-		c.ranks[rank].hook.Store(nil)
+		c.hooks[rank].Store(nil)
 		go func() {
 			c.end(&distributed.PeerError{Rank: rank, Cause: "lost"})
 			if replaced > 0 {

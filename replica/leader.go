@@ -38,7 +38,6 @@ type Leader struct {
 	committed         bool                    // step state.number is committed
 	followersInformed bool                    // the followers know whether it is committed
 	tokens            map[model.SeqID][]int32 // of each committed sequence
-	checkpoints       map[model.SeqID][]int   // lengths, ascending, of those that have any
 	logits            []float32               // of the last step
 
 	copied   map[int]*copied // by rank: what it has received before it joins; the holder of the turn uses it

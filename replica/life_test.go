@@ -15,13 +15,18 @@ import (
 // begin at random. It checks that their logits are those of sequences that ran all their
 // tokens themselves.
 type life struct {
-	t      *testing.T
-	l      *Leader
-	random *rand.Rand
-	plain  *enginetest.Model
-	live   map[model.SeqID]*living
-	last   model.SeqID
-	rarely int // a sequence takes or frees checkpoints in one of so many steps
+	t       *testing.T
+	l       *Leader
+	random  *rand.Rand
+	plain   model.Model // runs sequences alone
+	rewind  int         // Info.Rewind
+	live    map[model.SeqID]*living
+	last    model.SeqID
+	checks  int    // one of so many logits is compared
+	rarely  int    // a sequence takes or frees checkpoints in one of so many steps
+	mortal  int    // it ends in one of so many
+	calm    bool   // sequences only grow, are rewound, end and begin
+	between func() // is called before some commits, unless it is nil
 	// Counts of what happened.
 	forked int // from a length to which the sequence could be rewound
 	old    int // from a checkpoint
@@ -35,12 +40,9 @@ type living struct {
 	at     []int // of checkpoints
 }
 
-// rewind is the fake model's Info.Rewind.
-const rewind = 2
-
 func newLife(t *testing.T, l *Leader, seed uint64) *life {
 	plain := enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 4096})
-	return &life{t: t, l: l, random: rand.New(rand.NewPCG(seed, 21)), plain: plain, live: map[model.SeqID]*living{}, rarely: 20}
+	return &life{t: t, l: l, random: rand.New(rand.NewPCG(seed, 21)), plain: plain, rewind: l.Info().Rewind, live: map[model.SeqID]*living{}, rarely: 20, mortal: 24, checks: 1}
 }
 
 // step runs a step in which each of up to n sequences grows by up to most tokens.
@@ -48,14 +50,14 @@ func (f *life) step(n, most int) {
 	var s model.Step
 	committed := f.ids()
 	for _, id := range committed {
-		if f.random.IntN(f.rarely) == 0 {
+		if f.random.IntN(f.rarely) == 0 && !f.calm {
 			s.Checkpoints = append(s.Checkpoints, f.checkpoints(id))
 		}
 	}
 	for len(f.live) < n {
 		f.last++
 		f.live[f.last] = &living{}
-		if len(committed) > 0 && f.random.IntN(4) > 0 {
+		if len(committed) > 0 && !f.calm && f.random.IntN(4) > 0 {
 			s.Forks = append(s.Forks, f.fork(f.last, committed[f.random.IntN(len(committed))]))
 		}
 	}
@@ -63,13 +65,13 @@ func (f *life) step(n, most int) {
 		q := f.live[id]
 		named := slices.ContainsFunc(s.Checkpoints, func(c model.Checkpoints) bool { return c.Seq == id })
 		from := slices.ContainsFunc(s.Forks, func(x model.Fork) bool { return x.From == id })
-		if slices.Contains(committed, id) && !named && f.random.IntN(24) == 0 {
+		if slices.Contains(committed, id) && !named && f.random.IntN(f.mortal) == 0 {
 			s.Drop = append(s.Drop, id)
 			delete(f.live, id)
 			continue
 		}
-		back := f.random.IntN(rewind + 1)
-		if pos := len(q.tokens) - back; f.random.IntN(3) > 0 || named || from || pos < 1 || q.peak-pos > rewind {
+		back := f.random.IntN(min(f.rewind, 4) + 1)
+		if pos := len(q.tokens) - back; f.random.IntN(3) > 0 || named || from || pos < 1 || q.peak-pos > f.rewind {
 			back = 0
 		}
 		s.Entries = append(s.Entries, f.grow(id, back, 1+f.random.IntN(most)))
@@ -83,9 +85,17 @@ func (f *life) step(n, most int) {
 
 // run runs a step that has been planned.
 func (f *life) run(s model.Step) {
-	rows := mustRun(f.t, f.l, s)
+	rows, err := f.l.Forward(f.t.Context(), s)
+	require.NoError(f.t, err)
+	if f.between != nil && f.random.IntN(6) == 0 {
+		f.between()
+	}
+	f.l.Commit(s)
 	require.Len(f.t, rows, len(s.Entries))
 	for i, e := range s.Entries {
+		if f.random.IntN(f.checks) > 0 {
+			continue
+		}
 		want, err := f.plain.Forward(f.t.Context(), entry(1, 0, model.WantLast, f.live[e.Seq].tokens...))
 		require.NoError(f.t, err)
 		require.Equal(f.t, want[0], rows[i], "sequence %d, forks %v", e.Seq, s.Forks)
@@ -124,7 +134,7 @@ func (f *life) checkpoints(id model.SeqID) model.Checkpoints {
 		}
 	}
 	f.freed += len(q.at) - len(all)
-	if n := len(q.tokens) - f.random.IntN(rewind+1); n > 0 && q.peak-n <= rewind && !slices.Contains(all, n) {
+	if n := len(q.tokens) - f.random.IntN(f.rewind+1); n > 0 && q.peak-n <= f.rewind && !slices.Contains(all, n) {
 		all = append(all, n)
 		slices.Sort(all)
 	}
@@ -140,7 +150,7 @@ func (f *life) checkpointsAt(id model.SeqID, at ...int) model.Checkpoints {
 // fork plans a fork from somewhere.
 func (f *life) fork(id, from model.SeqID) model.Fork {
 	q := f.live[from]
-	n := min(max(q.peak-rewind, 1)+f.random.IntN(rewind+1), len(q.tokens))
+	n := min(max(q.peak-f.rewind, 1)+f.random.IntN(f.rewind+1), len(q.tokens))
 	if len(q.at) > 0 && f.random.IntN(3) > 0 {
 		n = q.at[f.random.IntN(len(q.at))]
 	}
@@ -151,8 +161,8 @@ func (f *life) fork(id, from model.SeqID) model.Fork {
 func (f *life) forkAt(id, from model.SeqID, n int) model.Fork {
 	q := f.live[from]
 	peak := q.peak
-	if q.peak-n > rewind {
-		peak = n + rewind
+	if q.peak-n > f.rewind {
+		peak = n + f.rewind
 		f.old++
 	} else {
 		f.forked++

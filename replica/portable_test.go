@@ -80,6 +80,44 @@ func TestSequencesTravel(t *testing.T) {
 	}
 }
 
+// TestSequencesTravelWithCheckpoints: forks of a sequence that entered another group begin at
+// the checkpoints that it had, also on a rank that joins later.
+func TestSequencesTravelWithCheckpoints(t *testing.T) {
+	for size := 1; size <= 5; size++ {
+		t.Run(fmt.Sprint(size, " ranks"), func(t *testing.T) {
+			var pieces [][]byte
+			var from *living
+			inCluster(t, 2, func(t *testing.T, _ *fakeCluster, l *Leader) {
+				f := newLife(t, l, 3)
+				f.last, f.live[1] = 1, &living{}
+				f.run(model.Step{Entries: []model.Entry{f.grow(1, 0, 10)}})
+				f.run(model.Step{Checkpoints: []model.Checkpoints{f.checkpointsAt(1, 8, 10)}, Entries: []model.Entry{f.grow(1, 0, 10)}})
+				f.run(model.Step{Checkpoints: []model.Checkpoints{f.checkpointsAt(1, 8, 10, 20)}})
+				pieces, from = export(t, l, 1), f.live[1]
+			})
+			inCluster(t, size, func(t *testing.T, c *fakeCluster, l *Leader) {
+				in := l.Import(7)
+				bring(t, in, pieces)
+				tokens, err := in.Close()
+				require.NoError(t, err)
+				require.Equal(t, from.tokens, tokens)
+				require.Equal(t, l.SequenceBytes(20)+3*l.CheckpointBytes(), l.Held())
+				f := newLife(t, l, 4)
+				f.live[7], f.last = from, 10
+				f.run(model.Step{Forks: []model.Fork{f.forkAt(8, 7, 8), f.forkAt(9, 7, 20)}, Entries: []model.Entry{f.grow(7, 0, 3), f.grow(8, 0, 2), f.grow(9, 0, 1)}})
+				if size > 1 {
+					c.recovering = true
+					c.end(&distributed.PeerError{Rank: 1, Addr: "10.0.0.1:7", Cause: "lost"})
+					c.replace(1)
+					require.NoError(t, c.form())
+				}
+				f.run(model.Step{Forks: []model.Fork{f.forkAt(10, 7, 10)}, Drop: []model.SeqID{7}, Entries: []model.Entry{f.grow(8, 1, 3), f.grow(10, 0, 2)}})
+				c.alike(l, c.others()...)
+			})
+		})
+	}
+}
+
 // TestEpochsEndWhileASequenceEnters: the sequence is refused, whatever part has arrived,
 // no rank keeps it, and others continue. It can enter again, and a new rank then has it,
 // too.

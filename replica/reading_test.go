@@ -58,12 +58,12 @@ func TestReadingAgain(t *testing.T) {
 		c.program.reading.fresh = func(_ Settings, i int, _ *parallel.Part) int64 { return int64(i) * 5 << 20 }
 		var seen error
 		again := func(context.Context, model.Step) error {
-			c.ranks[0].hook.Store(nil)
+			c.hooks[0].Store(nil)
 			_, seen = l.Epoch()
 			return nil
 		}
 		lost := func(ctx context.Context, _ model.Step) error {
-			c.ranks[0].hook.Store((*func(context.Context, model.Step) error)(&again))
+			c.hooks[0].Store((*func(context.Context, model.Step) error)(&again))
 			go func() {
 				c.end(&distributed.PeerError{Rank: 1, Addr: "10.0.0.1:5", Cause: "lost"})
 				require.NoError(c.t, c.form())
@@ -71,7 +71,7 @@ func TestReadingAgain(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}
-		c.ranks[0].hook.Store((*func(context.Context, model.Step) error)(&lost))
+		c.hooks[0].Store((*func(context.Context, model.Step) error)(&lost))
 		mustRun(t, l, entry(1, 0, model.WantNone, 1, 2, 3))
 		require.ErrorIs(t, seen, model.ErrRecovering)
 		require.ErrorContains(t, seen, "recovering: epoch 2 runs")

@@ -52,6 +52,9 @@ type Rank interface {
 	// Forget drops all sequences, and Drop one. Neither runs during a step.
 	Forget()
 	Drop(id model.SeqID)
+	// Checkpoints returns the lengths of the committed checkpoints of a sequence,
+	// ascending.
+	Checkpoints(id model.SeqID) []int
 	// Snapshot writes the state of a sequence, given its committed tokens
 	// [Len(id)]; Restore makes a new sequence of it and returns the tokens.
 	// Neither runs during a step.
@@ -59,8 +62,9 @@ type Rank interface {
 	Restore(r io.Reader, id model.SeqID) ([]int32, error)
 	// SnapshotFrom and RestoreFrom do the same for a range of positions: what a rank that
 	// has the state of the first from tokens still lacks, which has about StateBytes
-	// bytes. A sequence restored in this way can run when all its tokens have been
-	// restored; after an error it does not exist.
+	// bytes. Its checkpoints beyond those tokens are then those of the snapshot. A sequence
+	// restored in this way can run when all its tokens have been restored; after an error
+	// it does not exist.
 	SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, from int) error
 	RestoreFrom(r io.Reader, id model.SeqID, before []int32) ([]int32, error)
 	StateBytes(id model.SeqID, from, length int) int64

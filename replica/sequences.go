@@ -108,7 +108,7 @@ func (l *Leader) restart(step model.Step) error {
 	}
 	l.resident.stopEntering()
 	l.resident.rank.Forget()
-	l.tokens, l.checkpoints = map[model.SeqID][]int32{}, map[model.SeqID][]int{}
+	l.tokens = map[model.SeqID][]int32{}
 	l.held.Store(0)
 	l.epoch, l.committed, l.followersInformed = 0, false, true
 	l.state = state{lineage: 1 + rand.Uint64N(^uint64(0)), number: l.lastSent, loads: l.resident.loads}
@@ -180,9 +180,9 @@ func (l *Leader) Commit(s model.Step) {
 	if h.rank == nil || h.loads != l.state.loads {
 		return // another model has replaced the one that ran the step
 	}
+	l.apply(s)
 	h.commit(s)
 	l.lastSucceeded, l.committed = false, true
-	l.apply(s)
 	l.count()
 }
 
