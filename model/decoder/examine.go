@@ -40,7 +40,7 @@ func blocksOf(tensors []gguf.Tensor, layers func(i int) *moe.Layer, count int) (
 		if stacks[t.Name] {
 			continue
 		}
-		layer := layerOf(t.Name)
+		layer, _ := split(t.Name)
 		if len(t.Shape) != 2 {
 			out = append(out, block{t: t, layer: layer})
 			continue

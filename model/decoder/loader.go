@@ -90,11 +90,8 @@ func (l *Loader) Find(name string) (gguf.Tensor, bool) {
 		l.finds(t)
 		return t, true
 	}
-	prefix, local := "", name
-	if strings.HasPrefix(name, "blk.") {
-		parts := strings.SplitN(name, ".", 3)
-		prefix, local = parts[0]+"."+parts[1]+".", parts[2]
-	}
+	_, local := split(name)
+	prefix := strings.TrimSuffix(name, local)
 	for _, a := range l.aliases[local] {
 		if t, ok := l.f.Tensor(prefix + a); ok {
 			l.finds(t)
@@ -194,11 +191,7 @@ func (l *Loader) Vector(name string, n int) []float32 {
 		l.Missing(name)
 		return nil
 	}
-	all := int64(1)
-	for _, m := range t.Shape {
-		all *= m
-	}
-	if all != int64(n) {
+	if elements(t) != int64(n) {
 		l.Fail("tensor %q has shape %v; expected %d elements", t.Name, t.Shape, n)
 		return nil
 	}
@@ -212,6 +205,14 @@ func (l *Loader) Vector(name string, n int) []float32 {
 	}
 	l.finite(t)
 	return out
+}
+
+func elements(t gguf.Tensor) int64 {
+	n := int64(1)
+	for _, m := range t.Shape {
+		n *= m
+	}
+	return n
 }
 
 // Experts is the routed experts and the shared one of a layer of the given shape, without
@@ -240,12 +241,6 @@ func (l *Loader) Experts(p string, s moe.Shape) moe.Layer {
 	e.Gate, e.Up = both, both
 	e.Up.Data = both.Data[s.FF*both.RowBytes():]
 	return e
-}
-
-// layerOf is the layer of a tensor by its name, -1 if it is of none.
-func layerOf(name string) int {
-	layer, _ := split(name)
-	return layer
 }
 
 // Unread says why an architecture does not read a tensor of a layer, or of none (-1),
@@ -288,10 +283,7 @@ func (l *Loader) RefuseUnused(layers int, unread Unread) {
 
 // onlyOnes refuses factors of RoPE's frequencies other than 1.
 func (l *Loader) onlyOnes(t gguf.Tensor) {
-	n := int64(1)
-	for _, m := range t.Shape {
-		n *= m
-	}
+	n := elements(t)
 	factors := make([]float32, min(n, maxFactors))
 	if n > maxFactors || gguf.Dequantize(factors, t.Type, t.Data) != nil || slices.ContainsFunc(factors, func(x float32) bool { return x != 1 }) {
 		l.Fail("tensor %q has factors for RoPE's frequencies other than 1, which this architecture does not apply", t.Name)

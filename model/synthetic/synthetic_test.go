@@ -41,6 +41,13 @@ func open(t *testing.T, c synthetic.Config) *gguf.File {
 	return f
 }
 
+func tensor(t *testing.T, f *gguf.File, name string) gguf.Tensor {
+	t.Helper()
+	x, ok := f.Tensor(name)
+	require.True(t, ok, name)
+	return x
+}
+
 func TestSameSeedSameBytes(t *testing.T) {
 	c := preset(t, "tiny")
 	first := file(t, c)
@@ -66,10 +73,7 @@ func TestAliasesHoldTheSameWeights(t *testing.T) {
 	alias.Alias = true
 	a, b := open(t, plain), open(t, alias)
 	same := func(canonical, other string) {
-		x, ok := a.Tensor(canonical)
-		require.True(t, ok, canonical)
-		y, ok := b.Tensor(other)
-		require.True(t, ok, other)
+		x, y := tensor(t, a, canonical), tensor(t, b, other)
 		require.Equal(t, x.Shape, y.Shape)
 		require.True(t, bytes.Equal(x.Data, y.Data), other)
 	}
@@ -86,17 +90,15 @@ func TestAliasesHoldTheSameWeights(t *testing.T) {
 	} {
 		same(canonical, other)
 	}
-	gate, _ := a.Tensor("blk.4.ffn_gate_exps.weight")
-	up, _ := a.Tensor("blk.4.ffn_up_exps.weight")
-	both, ok := b.Tensor("blk.4.ffn_gate_up_exps.weight")
-	require.True(t, ok)
+	gate, up := tensor(t, a, "blk.4.ffn_gate_exps.weight"), tensor(t, a, "blk.4.ffn_up_exps.weight")
+	both := tensor(t, b, "blk.4.ffn_gate_up_exps.weight")
 	require.Equal(t, []int64{gate.Shape[0], 2 * gate.Shape[1], gate.Shape[2]}, both.Shape)
 	expert := len(gate.Data) / plain.Experts
 	for e := range plain.Experts {
 		require.True(t, bytes.Equal(gate.Data[e*expert:(e+1)*expert], both.Data[2*e*expert:(2*e+1)*expert]), "gate of %d", e)
 		require.True(t, bytes.Equal(up.Data[e*expert:(e+1)*expert], both.Data[(2*e+1)*expert:(2*e+2)*expert]), "up of %d", e)
 	}
-	_, ok = b.Tensor("blk.4.ffn_gate_exps.weight")
+	_, ok := b.Tensor("blk.4.ffn_gate_exps.weight")
 	require.False(t, ok)
 }
 
@@ -127,20 +129,15 @@ func TestTrueShapes(t *testing.T) {
 		"pro":   {[]int64{7168, 3072, 384}, []int64{4096, 16384}, 1024, 2.5, 800},
 	} {
 		f := open(t, preset(t, name))
-		x, ok := f.Tensor("blk.3.ffn_gate_exps.weight")
-		require.True(t, ok)
-		require.Equal(t, want.experts, x.Shape)
-		x, ok = f.Tensor("blk.3.attn_output_a.weight")
-		require.True(t, ok)
-		require.Equal(t, want.oA, x.Shape)
+		require.Equal(t, want.experts, tensor(t, f, "blk.3.ffn_gate_exps.weight").Shape)
+		require.Equal(t, want.oA, tensor(t, f, "blk.3.attn_output_a.weight").Shape)
 		k, err := f.RequireUint("deepseek4.attention.indexer.top_k")
 		require.NoError(t, err)
 		require.EqualValues(t, want.topK, k)
 		s, err := f.RequireFloat("deepseek4.expert_weights_scale")
 		require.NoError(t, err)
 		require.EqualValues(t, want.scale, s)
-		norm, ok := f.Tensor("blk.3.attn_norm.weight")
-		require.True(t, ok)
+		norm := tensor(t, f, "blk.3.attn_norm.weight")
 		require.NotEqual(t, make([]byte, len(norm.Data)), norm.Data)
 		info, err := os.Stat(f.Path())
 		require.NoError(t, err)
@@ -279,9 +276,7 @@ func TestSplit(t *testing.T) {
 	whole := open(t, c)
 	c.Parts = 3
 	parts := open(t, c)
-	x, _ := whole.Tensor("blk.5.ffn_down_exps.weight")
-	y, ok := parts.Tensor("blk.5.ffn_down_exps.weight")
-	require.True(t, ok)
+	x, y := tensor(t, whole, "blk.5.ffn_down_exps.weight"), tensor(t, parts, "blk.5.ffn_down_exps.weight")
 	require.Equal(t, 2, y.Part)
 	require.True(t, bytes.Equal(x.Data, y.Data))
 }
