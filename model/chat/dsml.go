@@ -59,7 +59,7 @@ func (d *dsml) segments(c *Conversation, effort string) ([]Segment, error) {
 	messages = d.merge(messages)
 	keep := len(c.Functions) > 0 && !d.v32
 	if c.Thinking && !keep {
-		messages = d.dropReasoning(messages)
+		messages = d.dropDevelopers(messages)
 	}
 	w := dsmlWriter{dsml: d, thinking: c.Thinking, keep: keep, lastQuestion: d.lastQuestion(messages)}
 	w.mark(markBOS)
@@ -198,20 +198,11 @@ func sortResults(messages []Message, calls []Call) []Message {
 	return out
 }
 
-// dropReasoning removes what the last question makes obsolete.
-func (d *dsml) dropReasoning(messages []Message) []Message {
-	question := d.lastQuestion(messages)
-	var out []Message
-	for i, m := range messages {
-		if i < question {
-			if m.Role == Developer {
-				continue
-			}
-			m.Reasoning, m.Thought = "", nil
-		}
-		out = append(out, m)
-	}
-	return out
+// dropDevelopers removes the developer messages that the last question makes obsolete.
+func (d *dsml) dropDevelopers(messages []Message) []Message {
+	question := max(0, d.lastQuestion(messages))
+	old := slices.DeleteFunc(slices.Clone(messages[:question]), func(m Message) bool { return m.Role == Developer })
+	return append(old, messages[question:]...)
 }
 
 func (d *dsml) isQuestion(i int, m *Message) bool {
@@ -234,7 +225,7 @@ type dsmlWriter struct {
 	writer
 	dsml         *dsml
 	thinking     bool
-	keep         bool // no reasoning has been dropped
+	keep         bool // the reasoning before the last question is written too
 	lastQuestion int
 }
 
