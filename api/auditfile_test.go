@@ -3,12 +3,13 @@ package api
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 type fullDisk struct{ err error }
@@ -26,8 +27,7 @@ func TestAuditLog(t *testing.T) {
 		a.Logger().Info("used", "key", "alice")
 		a.Close()
 	}
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, path)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	require.Len(t, lines, 2)
 	for _, l := range lines {

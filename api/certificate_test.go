@@ -26,6 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/engine"
+	"ringmaster/internal/testenv"
 )
 
 // handClock is a clock that tests set, with the system's tickers.
@@ -124,11 +125,9 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "first", name)
 
-	old, err := os.ReadFile(key)
-	require.NoError(t, err)
+	old := testenv.ReadFile(t, key)
 	second := writeCertificate(t, cert, key, "second", clock.Now().Add(48*time.Hour))
-	mended, err := os.ReadFile(key)
-	require.NoError(t, err)
+	mended := testenv.ReadFile(t, key)
 	require.NoError(t, os.WriteFile(key, old, 0o600))
 	clock.add(2 * time.Second)
 	name, err = get(trusting(first, second))
@@ -207,8 +206,7 @@ func TestTLSConnectionLimits(t *testing.T) {
 func TestCertificateErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		path := testenv.WriteFile(t, filepath.Join(dir, name), text)
 		return path
 	}
 	cert, key, other := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "other.pem")

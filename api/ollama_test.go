@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"ringmaster/api/dialect"
 	"ringmaster/api/internal/ollama"
 	"ringmaster/engine"
+	"ringmaster/internal/testenv"
 	"ringmaster/model/chat"
 )
 
@@ -74,8 +74,7 @@ func TestOllamaHead(t *testing.T) {
 // The version is that of the module with Ollama's own client, because the dialect is
 // tested against it.
 func TestOllamaVersion(t *testing.T) {
-	mod, err := os.ReadFile("../go.mod")
-	require.NoError(t, err)
+	mod := testenv.ReadFile(t, "../go.mod")
 	require.Contains(t, string(mod), "\tgithub.com/ollama/ollama v"+ollama.Version+"\n")
 }
 

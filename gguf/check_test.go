@@ -3,12 +3,13 @@ package gguf
 import (
 	"bytes"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // malformed are headers that must be rejected, and the expected error text.
@@ -123,8 +124,7 @@ func TestMalformed(t *testing.T) {
 			if len(c.data) == 0 {
 				return // reported by Open before it looks at the header
 			}
-			path := filepath.Join(dir, "bad.gguf")
-			require.NoError(t, os.WriteFile(path, c.data, 0o600))
+			path := testenv.WriteFile(t, filepath.Join(dir, "bad.gguf"), c.data)
 			_, again := Open(path)
 			require.EqualError(t, again, path+strings.TrimPrefix(err.Error(), "the file"))
 		})

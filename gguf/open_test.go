@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // allocatedBytes is how much f allocates, whether freed or not.
@@ -26,8 +28,7 @@ func allocatedBytes(f func()) uint64 {
 // write creates a file in a new directory.
 func write(t testing.TB, name string, data []byte) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	require.NoError(t, os.WriteFile(path, data, 0o600))
+	path := testenv.WriteFile(t, filepath.Join(t.TempDir(), name), data)
 	return path
 }
 

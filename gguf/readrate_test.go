@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // drive is a file with reads that take a fixed time each and a time by their bytes. It notes them.
@@ -82,8 +83,7 @@ func TestReadRate(t *testing.T) {
 	_, err := readRate([]io.ReaderAt{&drive{failure: failure}}, []int64{5}, func() time.Duration { return 0 }, func(int64) int64 { return 0 })
 	require.ErrorIs(t, err, failure)
 
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte{1}, 3*mib), 0o600))
+	path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "m.gguf"), bytes.Repeat([]byte{1}, 3*mib))
 	got, err := ReadRate([]string{path})
 	require.NoError(t, err)
 	require.Positive(t, got)

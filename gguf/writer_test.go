@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 )
 
 // pattern is n bytes that differ from tensor to tensor and are never zero.
@@ -74,8 +75,7 @@ func decode(t *testing.T, path string) *ggml.GGML {
 func tensorData(t *testing.T, path, name string) []byte {
 	t.Helper()
 	g := decode(t, path)
-	file, err := os.ReadFile(path)
-	require.NoError(t, err)
+	file := testenv.ReadFile(t, path)
 	for _, x := range g.Tensors().Items() {
 		if x.Name == name {
 			at := g.Tensors().Offset + x.Offset
@@ -126,8 +126,7 @@ func TestWriterSameBytesForAnyWorkers(t *testing.T) {
 		w := sample(t)
 		w.SetWorkers(workers)
 		require.NoError(t, w.WriteFile(path))
-		got, err := os.ReadFile(path)
-		require.NoError(t, err)
+		got := testenv.ReadFile(t, path)
 		if first == nil {
 			first = got
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/model/chat"
 )
 
@@ -114,8 +115,7 @@ func TestADamagedJournal(t *testing.T) {
 		r.remember(example(i))
 	}
 	closed(t, r)
-	good, err := os.ReadFile(path)
-	require.NoError(t, err)
+	good := testenv.ReadFile(t, path)
 	check := func(data []byte, what string) {
 		require.NoError(t, os.WriteFile(path, data, 0o600))
 		r, _ := kept(t, path, "m", 1<<20)
@@ -159,13 +159,11 @@ func FuzzJournal(f *testing.F) {
 	r.remember(example(0))
 	r.remember(example(1))
 	closed(f, r)
-	good, err := os.ReadFile(path)
-	require.NoError(f, err)
+	good := testenv.ReadFile(f, path)
 	f.Add(good)
 	f.Add(good[:20])
 	f.Fuzz(func(t *testing.T, data []byte) {
-		path := filepath.Join(t.TempDir(), "replays")
-		require.NoError(t, os.WriteFile(path, data, 0o600))
+		path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "replays"), data)
 		r, _ := kept(t, path, "m", 1<<16)
 		used, limit := r.Bytes()
 		require.LessOrEqual(t, used, limit)
@@ -187,8 +185,7 @@ func TestAJournalThatIsNone(t *testing.T) {
 	r, _ := kept(t, sound, "m", 1<<20)
 	r.remember(example(1))
 	closed(t, r)
-	text, err := os.ReadFile(sound)
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, sound)
 	for name, put := range map[string]func(path string) error{
 		"pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
 		"link": func(path string) error { return os.Symlink(sound, path) },
@@ -219,7 +216,6 @@ func TestAJournalThatIsNone(t *testing.T) {
 		require.NotNil(t, tokens, "%s was replaced", name)
 		closed(t, r)
 	}
-	after, err := os.ReadFile(sound)
-	require.NoError(t, err)
+	after := testenv.ReadFile(t, sound)
 	require.Equal(t, text, after)
 }

@@ -140,8 +140,7 @@ func TestChatOnATerminal(t *testing.T) {
 	screen.until("> ")
 	typing("\x04")
 	require.NoError(t, cmd.Wait())
-	history, err := os.ReadFile(filepath.Join(state, "ringmaster", "history"))
-	require.NoError(t, err)
+	history := testenv.ReadFile(t, filepath.Join(state, "ringmaster", "history"))
 	require.Equal(t, "one\nwait\none\ntwo\nlines\n", string(history))
 
 	cmd = start()
@@ -174,8 +173,7 @@ func TestChatOnAPipe(t *testing.T) {
 		cli.AllUsage(cmd)
 		cmd.SetArgs(append([]string{"--url", url}, args...))
 		err = cmd.ExecuteContext(t.Context())
-		text, rerr := os.ReadFile(out.Name())
-		require.NoError(t, rerr)
+		text := testenv.ReadFile(t, out.Name())
 		return string(bytes.TrimSpace(text)), err
 	}
 	saved := filepath.Join(dir, "talk.json")

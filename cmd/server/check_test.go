@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 )
 
 // TestCheckWeights: --verify-model finds a damaged scale in a large matrix and names
@@ -26,8 +27,7 @@ func TestCheckWeights(t *testing.T) {
 	x, ok := f.Tensor("blk.1.ffn_down_exps.weight")
 	require.True(t, ok)
 	row, first := x.Type.RowBytes(int(x.Shape[0])), x.Data[:4096]
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
+	data := testenv.ReadFile(t, path)
 	at := bytes.Index(data, first) + 3*row
 	typ := x.Type
 	require.NoError(t, f.Close())

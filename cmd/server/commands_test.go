@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/internal/host"
+	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 )
 
@@ -40,8 +40,7 @@ func logged(t *testing.T, in string, args ...string) (out, log string, err error
 // written writes a file with a text and returns its path.
 func written(t *testing.T, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "file"), text)
 	return path
 }
 
@@ -66,8 +65,7 @@ func logitsOf(t *testing.T, ids string, args ...string) []byte {
 	out := filepath.Join(t.TempDir(), "out.f32")
 	_, err := command(t, append([]string{"logits", "--tokens", written(t, ids), "--out", out}, args...)...)
 	require.NoError(t, err)
-	data, err := os.ReadFile(out)
-	require.NoError(t, err)
+	data := testenv.ReadFile(t, out)
 	return data
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"ringmaster/internal/cli"
 	"ringmaster/internal/settings"
+	"ringmaster/internal/testenv"
 )
 
 // effective are the settings that config prints as JSON.
@@ -182,8 +183,7 @@ func TestSecretsAreMarked(t *testing.T) {
 
 // TestPackagedSettings: the sample is right as it is, and with everything in it in force.
 func TestPackagedSettings(t *testing.T) {
-	text, err := os.ReadFile("../../packaging/ringmaster.toml")
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, "../../packaging/ringmaster.toml")
 	commands, shared := cli.Settings(newRoot())
 	for _, text := range [][]byte{text, regexp.MustCompile(`(?m)^#([a-z-]+ = )`).ReplaceAll(text, []byte("$1"))} {
 		_, err := settings.Parse("ringmaster.toml", text, commands, shared, cli.RemovedFlag)

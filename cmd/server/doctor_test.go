@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/internal/doctor"
+	"ringmaster/internal/testenv"
 )
 
 // TestDoctorCommand examines this host, a sound and a truncated model, and a port that
@@ -37,11 +38,9 @@ func TestDoctorCommand(t *testing.T) {
 	require.Positive(t, r.Hosts[0].Files.Soft)
 	require.Less(t, severity(r, "model"), doctor.Warning)
 
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	short := path + "-short.gguf"
-	require.NoError(t, os.WriteFile(short, data[:len(data)/2], 0o644))
-	r, err = examine("--model", short)
+	data := testenv.ReadFile(t, path)
+	short := testenv.WriteFile(t, path+"-short.gguf", data[:len(data)/2])
+	r, err := examine("--model", short)
 	require.Equal(t, 4, exitCode(err))
 	require.Equal(t, doctor.Error, severity(r, "model"))
 
@@ -78,7 +77,6 @@ func TestDoctorOverSSH(t *testing.T) {
 	require.Equal(t, 4, exitCode(err), out)
 	require.Contains(t, out, "all hosts have the build")
 	require.Contains(t, out, "error    ssh        exit status 255: no route")
-	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
-	require.NoError(t, err)
+	asked := testenv.ReadFile(t, filepath.Join(dir, "asked"))
 	require.Equal(t, "'/opt/rm' doctor --facts '--model=/m.gguf' '--quick'\n'/opt/rm' doctor --facts '--model=/m.gguf' '--quick'\n", string(asked))
 }

@@ -16,6 +16,7 @@ import (
 	"ringmaster/internal/cli"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/settings"
+	"ringmaster/internal/testenv"
 	"ringmaster/kernels/cpu"
 	"ringmaster/metal"
 )
@@ -45,8 +46,7 @@ var outputs = map[string]string{
 func badFiles(t *testing.T) (bad map[string]string, names *strings.Replacer) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	whole, err := os.ReadFile(tinyModel(t, nil))
-	require.NoError(t, err)
+	whole := testenv.ReadFile(t, tinyModel(t, nil))
 	for name, data := range map[string][]byte{"empty": nil, "junk": []byte("\x00 junk {"), "head": whole[:100], "half": whole[:len(whole)/2], "ids": []byte("1 2"), "pem": []byte("-----BEGIN CERTIFICATE-----")} {
 		require.NoError(t, os.WriteFile(at(name), data, 0o600))
 	}

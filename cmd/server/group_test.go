@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -78,8 +77,7 @@ func requireSameLogits(t *testing.T, size, tokens int, all []string, leader ...s
 	out := filepath.Join(t.TempDir(), "out")
 	args := append([]string{"logits", "--tokens", written(t, ids), "--out", out, "--reduce", "exact"}, all...)
 	require.NoError(t, await(t, rank(t, t.Context(), at, 0, size, append(args, leader...)...)))
-	got, err := os.ReadFile(out)
-	require.NoError(t, err)
+	got := testenv.ReadFile(t, out)
 	require.Equal(t, want, got)
 	for _, end := range ends {
 		require.NoError(t, await(t, end), "a follower ends with its leader")
@@ -218,10 +216,8 @@ func TestGroupFlags(t *testing.T) {
 }
 
 func TestJACCLEnvironment(t *testing.T) {
-	matrix := filepath.Join(t.TempDir(), "matrix.json")
-	require.NoError(t, os.WriteFile(matrix, []byte(`[[null,"rdma_en5"],["rdma_en5",null]]`), 0o644))
-	hosts := filepath.Join(t.TempDir(), "hosts.json")
-	require.NoError(t, os.WriteFile(hosts, []byte(`{"backend":"ring","hosts":[{},{},{}]}`), 0o644))
+	matrix := testenv.WriteFile(t, filepath.Join(t.TempDir(), "matrix.json"), `[[null,"rdma_en5"],["rdma_en5",null]]`)
+	hosts := testenv.WriteFile(t, filepath.Join(t.TempDir(), "hosts.json"), `{"backend":"ring","hosts":[{},{},{}]}`)
 	parse := func(env map[string]string, args ...string) (clusterOptions, error) {
 		var o clusterOptions
 		f := pflag.NewFlagSet("test", pflag.ContinueOnError)

@@ -22,6 +22,7 @@ import (
 	"ringmaster/internal/doctor"
 	"ringmaster/internal/safetext"
 	"ringmaster/internal/server"
+	"ringmaster/internal/testenv"
 	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
 	"ringmaster/node"
@@ -121,8 +122,7 @@ func TestHostileServers(t *testing.T) {
 			err = chat.ExecuteContext(t.Context())
 			require.Error(t, err)
 			requireShown(t, err.Error())
-			shown, err := os.ReadFile(out.Name())
-			require.NoError(t, err)
+			shown := testenv.ReadFile(t, out.Name())
 			requireShown(t, string(shown))
 
 			text, err := command(t, "verify", "--url", url, "--tokens", "2")

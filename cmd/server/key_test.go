@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/api/keys"
+	"ringmaster/internal/testenv"
 )
 
 // TestKeyNew: the key that is printed is that of the line in the file, and is itself
@@ -27,8 +28,7 @@ func TestKeyNew(t *testing.T) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, path)
 	require.NotContains(t, string(text), secret)
 	ring, err := keys.Open(keys.Options{File: path})
 	require.NoError(t, err)
@@ -49,8 +49,7 @@ func TestKeyNew(t *testing.T) {
 		_, err := run(strings.Fields(c.args)...)
 		requireRefused(t, err, c.args, c.want)
 	}
-	after, err := os.ReadFile(path)
-	require.NoError(t, err)
+	after := testenv.ReadFile(t, path)
 	require.Equal(t, string(text), string(after), "refused commands leave the file as it was")
 	list, err := keys.Parse(after)
 	require.NoError(t, err)

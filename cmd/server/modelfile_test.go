@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/internal/doctor"
+	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 )
 
@@ -27,12 +28,10 @@ var modelCommands = map[string]string{
 // paths by a part of what must be said about them.
 func notRun(t *testing.T) map[string]string {
 	dir := t.TempDir()
-	whole, err := os.ReadFile(tinyModel(t, nil))
-	require.NoError(t, err)
+	whole := testenv.ReadFile(t, tinyModel(t, nil))
 	paths := map[string]string{}
 	write := func(says string, data []byte) {
-		path := filepath.Join(dir, strings.ReplaceAll(says, " ", "-")+".gguf")
-		require.NoError(t, os.WriteFile(path, data, 0o600))
+		path := testenv.WriteFile(t, filepath.Join(dir, strings.ReplaceAll(says, " ", "-")+".gguf"), data)
 		paths[says] = path
 	}
 	// The names have as many characters as the true ones.

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -79,8 +78,7 @@ func packagedExprs(t *testing.T) []string {
 			Targets []struct{ Expr string }
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(packaged, "grafana.json"))
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, filepath.Join(packaged, "grafana.json"))
 	require.NoError(t, json.Unmarshal(text, &board))
 	var all []string
 	for _, p := range board.Panels {
@@ -89,8 +87,7 @@ func packagedExprs(t *testing.T) []string {
 		}
 	}
 	require.Greater(t, len(all), 20)
-	rules, err := os.ReadFile(filepath.Join(packaged, "alerts.yml"))
-	require.NoError(t, err)
+	rules := testenv.ReadFile(t, filepath.Join(packaged, "alerts.yml"))
 	exprs := regexp.MustCompile(`(?m)^\s*expr: (.*)$`).FindAllStringSubmatch(string(rules), -1)
 	require.Greater(t, len(exprs), 5)
 	for _, x := range exprs {

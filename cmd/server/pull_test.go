@@ -5,12 +5,13 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // TestPullCommand fetches a file and prints its path; what cannot work has exit code
@@ -32,8 +33,7 @@ func TestPullCommand(t *testing.T) {
 	out, err := command(t, "pull", server.URL+"/m.gguf", "--dir", dir, "--connections", "2")
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(dir, "m.gguf")+"\n", out)
-	got, err := os.ReadFile(filepath.Join(dir, "m.gguf"))
-	require.NoError(t, err)
+	got := testenv.ReadFile(t, filepath.Join(dir, "m.gguf"))
 	require.True(t, bytes.Equal(content, got))
 
 	t.Setenv("HF_ENDPOINT", server.URL)

@@ -13,6 +13,7 @@ import (
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/rdma/rails"
 	"ringmaster/internal/cli"
+	"ringmaster/internal/testenv"
 )
 
 // TestRailsHereCommand runs the command on this host, whatever it is.
@@ -73,8 +74,7 @@ ring: some pairs have several cables; 1 cable per pair; ranks 0 - 1 - 2 - 0
 `, out)
 	want := `[[null, ["rdma_en3", "rdma_en4"], "rdma_en5"],
 		[["rdma_en4", "rdma_en3"], null, "rdma_en5"], ["rdma_en3", "rdma_en4", null]]`
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, file)
 	require.JSONEq(t, want, string(text))
 	m, err := matrix.Parse(file, text)
 	require.NoError(t, err)

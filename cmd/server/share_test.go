@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 )
 
@@ -37,11 +37,9 @@ func TestShareCommand(t *testing.T) {
 	paths := strings.Fields(printed.String())
 	require.Len(t, paths, 3)
 	for i, p := range files {
-		want, err := os.ReadFile(p)
-		require.NoError(t, err)
+		want := testenv.ReadFile(t, p)
 		for _, dir := range []string{one, two} {
-			got, err := os.ReadFile(filepath.Join(dir, filepath.Base(p)))
-			require.NoError(t, err)
+			got := testenv.ReadFile(t, filepath.Join(dir, filepath.Base(p)))
 			require.True(t, bytes.Equal(want, got))
 		}
 		require.Equal(t, filepath.Join(one, filepath.Base(p)), paths[i])

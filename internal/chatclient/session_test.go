@@ -21,6 +21,7 @@ import (
 	"ringmaster/api/apitest"
 	"ringmaster/engine"
 	"ringmaster/engine/enginetest"
+	"ringmaster/internal/testenv"
 	"ringmaster/internal/usage"
 )
 
@@ -140,8 +141,7 @@ func TestCommands(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	for text, want := range map[string]string{`{`: "not a conversation", `[{"role":"root"}]`: `role "root"`} {
-		bad := filepath.Join(t.TempDir(), "bad.json")
-		require.NoError(t, os.WriteFile(bad, []byte(text), 0o600))
+		bad := testenv.WriteFile(t, filepath.Join(t.TempDir(), "bad.json"), text)
 		err := s.Load(bad)
 		require.ErrorContains(t, err, want)
 		require.True(t, usage.Is(err))

@@ -21,6 +21,7 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/distributed/tcp"
+	"ringmaster/internal/testenv"
 )
 
 // limit bounds every wait of these tests; none comes near it.
@@ -147,8 +148,7 @@ func (b *bed) requireCopied(rank int) {
 	require.NoError(b.t, err)
 	require.Len(b.t, found, len(b.content))
 	for name, want := range b.content {
-		got, err := os.ReadFile(filepath.Join(b.dirs[rank], name))
-		require.NoError(b.t, err)
+		got := testenv.ReadFile(b.t, filepath.Join(b.dirs[rank], name))
 		require.True(b.t, bytes.Equal(want, got), name)
 	}
 }
@@ -214,8 +214,7 @@ func TestFilesThatAreThere(t *testing.T) {
 	require.ErrorContains(t, errs[0], "rank 1")
 	require.ErrorContains(t, errs[0], "exists but differs (SHA-256")
 	require.Error(t, errs[1])
-	kept, err := os.ReadFile(filepath.Join(b.dirs[1], first))
-	require.NoError(t, err)
+	kept := testenv.ReadFile(t, filepath.Join(b.dirs[1], first))
 	require.Equal(t, other, kept)
 
 	require.NoError(t, os.WriteFile(filepath.Join(b.dirs[1], first), other[1:], 0o600))

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // TestProgramHash: the hash is what sha256sum shows for the program's file, and part of
@@ -15,8 +17,7 @@ import (
 func TestProgramHash(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
-	file, err := os.ReadFile(self)
-	require.NoError(t, err)
+	file := testenv.ReadFile(t, self)
 	sum := sha256.Sum256(file)
 	hash, err := Hash()
 	require.NoError(t, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/internal/pull/partial"
+	"ringmaster/internal/testenv"
 )
 
 // A wrong byte is found, the file does not get its name, and none of it is kept.
@@ -86,8 +87,7 @@ func TestAppearsMeanwhile(t *testing.T) {
 	})
 	_, err := pulled(t, h.quick(dir), "hf:owner/repo")
 	require.ErrorIs(t, err, partial.ErrExists)
-	got, err := os.ReadFile(path)
-	require.NoError(t, err)
+	got := testenv.ReadFile(t, path)
 	require.Equal(t, "somebody's work", string(got))
 	h.serve(nil)
 	require.NoError(t, os.Remove(path))

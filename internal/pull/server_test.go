@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // hub is a hub and its store, which is a separate server.
@@ -166,8 +168,7 @@ func (h *hub) whole(p *puller, ref string, wanted ...string) {
 	require.Len(h.t, paths, len(wanted))
 	for i, path := range wanted {
 		require.Equal(h.t, filepath.Join(p.Dir, filepath.Base(path)), paths[i])
-		got, err := os.ReadFile(paths[i])
-		require.NoError(h.t, err)
+		got := testenv.ReadFile(h.t, paths[i])
 		require.True(h.t, bytes.Equal(h.files[path], got), path)
 	}
 	left, err := os.ReadDir(p.Dir)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // TestFollowsTheFiles: a value follows the files within the interval. Unusable contents
@@ -83,8 +85,7 @@ func TestRefusals(t *testing.T) {
 	require.ErrorContains(t, err, "expected a regular file")
 	_, err = New(Options[int]{Paths: []string{filepath.Join(dir, "none")}, Parse: parse})
 	require.ErrorIs(t, err, os.ErrNotExist)
-	long := filepath.Join(dir, "long")
-	require.NoError(t, os.WriteFile(long, make([]byte, MaxFile+1), 0o600))
+	long := testenv.WriteFile(t, filepath.Join(dir, "long"), make([]byte, MaxFile+1))
 	_, err = New(Options[int]{Paths: []string{long}, Parse: parse})
 	require.ErrorContains(t, err, "is it the right file?")
 }
@@ -155,8 +156,7 @@ func TestAPipeDoesNotBlock(t *testing.T) {
 
 // TestReadersDoNotWait: while one caller checks the files, others get the previous value.
 func TestReadersDoNotWait(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f")
-	require.NoError(t, os.WriteFile(path, []byte("1"), 0o600))
+	path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "f"), "1")
 	var mu sync.Mutex
 	now := time.Unix(1000, 0)
 	parsing, proceed := make(chan struct{}), make(chan struct{})
@@ -185,8 +185,7 @@ func TestReadersDoNotWait(t *testing.T) {
 
 // TestClockJumps: a clock that is set back or forward delays no change.
 func TestClockJumps(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f")
-	require.NoError(t, os.WriteFile(path, []byte("0"), 0o600))
+	path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "f"), "0")
 	now := time.Unix(1_700_000_000, 0)
 	v, err := New(Options[string]{Paths: []string{path}, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
 		Parse: func(c [][]byte) (string, error) { return string(c[0]), nil }})

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"ringmaster/api"
 	"ringmaster/engine"
+	"ringmaster/internal/testenv"
 	"ringmaster/kernels/cpu"
 	"ringmaster/node"
 )
@@ -42,8 +42,7 @@ func TestBudgetsOfTheDocument(t *testing.T) {
 	r := httptest.NewRequest("GET", "/metrics", nil)
 	r.Host = "localhost"
 	api.New(c).ServeHTTP(w, r)
-	text, err := os.ReadFile("../../docs/operations.md")
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, "../../docs/operations.md")
 	_, section, found := strings.Cut(string(text), "\n## Budgets\n")
 	require.True(t, found)
 	var want []string

@@ -1,5 +1,5 @@
 // Package testenv is shared by the tests of all packages: it decides how much of a test
-// runs, and finds ports.
+// runs, finds ports, and reads and writes files.
 //
 // There are two forms. The fast one is what go test does by itself: nearly every feature
 // once. The full one (RINGMASTER_FULL=1, scripts/test.sh --full) adds the products: more

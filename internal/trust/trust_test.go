@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // as runs the rest of a test as if this process belonged to another user than its files.
@@ -27,8 +29,7 @@ func check(t *testing.T, path string) error {
 // file to another user; otherwise it acts as another user.
 func TestOwner(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, "f")
-	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	path := testenv.WriteFile(t, filepath.Join(dir, "f"), "")
 	require.NoError(t, check(t, path))
 	if os.Geteuid() == 0 {
 		as(t, 4711)
@@ -44,8 +45,7 @@ func TestOwner(t *testing.T) {
 
 // TestWritableByEveryone: a file that every user may write is not only its owner's.
 func TestWritableByEveryone(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f")
-	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "f"), "")
 	for mode, trusted := range map[os.FileMode]bool{0o444: true, 0o644: true, 0o664: true, 0o666: false, 0o602: false, 0o777: false} {
 		require.NoError(t, os.Chmod(path, mode))
 		err := check(t, path)

@@ -3,7 +3,6 @@ package agents
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"ringmaster/api/apitest"
 	"ringmaster/constraint"
+	"ringmaster/internal/testenv"
 	"ringmaster/model/chat"
 )
 
@@ -49,8 +49,7 @@ func BenchmarkGrammars(b *testing.B) {
 	var forty []chat.Function
 	sets := map[string][]chat.Function{}
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		require.NoError(b, err)
+		data := testenv.ReadFile(b, file)
 		var list []sent
 		require.NoError(b, json.Unmarshal(data, &list))
 		found := map[string]chat.Function{}

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // With -record the agents' tests write what the agents send to testdata.
@@ -101,8 +103,7 @@ func TestTranscripts(t *testing.T) {
 	require.Len(t, files, 3)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			require.NoError(t, err)
+			data := testenv.ReadFile(t, file)
 			var list []sent
 			require.NoError(t, json.Unmarshal(data, &list))
 			p := newPlay()

@@ -136,8 +136,7 @@ type usage struct {
 // used reads the usage; the peak is that since the last call.
 func (s *server) used(t *testing.T) usage {
 	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Pid()))
-	require.NoError(t, err)
+	stat := testenv.ReadFile(t, fmt.Sprintf("/proc/%d/stat", s.Pid()))
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	var u usage
 	for _, i := range []int{11, 12} { // utime and stime, in hundredths of a second

@@ -163,8 +163,7 @@ func lastLine(p *harness.Process) string {
 }
 
 func keyFile(t *testing.T, text string) string {
-	path := filepath.Join(t.TempDir(), "key")
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "key"), text)
 	return path
 }
 
@@ -230,8 +229,7 @@ func TestOtherWeights(t *testing.T) {
 func TestOtherProgram(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
-	file, err := os.ReadFile(b.Program)
-	require.NoError(t, err)
+	file := testenv.ReadFile(t, b.Program)
 	other := filepath.Join(t.TempDir(), "ringmaster")
 	require.NoError(t, os.WriteFile(other, append(file, 0), 0o700)) // as far as the version tells, the same
 	require.NoError(t, b.Start(0))

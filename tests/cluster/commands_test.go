@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -24,16 +23,14 @@ func TestLogits(t *testing.T) {
 	m := model(t, slowModel)
 	v, err := harness.ReadVocabulary(m)
 	require.NoError(t, err)
-	tokens := filepath.Join(t.TempDir(), "tokens")
-	require.NoError(t, os.WriteFile(tokens, []byte(strings.Trim(fmt.Sprint(v.Prompt(seed, 150)), "[]")), 0o644))
+	tokens := testenv.WriteFile(t, filepath.Join(t.TempDir(), "tokens"), strings.Trim(fmt.Sprint(v.Prompt(seed, 150)), "[]"))
 
 	// run runs logits as rank 0 and returns its output.
 	run := func(b *bed) []byte {
 		out := filepath.Join(t.TempDir(), "logits")
 		require.NoError(t, b.StartArgs(0, b.Args(0, "logits", "--tokens", tokens, "--out", out)))
 		require.Zero(t, exitCode(t, b.Rank(0)), "%s", b.Rank(0).Log)
-		bytes, err := os.ReadFile(out)
-		require.NoError(t, err)
+		bytes := testenv.ReadFile(t, out)
 		require.NotEmpty(t, bytes)
 		return bytes
 	}

@@ -117,11 +117,9 @@ func count(t *testing.T) (c counts) {
 	files, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
 	c.files = len(files)
-	maps, err := os.ReadFile("/proc/self/maps")
-	require.NoError(t, err)
+	maps := testenv.ReadFile(t, "/proc/self/maps")
 	c.mappings = strings.Count(string(maps), "\n")
-	roll, err := os.ReadFile("/proc/self/smaps_rollup")
-	require.NoError(t, err)
+	roll := testenv.ReadFile(t, "/proc/self/smaps_rollup")
 	for line := range strings.Lines(string(roll)) {
 		if value, ok := strings.CutPrefix(line, "Anonymous:"); ok {
 			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)

@@ -27,8 +27,7 @@ func railHosts(t *testing.T) []string {
 	t.Helper()
 	files := map[string]string{}
 	for i, host := range []string{"a", "b", "c"} {
-		text, err := os.ReadFile(fmt.Sprintf("testdata/rails/mac%d.json", i+1))
-		require.NoError(t, err)
+		text := testenv.ReadFile(t, fmt.Sprintf("testdata/rails/mac%d.json", i+1))
 		files[host+"/rails.json"] = string(text)
 	}
 	return append(fakeHosts(t, files), "PROGRAM="+program(t), "HOME="+t.TempDir(), "XDG_CACHE_HOME=")

@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -45,8 +44,7 @@ device rdma_en5 host=1 crash=1
 cable rdma_en2 rdma_en4
 cable rdma_en3 rdma_en5
 `)
-	devices := filepath.Join(t.TempDir(), "devices.json")
-	require.NoError(t, os.WriteFile(devices, []byte(`[[null,["rdma_en2","rdma_en3"]],[["rdma_en4","rdma_en5"],null]]`), 0o600))
+	devices := testenv.WriteFile(t, filepath.Join(t.TempDir(), "devices.json"), `[[null,["rdma_en2","rdma_en3"]],[["rdma_en4","rdma_en5"],null]]`)
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Env: []string{"RINGMASTER_VERBS_LIBRARY=" + f.Path},
 		Flags: []string{"--transport", "auto", "--rdma-devices", devices, "--rdma-in-process=false"}})
 	b.form()
@@ -91,8 +89,7 @@ cable rdma_en2 rdma_en4
 cable rdma_en3 rdma_en6
 cable rdma_en5 rdma_en7
 `)
-	devices := filepath.Join(t.TempDir(), "devices.json")
-	require.NoError(t, os.WriteFile(devices, []byte(`[[null,["rdma_en2"],["rdma_en3"]],[["rdma_en4"],null,["rdma_en5"]],[["rdma_en6"],["rdma_en7"],null]]`), 0o600))
+	devices := testenv.WriteFile(t, filepath.Join(t.TempDir(), "devices.json"), `[[null,["rdma_en2"],["rdma_en3"]],[["rdma_en4"],null,["rdma_en5"]],[["rdma_en6"],["rdma_en7"],null]]`)
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Env: []string{"RINGMASTER_VERBS_LIBRARY=" + f.Path},
 		Flags: append([]string{"--transport", "rdma", "--rdma-devices", devices, "--share", "all"}, continueFlags...)})
 	b.form()

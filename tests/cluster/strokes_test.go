@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
 
@@ -224,9 +225,7 @@ var fabrics = []fabric{
 
 // copyOf makes a copy of a file that is removed at the end of the test.
 func copyOf(t *testing.T, path string) string {
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	out := filepath.Join(t.TempDir(), filepath.Base(path))
-	require.NoError(t, os.WriteFile(out, data, 0o600))
+	data := testenv.ReadFile(t, path)
+	out := testenv.WriteFile(t, filepath.Join(t.TempDir(), filepath.Base(path)), data)
 	return out
 }

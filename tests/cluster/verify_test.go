@@ -75,8 +75,7 @@ func flipExpert(t *testing.T, path, tensor string, expert int, r *rand.Rand) (la
 	require.True(t, ok)
 	each := len(x.Data) / int(x.Shape[2])
 	at := expert*each + r.IntN(each)
-	whole, err := os.ReadFile(path)
-	require.NoError(t, err)
+	whole := testenv.ReadFile(t, path)
 	begin := bytes.Index(whole, x.Data[:min(len(x.Data), 4096)]) // random weights, so it occurs once
 	require.Positive(t, begin)
 	file, err := os.OpenFile(path, os.O_RDWR, 0)

@@ -4,7 +4,6 @@
 package commands
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 const root = "../.."
@@ -72,8 +73,7 @@ func commandsOf(t *testing.T, document, text string) (out []command) {
 func all(t *testing.T) (out []command) {
 	t.Helper()
 	for _, d := range documents {
-		text, err := os.ReadFile(filepath.Join(root, d))
-		require.NoError(t, err)
+		text := testenv.ReadFile(t, filepath.Join(root, d))
 		found := commandsOf(t, d, string(text))
 		require.NotEmpty(t, found, d)
 		out = append(out, found...)
@@ -125,8 +125,7 @@ func hasTest(t *testing.T, folder, name string) bool {
 	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
 	require.NoError(t, err)
 	return slices.ContainsFunc(files, func(f string) bool {
-		text, err := os.ReadFile(f)
-		require.NoError(t, err)
+		text := testenv.ReadFile(t, f)
 		return strings.Contains(string(text), "\nfunc "+name+"(t *testing.T)")
 	})
 }

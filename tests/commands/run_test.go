@@ -87,8 +87,7 @@ func newBed(t *testing.T, bin string) *bed {
 
 // repository makes the folder one with a change.
 func (b *bed) repository(t *testing.T) {
-	name := filepath.Join(b.dir, "f.txt")
-	require.NoError(t, os.WriteFile(name, []byte("one\n"), 0o644))
+	name := testenv.WriteFile(t, filepath.Join(b.dir, "f.txt"), "one\n")
 	for _, args := range [][]string{{"init", "-q"}, {"add", "f.txt"}} {
 		cmd := exec.CommandContext(t.Context(), "git", args...)
 		cmd.Dir = b.dir
@@ -112,8 +111,7 @@ func (b *bed) name(name string) string {
 }
 
 func (b *bed) read(t *testing.T, file string) string {
-	text, err := os.ReadFile(filepath.Join(b.dir, file))
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, filepath.Join(b.dir, file))
 	return string(text)
 }
 

@@ -2,13 +2,14 @@ package commands
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // swap is a part of a command that is replaced here; without from, to is appended.
@@ -191,8 +192,7 @@ func threeRanks(name, key string) func(*testing.T, *bed, string) {
 // asShown checks that the answer is the one that the README shows, but for what is
 // another each time.
 func asShown(t *testing.T, _ *bed, output string) {
-	text, err := os.ReadFile(filepath.Join(root, readme))
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, filepath.Join(root, readme))
 	shown := regexp.MustCompile("(?s)```json\n(.*?)```").FindSubmatch(text)
 	require.NotNil(t, shown)
 	var want, got map[string]any

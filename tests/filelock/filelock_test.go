@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // counter names the file in which the processes of TestLock count.
@@ -51,8 +53,7 @@ func count(file string) error {
 
 // TestLock: processes, and goroutines in each, exclude each other.
 func TestLock(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "count")
-	require.NoError(t, os.WriteFile(file, []byte("0"), 0o600))
+	file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "count"), "0")
 	var all sync.WaitGroup
 	errs := make([]error, 6)
 	for i := range errs {
@@ -71,8 +72,7 @@ func TestLock(t *testing.T) {
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, file)
 	require.Equal(t, strconv.Itoa(200*len(errs)), string(text))
 }
 

@@ -56,8 +56,7 @@ func makeModel(t *testing.T, dir, out string, args ...string) {
 }
 
 func readIDs(t *testing.T, path string) []int32 {
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, path)
 	var ids []int32
 	for _, w := range strings.Fields(string(text)) {
 		id, err := strconv.Atoi(w)
@@ -69,8 +68,7 @@ func readIDs(t *testing.T, path string) []int32 {
 
 // readLogits reads little-endian float32 rows [tokens][vocab].
 func readLogits(t *testing.T, path string, tokens int) [][]float64 {
-	raw, err := os.ReadFile(path)
-	require.NoError(t, err)
+	raw := testenv.ReadFile(t, path)
 	vocab := len(raw) / 4 / tokens
 	rows := make([][]float64, tokens)
 	for i := range rows {

@@ -145,8 +145,7 @@ func (r recipe) check(t *testing.T, dir, path string) {
 
 // architecture is general.architecture of a recipe.
 func architecture(t *testing.T, dir, name string) string {
-	text, err := os.ReadFile(filepath.Join(dir, name+".json"))
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, filepath.Join(dir, name+".json"))
 	var r struct{ KV [][]any }
 	require.NoError(t, json.Unmarshal(text, &r))
 	for _, pair := range r.KV {

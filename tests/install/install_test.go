@@ -55,13 +55,11 @@ func TestInstall(t *testing.T) {
 	require.Contains(t, run(t, nil, dest+"/bin/ringmaster", "--version"), "ringmaster version")
 	run(t, nil, "bash", "-n", dest+"/share/bash-completion/completions/ringmaster")
 	for _, c := range []string{"serve", "chat", "doctor", "plan", "verify", "pull", "rails-here", "bench"} {
-		page, err := os.ReadFile(dest + "/share/man/man1/ringmaster-" + c + ".1")
-		require.NoError(t, err)
+		page := testenv.ReadFile(t, dest+"/share/man/man1/ringmaster-"+c+".1")
 		require.Contains(t, string(page), `.TH "RINGMASTER-`+strings.ToUpper(c)+`" "1" "Jan 1970"`)
 		require.NotContains(t, string(page), os.TempDir())
 	}
-	unit, err := os.ReadFile(dest + "/lib/systemd/system/ringmaster.service")
-	require.NoError(t, err)
+	unit := testenv.ReadFile(t, dest+"/lib/systemd/system/ringmaster.service")
 	require.Contains(t, string(unit), "ExecStart=/opt/rm/bin/ringmaster serve")
 	require.NotContains(t, string(unit), "@BINDIR@")
 
@@ -86,8 +84,7 @@ func TestInstall(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Join(other, "etc"), 0o755))
 		run(t, nil, "systemd-sysusers", "--root="+other, dest+"/lib/sysusers.d/ringmaster.conf")
 		for _, file := range []string{"passwd", "group"} {
-			text, err := os.ReadFile(filepath.Join(other, "etc", file))
-			require.NoError(t, err)
+			text := testenv.ReadFile(t, filepath.Join(other, "etc", file))
 			require.Regexp(t, "(?m)^"+of[1]+":", string(text), file)
 		}
 	})
@@ -101,8 +98,7 @@ func TestInstallAnywhere(t *testing.T) {
 	require.NoError(t, err)
 	prefix := filepath.Join(dir, "a & b|c %h $HOME <é>;#@BINDIR@")
 	run(t, []string{"PREFIX=" + prefix, "DESTDIR="}, "scripts/install.sh", program)
-	unit, err := os.ReadFile(prefix + "/lib/systemd/system/ringmaster.service")
-	require.NoError(t, err)
+	unit := testenv.ReadFile(t, prefix+"/lib/systemd/system/ringmaster.service")
 	require.Contains(t, string(unit), `ExecStart="`+strings.ReplaceAll(prefix, "%", "%%")+`/bin/ringmaster" serve`)
 	t.Run("unit", func(t *testing.T) {
 		need(t, "systemd-analyze")
@@ -111,8 +107,7 @@ func TestInstallAnywhere(t *testing.T) {
 		require.Empty(t, run(t, nil, "systemd-analyze", "verify", "--man=no", here))
 	})
 	run(t, []string{"PREFIX=" + prefix, "DESTDIR=", "SYSTEM=Darwin"}, "scripts/install.sh", program)
-	list, err := os.ReadFile(prefix + "/share/doc/ringmaster/ringmaster.plist")
-	require.NoError(t, err)
+	list := testenv.ReadFile(t, prefix+"/share/doc/ringmaster/ringmaster.plist")
 	var parsed struct {
 		Programs []string `xml:"dict>array>string"`
 	}
@@ -154,8 +149,7 @@ func requireDicts(t *testing.T, e element) (keys []string) {
 
 // TestPropertyList: launchd's file is XML, with a value for each key of a dictionary.
 func TestPropertyList(t *testing.T) {
-	text, err := os.ReadFile(root + "/packaging/ringmaster.plist")
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, root+"/packaging/ringmaster.plist")
 	var list element
 	require.NoError(t, xml.Unmarshal(text, &list))
 	require.Subset(t, requireDicts(t, list), []string{"Label", "ProgramArguments", "KeepAlive", "RunAtLoad"})
@@ -163,8 +157,7 @@ func TestPropertyList(t *testing.T) {
 
 // TestContainerfile: what the container's file copies is there. It is not built.
 func TestContainerfile(t *testing.T) {
-	text, err := os.ReadFile(root + "/packaging/Containerfile")
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, root+"/packaging/Containerfile")
 	user := false
 	for _, line := range strings.Split(string(text), "\n") {
 		f := strings.Fields(line)
@@ -187,14 +180,12 @@ func TestRelease(t *testing.T) {
 	for i := range sums {
 		out := t.TempDir()
 		said := run(t, nil, "scripts/release.sh", out)
-		text, err := os.ReadFile(out + "/SHA256SUMS")
-		require.NoError(t, err)
+		text := testenv.ReadFile(t, out+"/SHA256SUMS")
 		sums[i] = string(text)
 		require.Contains(t, said, "NOT BUILT: darwin")
 		for _, line := range strings.Split(strings.TrimSpace(sums[i]), "\n") {
 			f := strings.Fields(line)
-			data, err := os.ReadFile(filepath.Join(out, f[1]))
-			require.NoError(t, err)
+			data := testenv.ReadFile(t, filepath.Join(out, f[1]))
 			sum := sha256.Sum256(data)
 			require.Equal(t, f[0], hex.EncodeToString(sum[:]))
 			run(t, nil, "tar", "-C", out, "-xzf", filepath.Join(out, f[1]))

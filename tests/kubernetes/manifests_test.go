@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -59,8 +58,7 @@ var files = []struct {
 func TestManifests(t *testing.T) {
 	for _, f := range files {
 		t.Run(f.name, func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join(packaging, f.name))
-			require.NoError(t, err)
+			text := testenv.ReadFile(t, filepath.Join(packaging, f.name))
 			objects := parse(t, text)
 			require.NotEmpty(t, objects)
 			testenv.Need(t, testenv.Full, "the schemas of Kubernetes' definitions")
@@ -91,8 +89,7 @@ func TestNamesInManifests(t *testing.T) {
 	all := map[string]bool{}
 	labels := ""
 	for _, f := range files {
-		text, err := os.ReadFile(filepath.Join(packaging, f.name))
-		require.NoError(t, err)
+		text := testenv.ReadFile(t, filepath.Join(packaging, f.name))
 		for _, o := range parse(t, text) {
 			all[o["kind"].(string)+" "+o["metadata"].(map[string]any)["name"].(string)] = true
 		}
@@ -155,8 +152,7 @@ func valid(schemas map[string]*jsonschema.Schema, objects []map[string]any) erro
 func definition(t *testing.T, kind, at string) *jsonschema.Schema {
 	t.Helper()
 	module, path, _ := strings.Cut(at, " ")
-	text, err := os.ReadFile(filepath.Join(fetched(t, module), path))
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, filepath.Join(fetched(t, module), path))
 	var crd struct {
 		Spec struct {
 			Names    struct{ Kind string }

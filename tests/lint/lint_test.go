@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 const root = "../.."
@@ -29,8 +31,7 @@ func run(t *testing.T, env []string, name string, args ...string) (string, error
 // read returns the text of a file of the module.
 func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, file))
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, filepath.Join(root, file))
 	return string(text)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 	"ringmaster/tests/exact"
 )
@@ -182,8 +183,7 @@ func ourLogits(t *testing.T, binary, model string, ids []int, batch, vocab int) 
 // readRows reads float32 [rows][vocab], all finite.
 func readRows(t *testing.T, path string, rows, vocab int) [][]float64 {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	require.NoError(t, err)
+	b := testenv.ReadFile(t, path)
 	require.Len(t, b, 4*rows*vocab, path)
 	x := make([][]float64, rows)
 	for i := range x {

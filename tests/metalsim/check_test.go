@@ -1,7 +1,6 @@
 package metalsim
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,8 +27,7 @@ func TestProbes(t *testing.T) {
 	for _, f := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(f), ".metal"), func(t *testing.T) {
 			t.Parallel()
-			text, err := os.ReadFile(f)
-			require.NoError(t, err)
+			text := testenv.ReadFile(t, f)
 			first, _, _ := strings.Cut(string(text), "\n")
 			r := compile(t, f)
 			if first == "// accepted" {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // golden is darwin/golden.txt: the contents of Apple's API.
@@ -107,8 +109,7 @@ func evaluate(t *testing.T, s string) int64 {
 // values, and the list contains nothing that the header does not declare.
 func TestHeader(t *testing.T) {
 	g := readGolden(t)
-	text, err := os.ReadFile("include/Metal/Metal.h")
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, "include/Metal/Metal.h")
 	// What it declares for GNUstep is of Foundation.
 	foundation := regexp.MustCompile(`(?s)#ifndef __APPLE__.*?#endif`)
 	header := comments.ReplaceAllString(foundation.ReplaceAllString(string(text), ""), "")

@@ -67,8 +67,7 @@ func TestNotLinked(t *testing.T) {
 func TestLogits(t *testing.T) {
 	exe := program(t)
 	dir := t.TempDir()
-	ids := filepath.Join(dir, "ids")
-	require.NoError(t, os.WriteFile(ids, []byte(strings.Repeat("17 42 311 9 55 120 ", 11)), 0o644))
+	ids := testenv.WriteFile(t, filepath.Join(dir, "ids"), strings.Repeat("17 42 311 9 55 120 ", 11))
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	exchanges := map[int]int{} // of rank 0 over MPI, by ranks
@@ -85,8 +84,7 @@ func TestLogits(t *testing.T) {
 			require.Contains(t, string(log), "transport=mpi")
 			exchanges[n] = exchanged(t, string(log), 1)
 		}
-		got, err := os.ReadFile(out)
-		require.NoError(t, err)
+		got := testenv.ReadFile(t, out)
 		return got
 	}
 	want := logits("exact", 1)
@@ -108,8 +106,7 @@ func TestLogits(t *testing.T) {
 	for _, f := range followers {
 		require.NoError(t, f.Wait())
 	}
-	tcp, err := os.ReadFile(out)
-	require.NoError(t, err)
+	tcp := testenv.ReadFile(t, out)
 	require.Equal(t, tcp, logits("sum", 3), "sums over MPI and TCP")
 	require.NotEqual(t, want, tcp, "exact and sum differ, so the comparison means something")
 

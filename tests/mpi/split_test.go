@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -116,8 +115,7 @@ func TestMembersAgainstMPI(t *testing.T) {
 				}
 				want = append(want, ours(tb, n)...)
 			}
-			file := filepath.Join(dir, fmt.Sprintf("tables%d", n))
-			require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o600))
+			file := testenv.WriteFile(t, filepath.Join(dir, fmt.Sprintf("tables%d", n)), text.String())
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			cmd := mpirun(ctx, n, "--mca", "mpi_yield_when_idle", "1", program, file)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // TestInstall: of several that install at once one calls npm, none returns
@@ -36,8 +38,7 @@ func TestInstall(t *testing.T) {
 		}
 		all.Wait()
 		calls += "called\n"
-		text, err := os.ReadFile(filepath.Join(dir, "calls"))
-		require.NoError(t, err)
+		text := testenv.ReadFile(t, filepath.Join(dir, "calls"))
 		require.Equal(t, calls, string(text))
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/rdma/helper"
+	"ringmaster/internal/testenv"
 )
 
 // A cable is pulled and its provider ends the process with the verbs, as Apple's
@@ -50,8 +51,7 @@ func children(t testing.TB) []int {
 // descriptors of it and of socket pairs.
 func held(t testing.TB) (maps, files int) {
 	t.Helper()
-	text, err := os.ReadFile("/proc/self/maps")
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, "/proc/self/maps")
 	maps = strings.Count(string(text), "memfd:ringmaster-rails")
 	all, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)

@@ -9,14 +9,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 const root = "../.."
 
 // filesOfRecipe lists the files that the recipe for an op names, in its order.
 func filesOfRecipe(t *testing.T) []string {
-	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, filepath.Join(root, "CONTRIBUTING.md"))
 	_, recipe, found := strings.Cut(string(text), "### Add an op\n")
 	require.True(t, found)
 	recipe, _, _ = strings.Cut(recipe, "\n### ")
@@ -34,8 +35,7 @@ func copyTree(t *testing.T, to string) {
 		require.NoError(t, os.CopyFS(filepath.Join(to, part), os.DirFS(filepath.Join(root, part))))
 	}
 	for _, file := range []string{"go.mod", "go.sum"} {
-		text, err := os.ReadFile(filepath.Join(root, file))
-		require.NoError(t, err)
+		text := testenv.ReadFile(t, filepath.Join(root, file))
 		require.NoError(t, os.WriteFile(filepath.Join(to, file), text, 0o644))
 	}
 }
@@ -68,8 +68,7 @@ func TestOp(t *testing.T) {
 	files := filesOfRecipe(t)
 	before := map[string][]byte{}
 	for _, file := range files {
-		text, err := os.ReadFile(filepath.Join(dir, file))
-		require.NoError(t, err)
+		text := testenv.ReadFile(t, filepath.Join(dir, file))
 		before[file] = text
 		follow(t, dir, file)
 	}
@@ -83,8 +82,7 @@ func TestOp(t *testing.T) {
 			continue
 		}
 		path := filepath.Join(dir, file)
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
+		text := testenv.ReadFile(t, path)
 		require.NoError(t, os.WriteFile(path, before[file], 0o644))
 		out, err := command(t, dir, plain, "go", "build", "-trimpath", "./kernels/...")
 		require.Error(t, err, "it builds without %s", file)

@@ -45,8 +45,7 @@ func TestStages(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			in := filepath.Join(t.TempDir(), "in")
-			require.NoError(t, os.WriteFile(in, []byte(c.print), 0o600))
+			in := testenv.WriteFile(t, filepath.Join(t.TempDir(), "in"), c.print)
 			var out strings.Builder
 			good, err := run(&out, dir, "stage", 0, []string{"sh", "-c", "cat " + in + "; exit " + c.exit})
 			require.NoError(t, err)
@@ -94,8 +93,7 @@ func TestFloors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			in := filepath.Join(t.TempDir(), "in")
-			require.NoError(t, os.WriteFile(in, []byte(c.print), 0o600))
+			in := testenv.WriteFile(t, filepath.Join(t.TempDir(), "in"), c.print)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "other-1.json"), []byte(events), 0o600))
 			if c.script != "" {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, "stage-1.json"), []byte(c.script), 0o600))
@@ -166,8 +164,7 @@ func TestFormOfLeave(t *testing.T) {
 		"namespace", ": NOT APPLICABLE:", "^stage: ringmaster/a: TestPart: NOT CHECKED: no tool", "stage: ringmaster/a: TestPart: NOT CHECKED: no tool$",
 		"^stage: ringmaster/a: .*: NOT CHECKED: no tool$", "^.*$", "^stage: ringmaster/a: TestPart: .*$", "^stage: ringmaster/a: Test(: NOT CHECKED: x$",
 	} {
-		file := filepath.Join(t.TempDir(), "allow")
-		require.NoError(t, os.WriteFile(file, []byte(bad+"\n"), 0o600))
+		file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "allow"), bad+"\n")
 		_, err := patterns(file)
 		require.Error(t, err, bad)
 	}

@@ -51,8 +51,7 @@ func TestAgreesWithOtherTokenizers(t *testing.T) {
 		in.Write(append(line, '\n'))
 	}
 
-	script, err := os.ReadFile("judge.mjs")
-	require.NoError(t, err)
+	script := testenv.ReadFile(t, "judge.mjs")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "judge.mjs"), script, 0o600))
 	node := exec.Command("node", "judge.mjs")
 	node.Dir, node.Stdin, node.Stderr = dir, &in, os.Stderr

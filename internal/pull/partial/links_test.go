@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 var sixteen = Identity{Size: 16, Tag: "v1", Chunk: 6}
@@ -39,8 +41,7 @@ func TestFinishReplacesNothing(t *testing.T) {
 			after, err := os.Lstat(path)
 			require.NoError(t, err)
 			require.True(t, os.SameFile(before, after))
-			got, err := os.ReadFile(path + ".part")
-			require.NoError(t, err)
+			got := testenv.ReadFile(t, path+".part")
 			require.Equal(t, "0123456789abcdef", string(got))
 			f, dropped := open(t, path, sixteen)
 			require.False(t, dropped)
@@ -66,8 +67,7 @@ func TestRenameWithoutTheCall(t *testing.T) {
 		require.NoError(t, os.WriteFile(from, []byte("new"), 0o600))
 		require.NoError(t, os.WriteFile(to, []byte("old"), 0o600))
 		require.ErrorIs(t, rename(from, to), os.ErrExist, name)
-		got, err := os.ReadFile(to)
-		require.NoError(t, err)
+		got := testenv.ReadFile(t, to)
 		require.Equal(t, "old", string(got), name)
 		require.NoError(t, os.Remove(to))
 		require.NoError(t, rename(from, to), name)
@@ -99,8 +99,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 					require.NoError(t, f.Save())
 					require.NoError(t, f.Close())
 				}
-				got, err := os.ReadFile(victim)
-				require.NoError(t, err)
+				got := testenv.ReadFile(t, victim)
 				require.Equal(t, "precious", string(got))
 			})
 		}

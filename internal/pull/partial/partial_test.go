@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 func open(t *testing.T, path string, id Identity) (*File, bool) {
@@ -49,8 +51,7 @@ func TestResumesAndFinishes(t *testing.T) {
 	require.EqualValues(t, 16, read)
 	require.NoError(t, f.Finish())
 	require.NoError(t, f.Close())
-	got, err := os.ReadFile(path)
-	require.NoError(t, err)
+	got := testenv.ReadFile(t, path)
 	require.Equal(t, content, got)
 	left, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
@@ -82,8 +83,7 @@ func TestAnotherFileIsDropped(t *testing.T) {
 }
 
 func TestHashEndsWithItsContext(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "m")
-	require.NoError(t, os.WriteFile(path, []byte("x"), 0o600))
+	path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "m"), "x")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := Hash(ctx, path, nil)

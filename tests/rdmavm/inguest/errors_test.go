@@ -5,7 +5,6 @@ package inguest
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/rdmavm/job"
 )
 
@@ -213,8 +213,7 @@ func TestLateReceive(t *testing.T) {
 }
 
 func count(t *testing.T, file string) int {
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := testenv.ReadFile(t, file)
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	require.NoError(t, err)
 	return n

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/rdmavm/job"
 )
 
@@ -59,8 +59,7 @@ func theirs(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
 // kernel's table: the port in hex digits after the address, state 0A.
 func listens(t *testing.T, port int) bool {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, err := os.ReadFile(table)
-		require.NoError(t, err)
+		text := testenv.ReadFile(t, table)
 		for _, line := range strings.Split(string(text), "\n") {
 			f := strings.Fields(line)
 			if len(f) > 3 && f[3] == "0A" && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {

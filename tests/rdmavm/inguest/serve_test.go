@@ -5,7 +5,6 @@ package inguest
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 	"ringmaster/tests/rdmavm/job"
 )
@@ -81,8 +81,7 @@ func TestServe(t *testing.T) {
 	one := ask(t, harness.Options{Size: 1})
 	for _, c := range []struct{ ranks, cables int }{{2, 2}, {3, 1}} {
 		t.Run(fmt.Sprintf("ranks=%d, rails=%d", c.ranks, c.cables), func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "devices.json")
-			require.NoError(t, os.WriteFile(file, cabled(c.ranks, c.cables).Format(), 0o644))
+			file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "devices.json"), cabled(c.ranks, c.cables).Format())
 			many := ask(t, harness.Options{Size: c.ranks, Flags: []string{"--transport", "rdma", "--rdma-devices", file}})
 			v := harness.CompareExact(one, many, len(prompt))
 			require.Equal(t, -1, v.Position, "first other token: %+v", v)
