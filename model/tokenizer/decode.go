@@ -9,22 +9,12 @@ import (
 // sequence; nothing for control tokens (BOS, EOS, padding), for unused ones and for an
 // unknown id. User-defined tokens such as "</think>" show their text. The caller must not
 // write to it.
-func (t *Tokenizer) Bytes(id int32) []byte {
-	if !t.valid(id) {
-		return nil
-	}
-	return t.bytes[id]
-}
+func (t *Tokenizer) Bytes(id int32) []byte { return at(t.bytes, id) }
 
 // Raw returns what a token stands for, shown or not: Bytes for most, the marker's text
 // for a control token. Raw of all ids of Encode(text) is text again, byte for byte. The
 // caller must not write to it.
-func (t *Tokenizer) Raw(id int32) []byte {
-	if !t.valid(id) {
-		return nil
-	}
-	return t.raw[id]
-}
+func (t *Tokenizer) Raw(id int32) []byte { return at(t.raw, id) }
 
 // Decode returns the text that the tokens show (Bytes). Invalid UTF-8 becomes U+FFFD, one
 // for each maximal prefix of a sequence. For any valid text x without control tokens,

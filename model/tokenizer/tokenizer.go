@@ -12,6 +12,7 @@
 package tokenizer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -244,20 +245,10 @@ func (t *Tokenizer) ID(token string) (int32, bool) {
 }
 
 // Text returns the token's text in the file, the inverse of ID; "" for an unknown id.
-func (t *Tokenizer) Text(id int32) string {
-	if !t.valid(id) {
-		return ""
-	}
-	return t.tokens[id]
-}
+func (t *Tokenizer) Text(id int32) string { return at(t.tokens, id) }
 
 // Type returns the kind of a token; Unknown for an unknown id.
-func (t *Tokenizer) Type(id int32) Type {
-	if !t.valid(id) {
-		return Unknown
-	}
-	return t.types[id]
-}
+func (t *Tokenizer) Type(id int32) Type { return cmp.Or(at(t.types, id), Unknown) }
 
 // BOS returns the token that begins every prompt, if the file names one.
 func (t *Tokenizer) BOS() (int32, bool) { return orNone(t.bos) }
@@ -277,7 +268,13 @@ func (t *Tokenizer) AddBOS() bool { return t.addBOS }
 // next turn stops. "</think>" does not end an answer.
 func (t *Tokenizer) IsEnd(id int32) bool { return t.ends[id] }
 
-func (t *Tokenizer) valid(id int32) bool { return id >= 0 && int(id) < len(t.tokens) }
+// at returns what a list by id has for a token, the zero value for an unknown id.
+func at[E any](list []E, id int32) (e E) {
+	if id >= 0 && int(id) < len(list) {
+		e = list[id]
+	}
+	return e
+}
 
 func orNone(id *int32) (int32, bool) {
 	if id == nil {
