@@ -102,6 +102,8 @@ type scheduler struct {
 	mem  memory
 	pace pace
 	hits Hits
+	// worth replaces value, to compare policies; nil: it does not.
+	worth func(k *entry, among []*entry) float64
 
 	inFlight bool
 	began    time.Time // of the step in flight
