@@ -37,8 +37,8 @@ func (s *scheduler) findPrefix(t *task) (best hit) {
 	if t.allRows {
 		return best
 	}
-	look := func(q *sequence, k *entry) {
-		n := q.forkable(min(commonPrefix(q.tokens, t.prompt), len(t.prompt)-1), s.rewind)
+	look := func(q *sequence, most int, k *entry) {
+		n := q.forkable(min(commonPrefix(q.tokens, t.prompt), most, len(t.prompt)-1), s.rewind)
 		tail := len(q.tokens) - n
 		inPlace := k != nil && tail < leastKept && tail <= n && q.peak-n <= s.rewind
 		if n > best.n || n == best.n && n > 0 && inPlace && !best.inPlace {
@@ -47,12 +47,12 @@ func (s *scheduler) findPrefix(t *task) (best hit) {
 	}
 	for _, k := range s.prefixCache {
 		if k.scope == t.scope {
-			look(k.sequence, k)
+			look(k.sequence, len(k.tokens), k)
 		}
 	}
 	for _, a := range s.active {
 		if a.scope == t.scope && !a.spoiled && a.fork == nil && a.restore == nil {
-			look(a.sequence, nil)
+			look(a.sequence, a.pos, nil) // a rewind may have begun
 		}
 	}
 	return best
