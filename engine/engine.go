@@ -581,7 +581,7 @@ func (e *Engine) endStreamsLocked(err error) {
 
 // clone copies the parts of a request that the engine keeps.
 func (r Request) clone() Request {
-	r.Prompt = slices.Clone(r.Prompt)
+	r.Prompt, r.Branches = slices.Clone(r.Prompt), slices.Clone(r.Branches)
 	r.Stop = slices.Clone(r.Stop)
 	bias := make(map[int32]float64, len(r.Sampling.LogitBias))
 	for id, b := range r.Sampling.LogitBias {

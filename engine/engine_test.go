@@ -248,6 +248,9 @@ func TestInvalidRequestsNameTheField(t *testing.T) {
 	for want, change := range map[string]func(r *Request){
 		"prompt is empty":                       func(r *Request) { r.Prompt = nil },
 		"prompt token 1 is 260":                 func(r *Request) { r.Prompt = []int32{1, 260} },
+		"branch 0 is 0, it must be greater":     func(r *Request) { r.Branches = []int{0} },
+		"branch 1 is 1, it must be greater":     func(r *Request) { r.Branches = []int{1, 1} },
+		"branch 0 is 2, it must be greater":     func(r *Request) { r.Branches = []int{2} },
 		"temperature is NaN":                    func(r *Request) { r.Sampling.Temperature = math.NaN() },
 		"temperature is 3, it must be from 0":   func(r *Request) { r.Sampling.Temperature = 3 },
 		"top_p is 1.5":                          func(r *Request) { r.Sampling.TopP = 1.5 },
@@ -269,6 +272,10 @@ func TestInvalidRequestsNameTheField(t *testing.T) {
 		require.ErrorIs(t, err, ErrInvalid)
 		require.ErrorContains(t, err, want)
 	}
+	// As many branches as there are tokens.
+	s, err := e.Submit(t.Context(), Request{Prompt: encode("xyz"), Branches: []int{1, 2, 3}})
+	require.NoError(t, err)
+	finish(t, s)
 }
 
 func TestPaddingOfALogitsRowIsNeverDrawn(t *testing.T) {

@@ -39,6 +39,13 @@ func (r *Request) validate(vocab, context int) error {
 			return bad(fmt.Sprintf("prompt token %d", i), id, fmt.Sprintf("from 0 to %d", vocab-1))
 		}
 	}
+	least := 1
+	for i, n := range r.Branches {
+		if n < least || n > len(r.Prompt) {
+			return bad(fmt.Sprintf("branch %d", i), n, fmt.Sprintf("greater than the one before it and from 1 to the prompt's length, %d", len(r.Prompt)))
+		}
+		least = n + 1
+	}
 	s := &r.Sampling
 	for _, err := range []error{
 		between("temperature", s.Temperature, 0, maxTemperature),
