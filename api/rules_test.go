@@ -297,21 +297,21 @@ func TestRequest(t *testing.T) {
 		change(&s)
 		return s
 	}
-	prompt := []int32{apitest.BOS, apitest.User, 'H', 'i', apitest.Assistant, apitest.ThinkEnd}
+	prompt, turns := []int32{apitest.BOS, apitest.User, 'H', 'i', apitest.Assistant, apitest.ThinkEnd}, []int{4}
 	text := []int32{apitest.BOS, 'a'}
 	tests := []struct {
 		path, body string
 		want       engine.Request
 	}{
-		{"chat/completions", `{` + user + `}`, engine.Request{Prompt: prompt, Sampling: standard}},
+		{"chat/completions", `{` + user + `}`, engine.Request{Prompt: prompt, Branches: turns, Sampling: standard}},
 		{"chat/completions", `{` + user + `,"max_tokens":5,"max_completion_tokens":7,"min_tokens":2,"ignore_eos":true,"stop":["a","b"],
 			"temperature":0,"top_p":0.5,"top_k":40,"min_p":0.05,"presence_penalty":1,"frequency_penalty":-1,"logit_bias":{"5":-100,"6":2.5},
 			"seed":-1,"logprobs":true,"top_logprobs":20,"model":"deepseek-chat"}`,
-			engine.Request{Prompt: prompt, MaxTokens: 7, MinTokens: 2, IgnoreEOS: true, Stop: []string{"a", "b"}, Logprobs: true, TopLogprobs: 20,
+			engine.Request{Prompt: prompt, Branches: turns, MaxTokens: 7, MinTokens: 2, IgnoreEOS: true, Stop: []string{"a", "b"}, Logprobs: true, TopLogprobs: 20,
 				Sampling: engine.Sampling{TopP: 0.5, TopK: 40, MinP: 0.05, PresencePenalty: 1, FrequencyPenalty: -1,
 					LogitBias: map[int32]float64{5: -100, 6: 2.5}, Seed: seed(1<<64 - 1)}}},
 		{"chat/completions", `{` + user + `,"top_k":-1,"top_p":0,"stop":"x"}`,
-			engine.Request{Prompt: prompt, Stop: []string{"x"}, Sampling: with(func(s *engine.Sampling) { s.TopP = 5e-324 })}},
+			engine.Request{Prompt: prompt, Branches: turns, Stop: []string{"x"}, Sampling: with(func(s *engine.Sampling) { s.TopP = 5e-324 })}},
 		{"completions", `{"prompt":"a"}`, engine.Request{Prompt: text, Sampling: standard, MaxTokens: 16}},
 		{"completions", `{"prompt":"a<think>","max_tokens":0,"min_tokens":3}`,
 			engine.Request{Prompt: append(text[:2:2], apitest.Think), Sampling: standard, MaxTokens: 1}},

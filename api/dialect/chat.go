@@ -8,11 +8,11 @@ import (
 )
 
 // Chat makes the job that answers a conversation with one answer per request. It sets the
-// requests' prompts and constraints. The conversation is that of a body; answer is the
+// requests' prompts, branches and constraints. The conversation is that of a body; answer is the
 // form of the answers, nil for any. callID is the prefix of the ids of calls. The error
 // is ErrCancelled if the request has ended.
 func (s *Service) Chat(f *Fields, c *chat.Conversation, answer *Form, requests []engine.Request, callID string) (run.Job, *Error) {
-	ids, failed := s.Render(f, c)
+	ids, branches, failed := s.Render(f, c)
 	if failed != nil {
 		return run.Job{}, failed
 	}
@@ -53,7 +53,7 @@ func (s *Service) Chat(f *Fields, c *chat.Conversation, answer *Form, requests [
 	s.Grammars.constrain(requests, grammar)
 	for i := range requests {
 		r := &requests[i]
-		r.Prompt, r.Visible, r.Banned = ids, visible, banned
+		r.Prompt, r.Branches, r.Visible, r.Banned = ids, branches, visible, banned
 		if len(r.Stop) > 0 && (len(c.Functions) > 0 || format.Thinks(c.Thinking)) { // otherwise all is text
 			p := format.Parser(kept)
 			p.StateOnly = true // it runs between the steps, where all requests wait for it

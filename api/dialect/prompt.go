@@ -9,25 +9,26 @@ import (
 	"ringmaster/model/chat"
 )
 
-// Render makes the prompt of a body's conversation in the model's format, as token ids.
-// The error is ErrCancelled if the request has ended.
-func (s *Service) Render(f *Fields, c *chat.Conversation) ([]int32, *Error) {
+// Render makes the prompt of a body's conversation in the model's format, as token ids,
+// and the lengths at which other prompts may branch off. The error is ErrCancelled if the
+// request has ended.
+func (s *Service) Render(f *Fields, c *chat.Conversation) (ids []int32, branches []int, failed *Error) {
 	ctx := f.Ctx
 	for i := range c.Messages {
 		if m := &c.Messages[i]; m.Role == chat.Assistant {
 			m.Sampled, m.Thought = s.Replays.Find(f.Scope, m)
 		}
 	}
-	ids, err := s.Model.Format.Encode(ctx, s.Encoder(), c)
+	ids, branches, err := s.Model.Format.Encode(ctx, s.Encoder(), c)
 	if err == nil {
-		return ids, nil
+		return ids, branches, nil
 	}
 	var own *Error
 	switch {
 	case ctx.Err() != nil:
-		return nil, ErrCancelled
+		return nil, nil, ErrCancelled
 	case errors.As(err, &own):
-		return nil, own
+		return nil, nil, own
 	}
 	e := &Error{Status: http.StatusBadRequest, Code: "invalid_value", Message: err.Error()}
 	var field *chat.Error
@@ -37,7 +38,7 @@ func (s *Service) Render(f *Fields, c *chat.Conversation) ([]int32, *Error) {
 	if errors.Is(err, chat.ErrUnsupported) {
 		e.Code = "unsupported_parameter"
 	}
-	return nil, e
+	return nil, nil, e
 }
 
 // boundedEncoder refuses texts that together cannot fit the context, whatever their

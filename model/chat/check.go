@@ -61,6 +61,15 @@ func check(c *Conversation) error {
 	return nil
 }
 
+// leading returns the number of system messages at the start.
+func leading(messages []Message) int {
+	n := 0
+	for n < len(messages) && messages[n].Role == System {
+		n++
+	}
+	return n
+}
+
 const maxName = 128
 
 // The most arguments of one call, and of all calls of a conversation, because each takes

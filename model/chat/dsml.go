@@ -70,17 +70,23 @@ func (d *dsml) segments(c *Conversation, effort string) ([]Segment, error) {
 		w.mark(markSystem)
 	}
 	w.text(effort)
-	last := len(messages) - 1
+	first, last := leading(messages), len(messages)-1
 	for i := range messages {
 		m := &messages[i]
 		w.message(i, m)
 		if i == 0 {
 			w.instructions(c)
 		}
-		switch {
-		case m.Role == Assistant && (i < last || c.Ending != Continue):
+		if m.Role == Assistant {
+			if i == last && c.Ending == Continue {
+				break
+			}
 			w.close()
-		case d.isQuestion(i, m) && (i == last || messages[i+1].Role == Assistant || messages[i+1].Role == LatestReminder):
+		}
+		if i >= first-1 {
+			w.branch()
+		}
+		if d.isQuestion(i, m) && (i == last || messages[i+1].Role == Assistant || messages[i+1].Role == LatestReminder) {
 			w.answer(i, m)
 		}
 	}
@@ -93,10 +99,7 @@ func (d *dsml) segments(c *Conversation, effort string) ([]Segment, error) {
 // merge joins what belongs to one turn: user messages, and the results of calls if they
 // are in the user's turn.
 func (d *dsml) merge(messages []Message) []Message {
-	first := 0 // after the system messages at the start
-	for first < len(messages) && messages[first].Role == System {
-		first++
-	}
+	first := leading(messages)
 	inTurn := func(i int) bool {
 		switch messages[i].Role {
 		case User:

@@ -138,7 +138,7 @@ func TestErrors(t *testing.T) {
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, c.field, e.Field)
 			require.Contains(t, err.Error(), c.field)
-			_, err = format(t, "v4").Encode(t.Context(), nil, conversation)
+			_, _, err = format(t, "v4").Encode(t.Context(), nil, conversation)
 			require.ErrorIs(t, err, c.kind)
 		})
 	}

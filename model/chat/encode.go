@@ -14,6 +14,9 @@ type Segment struct {
 	// Plain means that a marker is written as text if the vocabulary has no token for it.
 	Plain bool
 	IDs   []int32 // replaces Text
+	// Branch means that other prompts are likely to share what ends here: the system
+	// prompt with the functions, or a turn after it.
+	Branch bool
 }
 
 // Encoder is what Encode needs of a tokenizer.
@@ -27,16 +30,17 @@ type Encoder interface {
 
 // Encode returns the prompt of a conversation as token ids, with BOS. Every marker must
 // be a token of the vocabulary unless it is Plain, because a model without it does not
-// know this format. It returns ctx's error soon after ctx has ended.
-func (f *Format) Encode(ctx context.Context, t Encoder, c *Conversation) ([]int32, error) {
+// know this format. branches are the ascending lengths in tokens at which the prompt has
+// a Branch; the first is the end of the system prompt with the functions, if there are
+// any and a marker follows. It returns ctx's error soon after ctx has ended.
+func (f *Format) Encode(ctx context.Context, t Encoder, c *Conversation) (ids []int32, branches []int, err error) {
 	segments, err := f.Segments(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var ids []int32
 	for _, s := range join(segments, func(marker string) bool { _, ok := t.ID(marker); return ok }) {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		switch {
 		case s.IDs != nil:
@@ -44,18 +48,21 @@ func (f *Format) Encode(ctx context.Context, t Encoder, c *Conversation) ([]int3
 		case !s.Marker:
 			more, err := t.EncodeContext(ctx, s.Text, false)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			ids = append(ids, more...)
 		default:
 			id, ok := t.ID(s.Text)
 			if !ok {
-				return nil, &Error{ErrUnsupported, "vocabulary", fmt.Sprintf("the model has no token %q, which a prompt of the format %s needs; choose another with --chat-format", s.Text, f.Name)}
+				return nil, nil, &Error{ErrUnsupported, "vocabulary", fmt.Sprintf("the model has no token %q, which a prompt of the format %s needs; choose another with --chat-format", s.Text, f.Name)}
 			}
 			ids = append(ids, id)
 		}
+		if n := len(branches); s.Branch && (n == 0 || branches[n-1] < len(ids)) { // Sampled may be empty
+			branches = append(branches, len(ids))
+		}
 	}
-	return ids, nil
+	return ids, branches, nil
 }
 
 // join turns the plain markers without a token in the vocabulary into text, as one
@@ -70,6 +77,9 @@ func join(segments []Segment, has func(marker string) bool) []Segment {
 			w.text(s.Text)
 		default:
 			w.mark(s.Text)
+		}
+		if s.Branch {
+			w.branch()
 		}
 	}
 	return w.done()

@@ -32,7 +32,7 @@ func TestChatFormatOfFiles(t *testing.T) {
 		id, ok := tok.ID(want.end)
 		require.True(t, ok && tok.IsEnd(id), preset)
 		conversation := chat.Conversation{Messages: []chat.Message{{Role: chat.User, Content: "Hi"}}, Options: chat.Options{Thinking: true}}
-		ids, err := format.Encode(t.Context(), tok, &conversation)
+		ids, _, err := format.Encode(t.Context(), tok, &conversation)
 		require.NoError(t, err, preset)
 		require.NotEmpty(t, ids)
 		for _, name := range format.CallMarkers() {

@@ -61,12 +61,20 @@ func (g *glm) segments(c *Conversation, effort string) ([]Segment, error) {
 			question = i
 		}
 	}
+	first := leading(c.Messages)
+	if first == 0 && (len(c.Functions) > 0 || c.Schema != nil) {
+		w.branch()
+	}
 	for i := 0; i < len(c.Messages); i++ {
 		m := &c.Messages[i]
 		switch m.Role {
 		case Assistant:
 			w.mark(glmAssistant)
-			g.assistant(w, m, c.Thinking, i > question, c.Ending == Continue && i == len(c.Messages)-1)
+			open := c.Ending == Continue && i == len(c.Messages)-1
+			g.assistant(w, m, c.Thinking, i > question, open)
+			if !open {
+				w.branch()
+			}
 			continue
 		case Tool:
 			results := resultsAt(c.Messages, i, callsBefore(c.Messages[:i]))
@@ -77,6 +85,7 @@ func (g *glm) segments(c *Conversation, effort string) ([]Segment, error) {
 				w.markup(glmResultEnd, glmTags...)
 			}
 			i += len(results) - 1
+			w.branch()
 			continue
 		case System, Developer:
 			w.mark(glmSystem)
@@ -84,6 +93,9 @@ func (g *glm) segments(c *Conversation, effort string) ([]Segment, error) {
 			w.mark(glmUser)
 		}
 		w.text(m.Content)
+		if i >= first-1 {
+			w.branch()
+		}
 	}
 	if c.Ending == Answer {
 		w.mark(glmAssistant)

@@ -54,7 +54,7 @@ func TestMarkersInEveryField(t *testing.T) {
 	markers = append(markers, markBOS, markEOS, markUser, markAssistant, markReminder, markSystem, markOutputs, markOutput, markOutputEnd, markOutputsEnd,
 		kimiUser, kimiAssistant, kimiSystem, kimiMiddle, kimiEnd, "<｜fim▁begin｜>", "<|EOT|>")
 	controls := func(f *Format, c Conversation) []string {
-		ids, err := f.Encode(t.Context(), tok, &c)
+		ids, _, err := f.Encode(t.Context(), tok, &c)
 		require.NoError(t, err)
 		return added(tok, ids)
 	}

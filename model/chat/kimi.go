@@ -57,6 +57,7 @@ func (k *kimi) segments(c *Conversation, _ string) ([]Segment, error) {
 			lastAnswer = i
 		}
 	}
+	first := leading(messages)
 	for i := range messages {
 		m := &messages[i]
 		k.open(w, m.Role)
@@ -98,6 +99,9 @@ func (k *kimi) segments(c *Conversation, _ string) ([]Segment, error) {
 			w.text(m.Content)
 		}
 		w.mark(kimiEnd)
+		if i >= first-1 {
+			w.branch()
+		}
 	}
 	if c.Ending == Answer {
 		k.open(w, Assistant)

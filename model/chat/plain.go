@@ -20,6 +20,7 @@ func (plain) segments(c *Conversation, _ string) ([]Segment, error) {
 			w.text("Assistant: " + m.Content)
 			if i < len(c.Messages)-1 || c.Ending != Continue {
 				w.mark(markEOS)
+				w.branch()
 			}
 		case Tool:
 			return nil, unsupported("messages", "this model's prompts have no form for results of tools")

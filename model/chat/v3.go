@@ -21,12 +21,11 @@ func (t *v3) segments(c *Conversation, _ string) ([]Segment, error) {
 	w := &writer{}
 	w.mark(markBOS)
 	messages := c.Messages
-	var instructions []string
-	for len(messages) > 0 && messages[0].Role == System {
-		instructions = append(instructions, messages[0].Content)
-		messages = messages[1:]
+	var texts []string
+	for n := leading(messages); len(texts) < n; messages = messages[1:] {
+		texts = append(texts, messages[0].Content)
 	}
-	w.text(strings.Join(instructions, "\n\n"))
+	w.text(strings.Join(texts, "\n\n"))
 	if len(c.Functions) > 0 {
 		w.text("\n\n")
 		t.offer(w, c.Functions)
@@ -34,6 +33,7 @@ func (t *v3) segments(c *Conversation, _ string) ([]Segment, error) {
 	if c.Schema != nil {
 		w.text(responseFormat(c.Schema))
 	}
+	w.branch()
 	for i := 0; i < len(messages); i++ {
 		m := &messages[i]
 		last := i == len(messages)-1
@@ -51,6 +51,7 @@ func (t *v3) segments(c *Conversation, _ string) ([]Segment, error) {
 			w.open = false
 			if !last || c.Ending != Continue {
 				w.mark(markEOS)
+				w.branch()
 			}
 			continue
 		case Tool:
@@ -62,6 +63,7 @@ func (t *v3) segments(c *Conversation, _ string) ([]Segment, error) {
 			w.mark(markUser)
 			w.text(m.Content)
 		}
+		w.branch()
 	}
 	if c.Ending == Answer && !w.open {
 		mode := t.chat

@@ -6,6 +6,7 @@ import "strings"
 type writer struct {
 	segments []Segment
 	texts    []string // since the last marker; they become one segment
+	branches bool     // texts end in a branch
 	open     bool     // an answer has been opened and not closed
 }
 
@@ -29,17 +30,27 @@ func (w *writer) thought(m *Message) {
 	w.mark(markThinkEnd)
 }
 
+// branch notes that other prompts may begin as this one does so far. It has no effect
+// after the first marker, which all prompts share.
+func (w *writer) branch() {
+	if len(w.texts) > 0 {
+		w.branches = true
+	} else if n := len(w.segments); n > 1 {
+		w.segments[n-1].Branch = true
+	}
+}
+
 // flush makes a segment of the texts since the last marker.
 func (w *writer) flush() {
 	if len(w.texts) > 0 {
-		w.segments = append(w.segments, Segment{Text: strings.Join(w.texts, "")})
-		w.texts = nil
+		w.segments = append(w.segments, Segment{Text: strings.Join(w.texts, ""), Branch: w.branches})
+		w.texts, w.branches = nil, false
 	}
 }
 
 func (w *writer) text(s string) {
 	if s != "" {
-		w.texts = append(w.texts, s)
+		w.texts, w.branches = append(w.texts, s), false // a token may lie across the end of the text before it
 	}
 }
 

@@ -57,7 +57,7 @@ func start(t *testing.T) (*engine.Engine, *tokenizer.Tokenizer) {
 
 // ask returns the greedy answer to a conversation.
 func ask(t *testing.T, e *engine.Engine, tok *tokenizer.Tokenizer, messages ...chat.Message) string {
-	ids, err := chat.Formats[0].Encode(t.Context(), tok, &chat.Conversation{Messages: messages})
+	ids, _, err := chat.Formats[0].Encode(t.Context(), tok, &chat.Conversation{Messages: messages})
 	require.NoError(t, err)
 	var out strings.Builder
 	answer(t, e, engine.Request{Prompt: ids, MaxTokens: 64}, func(text string) { out.WriteString(text) })

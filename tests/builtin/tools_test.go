@@ -197,7 +197,7 @@ const leastCalls = 0.9
 func unconstrained(t *testing.T, e *engine.Engine, tok *tokenizer.Tokenizer, q *toolQuestion) (text string, calls []call) {
 	t.Helper()
 	c := &chat.Conversation{Messages: []chat.Message{user(q.Question)}, Options: chat.Options{Functions: functions(t, q.Tools)}}
-	ids, err := chat.Formats[0].Encode(t.Context(), tok, c)
+	ids, _, err := chat.Formats[0].Encode(t.Context(), tok, c)
 	require.NoError(t, err)
 	visible := map[int32]string{}
 	for _, name := range chat.Formats[0].Markers() {

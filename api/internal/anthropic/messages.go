@@ -157,7 +157,7 @@ func CountTokens(s *dialect.Service, f *dialect.Fields) (any, *dialect.Error) {
 	if f.Err != nil {
 		return nil, f.Err
 	}
-	ids, failed := s.Render(f, &r.conversation)
+	ids, _, failed := s.Render(f, &r.conversation)
 	if failed != nil {
 		return nil, failed
 	}
