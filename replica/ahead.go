@@ -23,17 +23,19 @@ import (
 // all ranks wait, has little left to send. A piece is a snapshot of some positions of a
 // sequence that continues the previous piece (package snapshot), with the checkpoints
 // there. Its content for a position stays right while the sequence grows. A rewind lowers
-// how much of the sequence counts as copied, and so does a checkpoint that is taken or
-// freed.
+// how much of the sequence counts as copied, and so does a checkpoint that is taken. What
+// the leader dropped or freed is freed there before the next pieces, because the memory
+// that the settings allow may be full.
 //
 // A piece is sent in parts of one payload each. The payload, little-endian:
 //
 //	u8  format, 6
-//	u8  0 to restart without sequences; 1 for the last part of a piece, 2 for another part
+//	u8  0 to restart without sequences; 1 for the last part of a piece, 2 for another
+//	    part; 3 for a list of the sequences, so that others and other checkpoints are freed
 //	u16 0
-//	u32 sequence
+//	u32 sequence, 0 without a part
 //	u64 random number drawn when it began
-//	the part
+//	the part or the list, which has the form of the checkpoints of a step
 
 const (
 	aheadFormat = 6
@@ -42,6 +44,7 @@ const (
 	aheadRestart = 0
 	aheadLast    = 1
 	aheadPart    = 2
+	aheadList    = 3
 	// aheadPiece bounds the bytes of state in a piece, unless one position has more, as one
 	// with a checkpoint may.
 	aheadPiece = 512 << 10
@@ -69,6 +72,7 @@ type copied struct {
 	lineage uint64              // of the sequences
 	pieces  uint64              // payloads sent, including the one that began the copy
 	have    map[model.SeqID]int // positions
+	freed   bool                // the rank may have sequences or checkpoints that the leader has not
 }
 
 // bring sends waiting ranks the sequences that they lack, until ctx or the cluster ends.
@@ -101,8 +105,7 @@ func (l *Leader) copyTo(ctx context.Context, r *cluster.Recruit) (sent, left int
 			l.forgetCopied(ctx, r.Rank, c)
 		}
 	}()
-	first := binary.LittleEndian.AppendUint64([]byte{aheadFormat, aheadRestart, 0, 0, 0, 0, 0, 0}, c.run)
-	payloads, least := [][]byte{first}, int64(-1)
+	payloads, least := [][]byte{aheadHead(aheadRestart, 0, c.run)}, int64(-1)
 	for tries := 0; ; tries++ {
 		for _, p := range payloads {
 			if err = within(ctx, r, func(ctx context.Context) error { return r.Send(ctx, p) }); err != nil {
@@ -126,6 +129,11 @@ func (l *Leader) copyTo(ctx context.Context, r *cluster.Recruit) (sent, left int
 	return sent, left, within(ctx, r, r.Flush)
 }
 
+// aheadHead returns the beginning of a payload.
+func aheadHead(what byte, id model.SeqID, run uint64) []byte {
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32([]byte{aheadFormat, what, 0, 0}, uint32(id)), run)
+}
+
 // nextPieces returns the payloads of the next turn, none if little is left. left is about
 // how many bytes remain after them.
 func (l *Leader) nextPieces(ctx context.Context, rank int, c *copied) (payloads [][]byte, left int64, err error) {
@@ -146,8 +154,16 @@ func (l *Leader) nextPieces(ctx context.Context, rank int, c *copied) (payloads 
 	for id, tokens := range l.tokens {
 		left += h.rank.StateBytes(id, c.have[id], len(tokens))
 	}
+	if c.freed {
+		list := append(aheadHead(aheadList, 0, c.run), l.inventory()...)
+		if len(list) > aheadMost {
+			return nil, 0, fmt.Errorf("a list of %d sequences has %d bytes; at most %d are possible", len(l.tokens), len(list), aheadMost)
+		}
+		payloads, c.freed = append(payloads, list), false
+		c.pieces++
+	}
 	if left <= aheadLeft {
-		return nil, left, nil
+		return payloads, left, nil
 	}
 	room, until := aheadTurn, time.Now().Add(aheadHold)
 	for _, id := range slices.Sorted(maps.Keys(l.tokens)) {
@@ -173,7 +189,7 @@ func (l *Leader) piece(c *copied, id model.SeqID, tokens []int32) (payloads [][]
 	rank, from := l.resident.rank, c.have[id]
 	n := sort.Search(len(tokens)-from, func(n int) bool { return rank.StateBytes(id, from, from+n+1) > aheadPiece })
 	to = from + max(n, 1)
-	out := parts{head: binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32([]byte{aheadFormat, aheadPart, 0, 0}, uint32(id)), c.run)}
+	out := parts{head: aheadHead(aheadPart, id, c.run)}
 	if err := rank.SnapshotFrom(&out, id, tokens[:to], from); err != nil {
 		return nil, 0, err
 	}
@@ -233,7 +249,7 @@ func (w *Worker) Ahead(payload []byte) error {
 		return errors.New("received a piece of a sequence while the model is being formed or closed")
 	}
 	defer h.release()
-	if len(payload) < aheadHeader || payload[0] != aheadFormat || payload[1] > aheadPart || payload[2]|payload[3] != 0 {
+	if len(payload) < aheadHeader || payload[0] != aheadFormat || payload[1] > aheadList || payload[2]|payload[3] != 0 {
 		return w.refuse(fmt.Errorf("a payload of %d bytes before an epoch is malformed", len(payload)))
 	}
 	id, run := model.SeqID(binary.LittleEndian.Uint32(payload[4:])), binary.LittleEndian.Uint64(payload[8:])
@@ -248,6 +264,18 @@ func (w *Worker) Ahead(payload []byte) error {
 		return nil
 	case w.took == nil || w.took.run != run || w.took.loads != h.loads:
 		return w.refuse(fmt.Errorf("piece of sequence %d belongs to a copy that has not begun on this rank", id))
+	}
+	if payload[1] == aheadList {
+		inventory, err := parseInventory(payload[aheadHeader:])
+		if err == nil && h.entering != nil {
+			err = fmt.Errorf("a list of sequences within a piece of sequence %d", h.entering.id)
+		}
+		if err != nil {
+			return w.refuse(err)
+		}
+		h.keepOnly(w.took, inventory)
+		w.took.pieces++
+		return nil
 	}
 	p, before := piece{seq: id, first: h.entering == nil, last: payload[1] == aheadLast}, w.took.sequences[id]
 	tokens, err := h.takePiece(p, payload[aheadHeader:], func(r io.Reader) ([]int32, error) {

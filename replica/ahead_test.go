@@ -140,7 +140,10 @@ func TestAJoinerHasTheSequencesAhead(t *testing.T) {
 					require.Less(t, steps, 400, "it never has enough")
 					f.step(3, 2)
 				}
-				f.calm = true // because a fork or a freed checkpoint is more to send
+				f.calm = true // because a fork is more to send
+				for id := range c.ranks[2].Live() {
+					require.Contains(t, l.tokens, id, "it was freed")
+				}
 				ahead := c.ranks[2].continued
 				require.Greater(t, ahead*bytesOfPosition, 2*aheadLeft)
 				if seed%2 == 0 { // it does not join at once
@@ -185,6 +188,36 @@ func TestAJoinThatNeverCatchesUp(t *testing.T) {
 		f.step(3, 2)
 		c.alike(l, 1, 2)
 		require.Zero(t, c.ranks[2].restored)
+	})
+}
+
+// TestAJoinerUnderAFullBudget: while a rank waits to join, sequences and checkpoints make room
+// for others, on this rank too.
+func TestAJoinerUnderAFullBudget(t *testing.T) {
+	inCluster(t, 3, func(t *testing.T, c *fakeCluster, l *Leader) {
+		c.settings.SequenceBudget = 2*(l.SequenceBytes(64)+l.CheckpointBytes()) + l.SequenceBytes(8)
+		c.each = 4 * bytesOfPosition
+		for _, r := range c.ranks {
+			r.each = c.each
+		}
+		c.enters(0, 1)
+		f := newLife(t, l, 9)
+		f.last, f.live[1], f.live[2] = 2, &living{}, &living{}
+		f.run(model.Step{Entries: []model.Entry{f.grow(1, 0, 30), f.grow(2, 0, 30)}})
+		f.run(model.Step{Checkpoints: []model.Checkpoints{f.checkpointsAt(1, 30), f.checkpointsAt(2, 30)}, Entries: []model.Entry{f.grow(1, 0, 30), f.grow(2, 0, 30)}})
+		j := c.joins(2)
+		require.False(t, j.passes(100))
+		f.run(model.Step{Checkpoints: []model.Checkpoints{f.checkpointsAt(2)}, Drop: []model.SeqID{1}})
+		f.last, f.live[3] = 3, &living{}
+		f.run(model.Step{Checkpoints: []model.Checkpoints{f.checkpointsAt(2, 60)}, Entries: []model.Entry{f.grow(3, 0, 40)}})
+		f.run(model.Step{Checkpoints: []model.Checkpoints{f.checkpointsAt(3, 40)}, Entries: []model.Entry{f.grow(3, 0, 20)}})
+		for !j.passes(10) {
+			f.run(model.Step{Entries: []model.Entry{f.grow(3, 1, 1)}})
+		}
+		c.enters(0, 1, 2)
+		f.run(model.Step{Entries: []model.Entry{f.grow(2, 0, 1), f.grow(3, 0, 1)}})
+		c.alike(l, 1, 2)
+		require.Zero(t, c.ranks[2].restored, "it was never beyond its budget")
 	})
 }
 
@@ -258,6 +291,12 @@ func TestALeaderWithoutSequences(t *testing.T) {
 		stray[0], stray[1] = aheadFormat, 1
 		require.ErrorContains(t, c.workers[2].Ahead(stray), "a copy that has not begun on this rank")
 		require.ErrorContains(t, c.workers[2].Ahead([]byte{aheadFormat}), "malformed")
+		require.NoError(t, c.workers[2].Ahead(aheadHead(aheadRestart, 0, 5)))
+		require.ErrorContains(t, c.workers[2].Ahead(append(aheadHead(aheadList, 0, 5), 1)), "list of the leader's sequences: it is truncated")
+		require.Nil(t, c.workers[2].took)
+		require.NoError(t, c.workers[2].Ahead(aheadHead(aheadRestart, 0, 5)))
+		require.NoError(t, c.workers[2].Ahead(append(aheadHead(aheadPart, 1, 5), "RMSNAP01"...)))
+		require.ErrorContains(t, c.workers[2].Ahead(aheadHead(aheadList, 0, 5)), "a list of sequences within a piece of sequence 1")
 		c.enters(0, 1, 2)
 		mustRun(t, l, entry(1, 0, model.WantLast, 1, 2))
 		mustRun(t, l, entry(1, 2, model.WantLast, 3))

@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 
 	"ringmaster/model"
@@ -12,10 +14,12 @@ import (
 // apply notes what the commit of a step will change, in the order of a step.
 func (l *Leader) apply(s model.Step) {
 	for _, c := range s.Checkpoints {
-		// Without what follows the first difference, the rank would lack what is taken, and
-		// the memory of what is freed would not become free there.
-		if at, ok := firstDifference(l.resident.rank.Checkpoints(c.Seq), c.At); ok {
-			l.changed(c.Seq, at-1)
+		held := l.resident.rank.Checkpoints(c.Seq)
+		for _, at := range c.At { // ascending
+			if !slices.Contains(held, at) {
+				l.changed(c.Seq, at-1)
+				break
+			}
 		}
 	}
 	for _, f := range s.Forks {
@@ -27,7 +31,10 @@ func (l *Leader) apply(s model.Step) {
 	}
 	for _, id := range s.Drop {
 		delete(l.tokens, id)
-		for _, c := range l.copied {
+	}
+	for _, c := range l.copied {
+		c.freed = c.freed || len(s.Checkpoints)+len(s.Drop) > 0
+		for _, id := range s.Drop {
 			delete(c.have, id)
 		}
 	}
@@ -43,19 +50,40 @@ func (l *Leader) changed(id model.SeqID, pos int) {
 	}
 }
 
-// firstDifference returns the smallest number that only one of two ascending lists has.
-func firstDifference(a, b []int) (n int, ok bool) {
-	for i := 0; ; i++ {
-		switch {
-		case i == len(a) && i == len(b):
-			return 0, false
-		case i == len(a):
-			return b[i], true
-		case i == len(b):
-			return a[i], true
-		case a[i] != b[i]:
-			return min(a[i], b[i]), true
+// inventory lists the committed sequences with the lengths of their checkpoints, as in the
+// payload of a step.
+func (l *Leader) inventory() (b []byte) {
+	for _, id := range slices.Sorted(maps.Keys(l.tokens)) {
+		b = appendCheckpoints(b, model.Checkpoints{Seq: id, At: l.resident.rank.Checkpoints(id)})
+	}
+	return b
+}
+
+// parseInventory returns the lengths of the checkpoints of each sequence.
+func parseInventory(b []byte) (map[model.SeqID][]int, error) {
+	all := map[model.SeqID][]int{}
+	for len(b) > 0 {
+		var c model.Checkpoints
+		var err error
+		if b, err = parseCheckpoints(b, &c); err != nil {
+			return nil, fmt.Errorf("list of the leader's sequences: %w", err)
 		}
+		all[c.Seq] = c.At
+	}
+	return all, nil
+}
+
+// keepOnly frees what the leader no longer has of the sequences that this rank received
+// before it joined. The caller has the turn.
+func (h *resident) keepOnly(t *took, inventory map[model.SeqID][]int) {
+	for id := range t.sequences {
+		at, live := inventory[id]
+		if !live {
+			h.rank.Drop(id)
+			delete(t.sequences, id)
+			continue
+		}
+		h.rank.KeepCheckpoints(id, at)
 	}
 }
 

@@ -172,6 +172,21 @@ func (r *fakeRank) Restore(in io.Reader, id model.SeqID) (tokens []int32, err er
 	return tokens, nil
 }
 
+// held returns the bytes of all sequences.
+func (r *fakeRank) held() (n int64) {
+	for id, tokens := range r.Live() {
+		n += r.SequenceBytes(len(tokens)) + r.CheckpointBytes()*int64(len(r.Checkpoints(id)))
+	}
+	return n
+}
+
+func (r *fakeRank) KeepCheckpoints(id model.SeqID, at []int) {
+	kept := slices.DeleteFunc(r.Checkpoints(id), func(n int) bool { return !slices.Contains(at, n) })
+	if tokens, ok := r.Live()[id]; ok {
+		r.Model.Extend(id, tokens, kept...)
+	}
+}
+
 // SnapshotFrom has a section of each bytes for every position.
 func (r *fakeRank) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, from int) error {
 	if from == 0 && r.each == 0 {
@@ -203,6 +218,9 @@ func (r *fakeRank) RestoreFrom(in io.Reader, id model.SeqID, before []int32) ([]
 	}
 	r.continued += x.Length - x.From
 	r.Model.Extend(id, x.Tokens, append(between(r.Checkpoints(id), 0, x.From), x.Checkpoints...)...)
+	if held, budget := r.held(), r.SequenceBudget(); budget > 0 && held > budget {
+		return nil, &model.MemoryError{Seq: id, Need: held, Have: budget}
+	}
 	return x.Tokens, nil
 }
 

@@ -90,14 +90,12 @@ func (w work) encode() ([]byte, error) {
 		b = binary.LittleEndian.AppendUint32(b, uint32(id))
 	}
 	for _, c := range w.step.Checkpoints {
-		b = binary.LittleEndian.AppendUint32(b, uint32(c.Seq))
-		b = binary.LittleEndian.AppendUint32(b, uint32(len(c.At)))
 		for i, at := range c.At {
 			if at > math.MaxInt32 || !follows(c.At[:i], at) {
 				return nil, fmt.Errorf("sequence %d with checkpoints at %d is not part of a step; their lengths are positive and ascend", c.Seq, c.At)
 			}
-			b = binary.LittleEndian.AppendUint32(b, uint32(at))
 		}
+		b = appendCheckpoints(b, c)
 	}
 	for _, f := range w.step.Forks {
 		if f.Length < 1 || f.Length > math.MaxInt32 {
@@ -120,6 +118,16 @@ func (w work) encode() ([]byte, error) {
 		}
 	}
 	return b, nil
+}
+
+// appendCheckpoints appends the checkpoints of a sequence.
+func appendCheckpoints(b []byte, c model.Checkpoints) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(c.Seq))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(c.At)))
+	for _, at := range c.At {
+		b = binary.LittleEndian.AppendUint32(b, uint32(at))
+	}
+	return b
 }
 
 // follows reports whether a length can be the next of these lengths of checkpoints.

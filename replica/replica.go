@@ -55,6 +55,8 @@ type Rank interface {
 	// Checkpoints returns the lengths of the committed checkpoints of a sequence,
 	// ascending.
 	Checkpoints(id model.SeqID) []int
+	// KeepCheckpoints frees those at other lengths. It does not run during a step.
+	KeepCheckpoints(id model.SeqID, at []int)
 	// Snapshot writes the state of a sequence, given its committed tokens
 	// [Len(id)]; Restore makes a new sequence of it and returns the tokens.
 	// Neither runs during a step.

@@ -87,7 +87,7 @@ func (l *Leader) warm(e cluster.Epoch, all []answer) error {
 		return nil
 	}
 	if have != nil {
-		if err := h.send(continued, l.tokens, have); err != nil {
+		if err := h.send(continued, l.inventory(), l.tokens, have); err != nil {
 			return err
 		}
 		all, err := h.agree(answer{warm: true})
@@ -96,7 +96,7 @@ func (l *Leader) warm(e cluster.Epoch, all []answer) error {
 		}
 		slog.Warn("a rank refused the rest of the sequences that it had partly received before it joined; the leader sends all of them", "epoch", e.Number)
 	}
-	return h.send(whole, l.tokens, nil)
+	return h.send(whole, nil, l.tokens, nil)
 }
 
 // restart begins a lineage without sequences. It fails if the step needs a sequence,

@@ -24,8 +24,9 @@ import (
 // Then the ranks gather answers of 17 bytes: 1 if a rank has the leader's sequences,
 // otherwise 0; and what it received of them before it joined (ahead.go), as a copy's
 // number and the number of pieces, both 0 for nothing. If a rank lacks the sequences,
-// rank 0 broadcasts a u64, then snapshots. With 1 these have the rest of each sequence
-// behind what those ranks received, and the ranks then answer again. With 0 these have
+// rank 0 broadcasts a u64, then snapshots. With 1 a list of the sequences precedes them, in
+// the form of the checkpoints of a step, and they have the rest of each sequence behind
+// what those ranks received; the ranks then answer again. With 0 these have
 // all of each sequence, because the ranks refused the rest, received something else than
 // was sent, or received nothing.
 
@@ -34,6 +35,8 @@ const (
 	beginningBytes  = 24
 	// pieceBytes bounds the bytes of one broadcast.
 	pieceBytes = 1 << 20
+	// listBytes bounds the bytes of a list of sequences that a rank reads.
+	listBytes = 16 << 20
 	// endOfSequences takes the place of a sequence's number.
 	endOfSequences = ^uint64(0)
 
@@ -149,11 +152,19 @@ func anyLacks(all []answer) bool {
 
 // send broadcasts the sequences with their tokens from rank 0. Of each sequence it sends
 // what follows the positions in have, or all of it.
-func (h *resident) send(how uint64, sequences map[model.SeqID][]int32, have map[model.SeqID]int) error {
+func (h *resident) send(how uint64, inventory []byte, sequences map[model.SeqID][]int32, have map[model.SeqID]int) error {
 	if err := h.tell(how); err != nil {
 		return err
 	}
 	out := &pieces{h: h, buf: make([]byte, 0, pieceBytes)}
+	if how == continued {
+		if _, err := out.Write(inventory); err != nil {
+			return err
+		}
+		if err := out.end(); err != nil {
+			return err
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(sequences)) {
 		if err := h.tell(uint64(id)); err != nil {
 			return err
@@ -202,27 +213,34 @@ func (h *resident) receive(warm bool, t *took) error {
 	return h.receiveAll(!warm)
 }
 
-// receiveRest takes what continues the sequences that were received before, and drops
-// those that the leader no longer has. It reads and discards what it refuses, or what was
-// refused before.
+// receiveRest frees what the leader no longer has of the sequences that were received
+// before, and takes what continues the others. It reads and discards what it refuses, or
+// what was refused before.
 func (h *resident) receiveRest(idle bool, t *took, before error) (refused, err error) {
 	refused = before
-	live := map[model.SeqID]bool{}
+	head := &pieces{h: h}
+	list, err := io.ReadAll(io.LimitReader(head, listBytes))
+	if err == nil {
+		_, err = io.Copy(io.Discard, head)
+	}
+	if err != nil {
+		return nil, err
+	}
+	inventory, invalid := parseInventory(list)
+	if !idle && refused == nil {
+		if refused = invalid; refused == nil {
+			h.keepOnly(t, inventory)
+		}
+	}
 	for {
 		n, err := h.take()
-		if err != nil {
-			return nil, err
-		}
-		if n == endOfSequences {
-			break
+		if err != nil || n == endOfSequences {
+			return refused, err
 		}
 		id := model.SeqID(n)
-		live[id] = true
 		in := &pieces{h: h}
 		if !idle && refused == nil {
-			if _, err := h.rank.RestoreFrom(in, id, t.sequences[id]); err != nil {
-				refused = fmt.Errorf("sequence %d from the leader: %w", id, err)
-			}
+			refused = h.receiveOne(in, id, t.sequences[id], inventory[id])
 		}
 		// All bytes are read even after a failure, because the other ranks wait in the
 		// broadcasts.
@@ -230,15 +248,19 @@ func (h *resident) receiveRest(idle bool, t *took, before error) (refused, err e
 			return nil, errors.Join(refused, err)
 		}
 	}
-	if idle || refused != nil {
-		return refused, nil
+}
+
+// receiveOne takes what continues a sequence, which then must have checkpoints at these
+// lengths.
+func (h *resident) receiveOne(in io.Reader, id model.SeqID, before []int32, at []int) error {
+	_, err := h.rank.RestoreFrom(in, id, before)
+	if have := h.rank.Checkpoints(id); err == nil && !slices.Equal(have, at) {
+		err = fmt.Errorf("it has checkpoints at %d here, but at %d there", have, at)
 	}
-	for id := range t.sequences {
-		if !live[id] {
-			h.rank.Drop(id)
-		}
+	if err != nil {
+		return fmt.Errorf("sequence %d from the leader: %w", id, err)
 	}
-	return nil, nil
+	return nil
 }
 
 // receiveAll takes the complete sequences that rank 0 sends; if they are not needed, it

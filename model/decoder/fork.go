@@ -168,6 +168,25 @@ func (m *Model[C]) Checkpoints(id model.SeqID) (at []int) {
 	return at
 }
 
+// KeepCheckpoints frees the checkpoints of a sequence at other lengths. It must not run
+// during a step.
+func (m *Model[C]) KeepCheckpoints(id model.SeqID, at []int) {
+	q := m.sequences[id]
+	if q == nil {
+		return
+	}
+	var kept, gone []*checkpoint
+	for _, c := range q.checkpoints {
+		if slices.Contains(at, c.length) {
+			kept = append(kept, c)
+		} else {
+			gone = append(gone, c)
+		}
+	}
+	q.checkpoints = kept
+	m.release(gone)
+}
+
 // prepareCheckpoints takes the new checkpoints of a checked step.
 func (m *Model[C]) prepareCheckpoints(step model.Step) error {
 	for _, c := range step.Checkpoints {

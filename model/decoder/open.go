@@ -86,6 +86,7 @@ type Decoder interface {
 	Examine(p model.Piece) ([]model.Sum, error)
 	Drop(id model.SeqID)
 	Checkpoints(id model.SeqID) []int
+	KeepCheckpoints(id model.SeqID, at []int)
 	StateBytes(id model.SeqID, from, length int) int64
 	SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, from int) error
 	RestoreFrom(r io.Reader, id model.SeqID, before []int32) ([]int32, error)
