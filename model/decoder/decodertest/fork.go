@@ -252,6 +252,9 @@ func (a Architecture) RandomForks(t *testing.T) {
 		for _, id := range g.ids() {
 			x := g.trees[id]
 			g.check(id, fmt.Sprint("seed ", seed, ", sequence ", id))
+			require.Equal(t, x.at, append(x.at[:0:0], g.m.Checkpoints(id)...))
+			x.at = x.at[len(x.at)/2:]
+			g.m.KeepCheckpoints(id, x.at)
 			charged += g.m.SequenceBytes(x.most) + int64(len(x.at))*g.m.CheckpointBytes()
 		}
 		g.m.Commit(model.Step{}) // what was not committed is gone
