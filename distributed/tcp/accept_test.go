@@ -35,7 +35,6 @@ func TestFullTableOfFiles(t *testing.T) {
 		near, far := net.Pipe()
 		tr.strangers.Add(near)
 		began := time.Now()
-		tr.running.Add(1)
 		tr.accept(&fullTable{attempts: 1000})
 		require.Greater(t, time.Since(began), 90*time.Second)
 		require.Zero(t, tr.strangers.Len())
@@ -85,7 +84,6 @@ func TestFloodFromOneAddress(t *testing.T) {
 		open("10.0.0.1:1")
 	}
 	tr.listener = ln
-	tr.running.Add(1)
 	tr.accept(ln)
 	require.True(t, tr.strangers.Remove(rank), "the handshake of the rank is still under way")
 	require.NoError(t, rank.Close())

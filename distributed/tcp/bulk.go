@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"net"
+	"sync"
 	"time"
 
 	"ringmaster/distributed/reduce"
@@ -19,11 +20,11 @@ import (
 
 // startBulk hands the planned operation to the goroutines.
 func (d *driver) startBulk() {
-	for _, l := range d.lanes {
-		if l != nil && l.in == nil && l.inLen > 0 {
+	d.each(func(l *lane) {
+		if l.in == nil && l.inLen > 0 {
 			l.room(l.inLen)
 		}
-	}
+	})
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.aborted {
@@ -35,10 +36,7 @@ func (d *driver) startBulk() {
 		d.left++
 		d.reducer.Signal()
 	}
-	for _, l := range d.lanes {
-		if l == nil {
-			continue
-		}
+	d.each(func(l *lane) {
 		if l.sends || len(l.out2) > 0 {
 			l.sending = true
 			d.left++
@@ -49,7 +47,7 @@ func (d *driver) startBulk() {
 			d.left++
 			l.feed.Signal()
 		}
-	}
+	})
 }
 
 // done ends one goroutine's work on the operation. driver.mu is held.
@@ -59,22 +57,32 @@ func (d *driver) done() {
 	}
 }
 
-// sender is the goroutine that writes to the peer.
-func (l *lane) sender() {
-	d := l.d
+// serve is the life of a goroutine of the group: it works whenever it is busy, which more
+// signals, until the group fails. driver.mu guards busy.
+func (d *driver) serve(busy *bool, more *sync.Cond, work func()) {
 	for {
 		d.mu.Lock()
-		for !l.sending && !d.aborted {
-			l.wake.Wait()
+		for !*busy && !d.aborted {
+			more.Wait()
 		}
-		if !l.sending {
+		if !*busy {
 			d.mu.Unlock()
 			return
 		}
-		rest := l.rest
 		d.mu.Unlock()
+		work()
+		d.mu.Lock()
+		*busy = false
+		d.done()
+		d.mu.Unlock()
+	}
+}
+
+// sender is the goroutine that writes to the peer.
+func (l *lane) sender() {
+	l.d.serve(&l.sending, l.wake, func() {
 		err := l.conn.SetWriteDeadline(l.deadline())
-		if err == nil && rest {
+		if err == nil && l.rest {
 			_, err = l.bufs.WriteTo(l.conn.TCPConn)
 		} else if err == nil {
 			err = l.send()
@@ -83,13 +91,9 @@ func (l *lane) sender() {
 			err = l.conn.SetWriteDeadline(time.Time{})
 		}
 		if err != nil && !errors.Is(err, errAborted) {
-			d.trouble(l, err)
+			l.d.trouble(l, err)
 		}
-		d.mu.Lock()
-		l.sending, l.rest = false, false
-		d.done()
-		d.mu.Unlock()
-	}
+	})
 }
 
 // send is the sender's part of a large operation.
@@ -163,17 +167,7 @@ func (l *lane) writeFrame(phase uint8, part []byte, off, n int) error {
 
 // receiver is the goroutine that reads from the peer.
 func (l *lane) receiver() {
-	d := l.d
-	for {
-		d.mu.Lock()
-		for !l.recving && !d.aborted {
-			l.feed.Wait()
-		}
-		if !l.recving {
-			d.mu.Unlock()
-			return
-		}
-		d.mu.Unlock()
+	l.d.serve(&l.recving, l.feed, func() {
 		err := l.conn.SetReadDeadline(l.deadline())
 		if err == nil {
 			err = l.receive()
@@ -182,13 +176,9 @@ func (l *lane) receiver() {
 			err = l.conn.SetReadDeadline(time.Time{})
 		}
 		if err != nil {
-			d.trouble(l, err)
+			l.d.trouble(l, err)
 		}
-		d.mu.Lock()
-		l.recving = false
-		d.done()
-		d.mu.Unlock()
-	}
+	})
 }
 
 // receive is the receiver's part of a large operation.
@@ -243,26 +233,6 @@ func (l *lane) readPart(phase uint8, part []byte) error {
 		}
 	}
 	return nil
-}
-
-// reduceLoop is the goroutine that reduces.
-func (d *driver) reduceLoop() {
-	for {
-		d.mu.Lock()
-		for !d.reducing && !d.aborted {
-			d.reducer.Wait()
-		}
-		if !d.reducing {
-			d.mu.Unlock()
-			return
-		}
-		d.mu.Unlock()
-		d.reduceAll()
-		d.mu.Lock()
-		d.reducing = false
-		d.done()
-		d.mu.Unlock()
-	}
 }
 
 // reduceAll reduces the target piece by piece, each as soon as it has been

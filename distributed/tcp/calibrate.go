@@ -99,11 +99,7 @@ func (d *driver) agreeCredit(ctx context.Context, g *distributed.Group) error {
 	own := uint64(d.transport.opts.Credit)
 	if own == 0 {
 		own = 8 << 20
-		for _, l := range d.lanes {
-			if l != nil {
-				own = min(own, uint64(l.receiveBuffer()))
-			}
-		}
+		d.each(func(l *lane) { own = min(own, uint64(l.receiveBuffer())) })
 		own = max(own/8, leastCredit)
 	}
 	all := make([]byte, 8*d.size)

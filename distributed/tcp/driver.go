@@ -80,13 +80,11 @@ func newDriver(t *Transport, l distributed.Link, inherited *Calibration, conns [
 		}
 		d.lanes[p] = lane
 	}
-	for _, l := range d.lanes {
-		if l != nil {
-			d.running.Go(l.sender)
-			d.running.Go(l.receiver)
-		}
-	}
-	d.running.Go(d.reduceLoop)
+	d.each(func(l *lane) {
+		d.running.Go(l.sender)
+		d.running.Go(l.receiver)
+	})
+	d.running.Go(func() { d.serve(&d.reducing, d.reducer, d.reduceAll) })
 	return d, nil
 }
 
@@ -121,11 +119,7 @@ func (d *driver) Wait(*distributed.Op) (distributed.Timing, error) {
 		ok = d.waitDirect()
 	}
 	if ok {
-		for _, l := range d.lanes {
-			if l != nil {
-				l.settle(d.op.scatter)
-			}
-		}
+		d.each(func(l *lane) { l.settle(d.op.scatter) })
 		return d.op.timing, nil
 	}
 	d.mu.Lock()
@@ -149,18 +143,12 @@ func (d *driver) Abort(error) {
 	d.aborted = true
 	d.waiter.Broadcast()
 	d.reducer.Broadcast()
-	for _, l := range d.lanes {
-		if l != nil {
-			l.wake.Broadcast()
-			l.feed.Broadcast()
-		}
-	}
+	d.each(func(l *lane) {
+		l.wake.Broadcast()
+		l.feed.Broadcast()
+	})
 	d.mu.Unlock()
-	for _, l := range d.lanes {
-		if l != nil {
-			_ = l.conn.Close()
-		}
-	}
+	d.each(func(l *lane) { _ = l.conn.Close() })
 }
 
 // Close implements distributed.Driver. Data already sent still arrives, because

@@ -86,11 +86,10 @@ func (t *Transport) Listen(host string) (string, error) {
 		return "", fmt.Errorf("%w: the data plane cannot listen on %s: %w", distributed.ErrConfig, host, err)
 	}
 	t.listener, t.host = ln, host
-	t.running.Add(1)
 	if old != nil {
 		_ = old.Close()
 	}
-	go t.accept(ln)
+	t.running.Go(func() { t.accept(ln) })
 	return ln.Addr().String(), nil
 }
 
@@ -121,7 +120,6 @@ func (t *Transport) Close() error {
 
 // accept accepts connections until the listener is closed.
 func (t *Transport) accept(ln net.Listener) {
-	defer t.running.Done()
 	for {
 		c, err := accept.Next(ln, t.strangers.Evict, nil)
 		if err != nil {
@@ -134,16 +132,14 @@ func (t *Transport) accept(ln net.Listener) {
 			continue
 		}
 		t.strangers.Add(c)
-		t.running.Add(1)
+		t.running.Go(func() { t.shake(c) })
 		t.mu.Unlock()
-		go t.shake(c)
 	}
 }
 
 // shake runs the handshake of an accepted connection and gives the connection
 // to its session.
 func (t *Transport) shake(c net.Conn) {
-	defer t.running.Done()
 	_ = c.SetDeadline(time.Now().Add(t.opts.HandshakeTimeout))
 	accepted, h, err := t.welcome(c)
 	if !t.strangers.Remove(c) && err == nil {
