@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -127,10 +128,8 @@ func reductions(t *testing.T, groups []Group) {
 						if inPlace {
 							dst = src
 						}
-						if err := reducers[k](g)(t.Context(), dst, src, dt); err != nil {
-							return err
-						}
-						return same(want, dst, "%v of %d %v, in place %v", k, count, dt, inPlace)
+						err := reducers[k](g)(t.Context(), dst, src, dt)
+						return compared(err, want, dst, "%v of %d %v, in place %v", k, count, dt, inPlace)
 					})
 				}
 			}
@@ -139,10 +138,8 @@ func reductions(t *testing.T, groups []Group) {
 			each(t, groups, func(g Group) error {
 				own := count * dt.Size()
 				dst := make([]byte, own)
-				if err := g.ReduceScatter(t.Context(), dst, in[g.Rank()], nil, dt); err != nil {
-					return err
-				}
-				return same(want[g.Rank()*own:(g.Rank()+1)*own], dst, "reduce_scatter of %d %v", count, dt)
+				err := g.ReduceScatter(t.Context(), dst, in[g.Rank()], nil, dt)
+				return compared(err, want[g.Rank()*own:(g.Rank()+1)*own], dst, "reduce_scatter of %d %v", count, dt)
 			})
 		}
 	}
@@ -162,40 +159,36 @@ func same(want, got []byte, format string, args ...any) error {
 	return nil
 }
 
+// compared is the error of an operation, or that of same.
+func compared(err error, want, got []byte, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	return same(want, got, format, args...)
+}
+
 // moves tests the operations that only move bytes.
 func moves(t *testing.T, groups []Group) {
 	n := len(groups)
 	ctx := t.Context()
 	for _, size := range []int{0, 1, 7, Chunk - 1, Chunk, Chunk + 1, 5*Chunk + 3} {
 		parts := blocks(n, size, size)
-		var whole []byte
-		for _, p := range parts {
-			whole = append(whole, p...)
-		}
+		whole := slices.Concat(parts...)
 		each(t, groups, func(g Group) error {
 			r := g.Rank()
 			dst := make([]byte, n*size)
-			if err := g.AllGather(ctx, dst, parts[r]); err != nil {
-				return err
-			}
-			if err := same(whole, dst, "all_gather of %d bytes", size); err != nil {
+			if err := compared(g.AllGather(ctx, dst, parts[r]), whole, dst, "all_gather of %d bytes", size); err != nil {
 				return err
 			}
 			dst = make([]byte, n*size)
 			own := dst[r*size : (r+1)*size]
 			copy(own, parts[r])
-			if err := g.AllGather(ctx, dst, own); err != nil {
-				return err
-			}
-			return same(whole, dst, "all_gather in place of %d bytes", size)
+			return compared(g.AllGather(ctx, dst, own), whole, dst, "all_gather in place of %d bytes", size)
 		})
 		for root := range n {
 			each(t, groups, func(g Group) error {
 				buf := append([]byte(nil), parts[g.Rank()]...)
-				if err := g.Broadcast(ctx, buf, root); err != nil {
-					return err
-				}
-				return same(parts[root], buf, "broadcast of %d bytes from %d", size, root)
+				return compared(g.Broadcast(ctx, buf, root), parts[root], buf, "broadcast of %d bytes from %d", size, root)
 			})
 		}
 		each(t, groups, func(g Group) error { return g.Barrier(ctx) })
@@ -209,15 +202,6 @@ func moves(t *testing.T, groups []Group) {
 		}
 		each(t, groups, func(g Group) error { return pass(ctx, g, parts) })
 	}
-}
-
-// equal returns n equal sizes.
-func equal(n, size int) []int {
-	sizes := make([]int, n)
-	for r := range sizes {
-		sizes[r] = size
-	}
-	return sizes
 }
 
 // shapes returns sizes for n parts of up to size bytes, each a multiple of
@@ -260,18 +244,13 @@ func gatherV(ctx context.Context, g Group, size int) error {
 		want, from, to := partsOf(sizes, g.Rank(), shape)
 		dst := make([]byte, len(want))
 		copy(dst[from:to], want[from:])
-		if err := g.StartAllGatherV(ctx, dst, sizes).Wait(); err != nil {
-			return err
-		}
-		if err := same(want, dst, "all_gather_v of %v bytes", sizes); err != nil {
+		err := g.StartAllGatherV(ctx, dst, sizes).Wait()
+		if err = compared(err, want, dst, "all_gather_v of %v bytes", sizes); err != nil {
 			return err
 		}
 		clear(dst)
 		copy(dst[from:to], want[from:])
-		if err := g.AllGatherV(ctx, dst, sizes); err != nil {
-			return err
-		}
-		if err := same(want, dst, "all_gather_v of %v bytes", sizes); err != nil {
+		if err := compared(g.AllGatherV(ctx, dst, sizes), want, dst, "all_gather_v of %v bytes", sizes); err != nil {
 			return err
 		}
 	}
@@ -324,10 +303,8 @@ func scatterV(ctx context.Context, g Group, size int) error {
 		want := reduced(sum, dt, in)
 		_, from, to := partsOf(sizes, g.Rank(), shape)
 		dst := make([]byte, to-from)
-		if err := g.StartReduceScatter(ctx, dst, in[g.Rank()], sizes, dt).Wait(); err != nil {
-			return err
-		}
-		if err := same(want[from:to], dst, "reduce_scatter of %v bytes", sizes); err != nil {
+		err := g.StartReduceScatter(ctx, dst, in[g.Rank()], sizes, dt).Wait()
+		if err = compared(err, want[from:to], dst, "reduce_scatter of %v bytes", sizes); err != nil {
 			return err
 		}
 	}
@@ -340,10 +317,8 @@ func pass(ctx context.Context, g Group, parts [][]byte) error {
 	n, r := g.Size(), g.Rank()
 	next, before := (r+1)%n, (r+n-1)%n
 	dst := make([]byte, len(parts[r]))
-	if err := g.SendRecv(ctx, dst, before, parts[r], next); err != nil {
-		return err
-	}
-	if err := same(parts[before], dst, "send_recv of %d bytes", len(dst)); err != nil {
+	err := g.SendRecv(ctx, dst, before, parts[r], next)
+	if err = compared(err, parts[before], dst, "send_recv of %d bytes", len(dst)); err != nil {
 		return err
 	}
 	clear(dst)
@@ -354,10 +329,7 @@ func pass(ctx context.Context, g Group, parts [][]byte) error {
 	if err := first(); err != nil {
 		return err
 	}
-	if err := second(); err != nil {
-		return err
-	}
-	return same(parts[before], dst, "recv of %d bytes", len(dst))
+	return compared(second(), parts[before], dst, "recv of %d bytes", len(dst))
 }
 
 // large moves more data than any kernel buffer holds.
@@ -371,17 +343,11 @@ func large(t *testing.T, connect Connect, n int) {
 		each(t, groups, func(g Group) error {
 			buf := append([]byte(nil), in[g.Rank()]...)
 			p := g.StartAllSum(t.Context(), buf, buf, distributed.Float16)
-			if err := p.Wait(); err != nil {
-				return err
-			}
-			if err := same(want, buf, "%+v", s); err != nil {
+			if err := compared(p.Wait(), want, buf, "%+v", s); err != nil {
 				return err
 			}
 			got := append([]byte(nil), in[g.Rank()]...)
-			if err := g.Broadcast(t.Context(), got, 1); err != nil {
-				return err
-			}
-			if err := same(in[1], got, "broadcast"); err != nil {
+			if err := compared(g.Broadcast(t.Context(), got, 1), in[1], got, "broadcast"); err != nil {
 				return err
 			}
 			return pass(t.Context(), g, in)
@@ -405,12 +371,12 @@ func arguments(t *testing.T, groups []Group) {
 			"scatter length":           g.ReduceScatter(ctx, make([]byte, 4), b[:4*n+4], nil, distributed.Float32),
 			"scatter overlap":          g.ReduceScatter(ctx, b[:4], b[:4*n], nil, distributed.Float32),
 			"scatter sizes":            g.ReduceScatter(ctx, make([]byte, 4), b[:4*n], make([]int, n), distributed.Float32),
-			"scatter own part":         g.StartReduceScatter(ctx, make([]byte, 8), b[:4*n], equal(n, 4), distributed.Float32).Wait(),
-			"scatter elements":         g.ReduceScatter(ctx, make([]byte, 3), b[:3*n], equal(n, 3), distributed.Float16),
-			"gather own part":          g.Gather(ctx, b[:4*n], make([]byte, 5), equal(n, 4), r),
-			"gather to a missing rank": g.Gather(ctx, b[:4*n], make([]byte, 4), equal(n, 4), n),
-			"gather at the root":       g.StartGather(ctx, b[:4*n+1], make([]byte, 4), equal(n, 4), r).Wait(),
-			"gather overlap":           g.Gather(ctx, b[:4*n], b[4*r+1:4*r+5], equal(n, 4), r),
+			"scatter own part":         g.StartReduceScatter(ctx, make([]byte, 8), b[:4*n], slices.Repeat([]int{4}, n), distributed.Float32).Wait(),
+			"scatter elements":         g.ReduceScatter(ctx, make([]byte, 3), b[:3*n], slices.Repeat([]int{3}, n), distributed.Float16),
+			"gather own part":          g.Gather(ctx, b[:4*n], make([]byte, 5), slices.Repeat([]int{4}, n), r),
+			"gather to a missing rank": g.Gather(ctx, b[:4*n], make([]byte, 4), slices.Repeat([]int{4}, n), n),
+			"gather at the root":       g.StartGather(ctx, b[:4*n+1], make([]byte, 4), slices.Repeat([]int{4}, n), r).Wait(),
+			"gather overlap":           g.Gather(ctx, b[:4*n], b[4*r+1:4*r+5], slices.Repeat([]int{4}, n), r),
 			"to itself":                g.Send(ctx, b, r),
 			"to a missing rank":        g.Send(ctx, b, n),
 			"from a missing rank":      g.Recv(ctx, b, -1),

@@ -1,11 +1,12 @@
 package grouptest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"sort"
+	"slices"
 	"testing"
 	"time"
 
@@ -117,6 +118,12 @@ func membersOf(t *testing.T, parents, children []Group) [][]int {
 // wanted computes the result of a split from the definition: a member's rank is
 // the number of members before it.
 func wanted(colors, keys []int) [][]int {
+	key := func(rank int) int {
+		if keys[rank] < 0 {
+			return rank
+		}
+		return keys[rank]
+	}
 	out := make([][]int, len(colors))
 	for r, c := range colors {
 		if c == none {
@@ -127,17 +134,7 @@ func wanted(colors, keys []int) [][]int {
 				out[r] = append(out[r], m)
 			}
 		}
-		sort.Slice(out[r], func(i, j int) bool {
-			a, b := out[r][i], out[r][j]
-			ka, kb := keys[a], keys[b]
-			if ka < 0 {
-				ka = a
-			}
-			if kb < 0 {
-				kb = b
-			}
-			return ka < kb || ka == kb && a < b
-		})
+		slices.SortStableFunc(out[r], func(a, b int) int { return cmp.Compare(key(a), key(b)) })
 	}
 	return out
 }
@@ -212,45 +209,29 @@ func everything(ctx context.Context, g Group, seed int) error {
 		in := blocks(n, size, seed, n)
 		dst := make([]byte, size)
 		for _, k := range []kind{sum, maximum, minimum} {
-			if err := reducers[k](g)(ctx, dst, in[r], distributed.Float16); err != nil {
-				return err
-			}
-			if err := same(reduced(k, distributed.Float16, in), dst, "%v of %d bytes", k, size); err != nil {
+			err := reducers[k](g)(ctx, dst, in[r], distributed.Float16)
+			if err = compared(err, reduced(k, distributed.Float16, in), dst, "%v of %d bytes", k, size); err != nil {
 				return err
 			}
 		}
 		want := reduced(sum, distributed.BFloat16, in)
 		p := g.StartAllSum(ctx, dst, in[r], distributed.BFloat16)
-		if err := p.Wait(); err != nil {
-			return err
-		}
-		if err := same(want, dst, "started sum of %d bytes", size); err != nil {
+		if err := compared(p.Wait(), want, dst, "started sum of %d bytes", size); err != nil {
 			return err
 		}
 		wide := blocks(n, n*size, seed, n, 1)
-		if err := g.ReduceScatter(ctx, dst, wide[r], nil, distributed.Int32); err != nil {
+		err := g.ReduceScatter(ctx, dst, wide[r], nil, distributed.Int32)
+		if err = compared(err, reduced(sum, distributed.Int32, wide)[r*size:(r+1)*size], dst, "reduce_scatter"); err != nil {
 			return err
 		}
-		if err := same(reduced(sum, distributed.Int32, wide)[r*size:(r+1)*size], dst, "reduce_scatter"); err != nil {
-			return err
-		}
-		var whole []byte
-		for _, b := range in {
-			whole = append(whole, b...)
-		}
+		whole := slices.Concat(in...)
 		all := make([]byte, len(whole))
-		if err := g.AllGather(ctx, all, in[r]); err != nil {
-			return err
-		}
-		if err := same(whole, all, "all_gather"); err != nil {
+		if err := compared(g.AllGather(ctx, all, in[r]), whole, all, "all_gather"); err != nil {
 			return err
 		}
 		for root := range n {
 			buf := append([]byte(nil), in[r]...)
-			if err := g.Broadcast(ctx, buf, root); err != nil {
-				return err
-			}
-			if err := same(in[root], buf, "broadcast from %d", root); err != nil {
+			if err := compared(g.Broadcast(ctx, buf, root), in[root], buf, "broadcast from %d", root); err != nil {
 				return err
 			}
 		}
@@ -313,10 +294,7 @@ func largeChildren(t *testing.T, children []Group) {
 	want := reduced(sum, distributed.Float16, in)
 	for i, err := range OnAll(children, func(_ int, g Group) error {
 		buf := append([]byte(nil), in[g.Rank()]...)
-		if err := g.StartAllSum(t.Context(), buf, buf, distributed.Float16).Wait(); err != nil {
-			return err
-		}
-		if err := same(want, buf, "all_sum"); err != nil {
+		if err := compared(g.StartAllSum(t.Context(), buf, buf, distributed.Float16).Wait(), want, buf, "all_sum"); err != nil {
 			return err
 		}
 		return pass(t.Context(), g, in)
