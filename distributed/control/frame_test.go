@@ -181,31 +181,24 @@ func tcpPair(t *testing.T, co Options) (client, server *Conn) {
 	ln, err := Listen(t.Context(), "127.0.0.1:0", nil)
 	require.NoError(t, err)
 	defer ln.Close()
-	type result struct {
-		c   *Conn
-		err error
-	}
-	accepted := make(chan result, 1)
+	accepted := make(chan error, 1)
 	go func() {
 		nc, err := ln.Accept()
-		if err != nil {
-			accepted <- result{nil, err}
-			return
+		if err == nil {
+			so := serverOptions(testKey)
+			so.Encrypt = co.Encrypt
+			server, err = Server(t.Context(), nc, so)
 		}
-		so := serverOptions(testKey)
-		so.Encrypt = co.Encrypt
-		c, err := Server(t.Context(), nc, so)
-		accepted <- result{c, err}
+		accepted <- err
 	}()
 	client, err = Dial(t.Context(), ln.Addr().String(), co)
 	require.NoError(t, err)
-	r := <-accepted
-	require.NoError(t, r.err)
+	require.NoError(t, <-accepted)
 	t.Cleanup(func() {
 		require.NoError(t, client.Close())
-		require.NoError(t, r.c.Close())
+		require.NoError(t, server.Close())
 	})
-	return client, r.c
+	return client, server
 }
 
 // TestPeerReadsNothing: the sender gets an error when its timeout is over, and
@@ -215,9 +208,7 @@ func TestPeerReadsNothing(t *testing.T) {
 		o.WriteTimeout = 20 * time.Millisecond
 		so := serverOptions(testKey)
 		so.Encrypt = o.Encrypt
-		piped, _, _, _, err, serr := shake(t, o, so)
-		require.NoError(t, err)
-		require.NoError(t, serr)
+		piped, _, _, _ := shaken(t, o, so)
 		over, _ := tcpPair(t, o)
 		for name, c := range map[string]*Conn{"pipe": piped, "tcp": over} {
 			t.Run(name, func(t *testing.T) {

@@ -58,21 +58,34 @@ func shake(t *testing.T, co, so Options) (client, server *Conn, sent, answered s
 	t.Helper()
 	a, b := net.Pipe()
 	ra, rb := &recorder{Conn: a}, &recorder{Conn: b}
+	client, server, cerr, serr = meet(t.Context(), ra, rb, co, so)
+	return client, server, hex.EncodeToString(ra.wrote.Bytes()), hex.EncodeToString(rb.wrote.Bytes()), cerr, serr
+}
+
+// meet runs both sides over two ends.
+func meet(ctx context.Context, a, b net.Conn, co, so Options) (client, server *Conn, cerr, serr error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		server, serr = Server(t.Context(), rb, so)
+		server, serr = Server(ctx, b, so)
 	}()
-	client, cerr = Client(t.Context(), ra, co)
+	client, cerr = Client(ctx, a, co)
 	<-done
-	return client, server, hex.EncodeToString(ra.wrote.Bytes()), hex.EncodeToString(rb.wrote.Bytes()), cerr, serr
+	return client, server, cerr, serr
+}
+
+// shaken is shake of two sides that agree.
+func shaken(t *testing.T, co, so Options) (client, server *Conn, sent, answered string) {
+	t.Helper()
+	client, server, sent, answered, cerr, serr := shake(t, co, so)
+	require.NoError(t, cerr)
+	require.NoError(t, serr)
+	return client, server, sent, answered
 }
 
 // pair is two ends of a connection after its handshake.
 func pair(t *testing.T) (client, server *Conn) {
-	client, server, _, _, cerr, serr := shake(t, clientOptions(testKey), serverOptions(testKey))
-	require.NoError(t, cerr)
-	require.NoError(t, serr)
+	client, server, _, _ = shaken(t, clientOptions(testKey), serverOptions(testKey))
 	t.Cleanup(func() {
 		require.NoError(t, client.Close())
 		require.NoError(t, server.Close())
@@ -98,16 +111,12 @@ func TestHandshakeBytes(t *testing.T) {
 	}
 	nonceC, nonceS := strings.Repeat("c1", 32), strings.Repeat("5e", 32)
 
-	_, _, sent, answered, cerr, serr := shake(t, clientOptions(nil), serverOptions(nil))
-	require.NoError(t, cerr)
-	require.NoError(t, serr)
+	_, _, sent, answered := shaken(t, clientOptions(nil), serverOptions(nil))
 	large := "0000" + "0040" + strings.Repeat("00", 16<<10)
 	require.Equal(t, plainHello+nonceC+reserved+large+accept, sent)
 	require.Equal(t, plainHello+nonceS+reserved+accept+large, answered)
 
-	_, _, sent, answered, cerr, serr = shake(t, clientOptions(testKey), serverOptions(testKey))
-	require.NoError(t, cerr)
-	require.NoError(t, serr)
+	_, _, sent, answered = shaken(t, clientOptions(testKey), serverOptions(testKey))
 	require.Equal(t, keyedHello+nonceC+reserved+acceptProof+clientProved+large+accept, sent)
 	require.Equal(t, keyedHello+nonceS+reserved+accept+acceptProof+serverProved+large, answered)
 
@@ -121,9 +130,7 @@ func TestHandshakeBytes(t *testing.T) {
 func TestDefaultNoncesDiffer(t *testing.T) {
 	co, so := clientOptions(nil), serverOptions(nil)
 	co.nonce, so.nonce = nil, nil
-	_, _, sent, answered, cerr, serr := shake(t, co, so)
-	require.NoError(t, cerr)
-	require.NoError(t, serr)
+	_, _, sent, answered := shaken(t, co, so)
 	nonce := func(s string) string { return s[2*atNonce : 2*(atNonce+nonceSize)] }
 	require.NotEqual(t, nonce(sent), nonce(answered))
 	require.NotContains(t, nonce(sent), strings.Repeat("00", nonceSize))
@@ -156,14 +163,7 @@ func TestMismatch(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := net.Pipe()
-			var serr error
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				_, serr = Server(t.Context(), b, serverOptions(c.server))
-			}()
-			_, cerr := Client(t.Context(), &changed{Conn: a, change: c.change}, clientOptions(c.client))
-			<-done
+			_, _, cerr, serr := meet(t.Context(), &changed{Conn: a, change: c.change}, b, clientOptions(c.client), serverOptions(c.server))
 			require.EqualError(t, serr, "control connection with pipe: handshake: rejected the peer: "+c.want)
 			var refused *RefusedError
 			require.ErrorAs(t, cerr, &refused)
@@ -362,41 +362,30 @@ func TestHandshakeEnds(t *testing.T) {
 // TestLargePacketsDropped: if only small messages arrive, the error says so, whichever
 // direction loses the large one.
 func TestLargePacketsDropped(t *testing.T) {
-	for name, bothWays := range map[string]bool{"to the leader": false, "both ways": true} {
+	for name, lost := range map[string]struct {
+		toLeader, toRank bool
+		key              []byte
+	}{
+		"to the leader": {true, false, testKey},
+		"both ways":     {true, true, testKey},
+		"to the rank":   {false, true, nil}, // its leader has read the large message
+	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := net.Pipe()
-			defer a.Close()
-			defer b.Close()
-			co, so := clientOptions(testKey), serverOptions(testKey)
+			if lost.toLeader {
+				a = hole{a}
+			}
+			if lost.toRank {
+				b = hole{b}
+			}
+			co, so := clientOptions(lost.key), serverOptions(lost.key)
 			co.handshakeTimeout, so.handshakeTimeout = 200*time.Millisecond, 200*time.Millisecond
-			server := make(chan error, 1)
-			go func() {
-				var end net.Conn = b
-				if bothWays {
-					end = hole{b}
-				}
-				_, err := Server(t.Context(), end, so)
-				server <- err
-			}()
-			_, err := Client(t.Context(), hole{a}, co)
-			require.ErrorIs(t, err, network.ErrLarge)
-			require.ErrorContains(t, err, "MTU")
-			require.ErrorIs(t, <-server, network.ErrLarge)
+			_, _, cerr, serr := meet(t.Context(), a, b, co, so)
+			require.ErrorIs(t, cerr, network.ErrLarge)
+			require.ErrorContains(t, cerr, "MTU")
+			require.ErrorIs(t, serr, network.ErrLarge)
 		})
 	}
-	// To the rank only: its leader has read the large message.
-	a, b := net.Pipe()
-	defer a.Close()
-	co, so := clientOptions(nil), serverOptions(nil)
-	co.handshakeTimeout, so.handshakeTimeout = 200*time.Millisecond, 200*time.Millisecond
-	server := make(chan error, 1)
-	go func() {
-		_, err := Server(t.Context(), hole{b}, so)
-		server <- err
-	}()
-	_, err := Client(t.Context(), a, co)
-	require.ErrorIs(t, err, network.ErrLarge)
-	require.ErrorIs(t, <-server, network.ErrLarge)
 }
 
 // hole is a connection that loses large messages on their way to the peer.
@@ -433,17 +422,8 @@ func TestHandshakeLeavesNoDeadline(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	a, b := net.Pipe()
 	da, db := &deadlines{Conn: a}, &deadlines{Conn: b}
-	server := make(chan *Conn)
-	go func() {
-		c, err := Server(ctx, db, serverOptions(testKey))
-		if err != nil {
-			t.Error(err)
-		}
-		server <- c
-	}()
-	c, err := Client(ctx, da, clientOptions(testKey))
-	require.NoError(t, err)
-	s := <-server
+	c, s, cerr, serr := meet(ctx, da, db, clientOptions(testKey), serverOptions(testKey))
+	require.NoError(t, errors.Join(cerr, serr))
 	cancel()
 	require.Zero(t, da.set)
 	require.Zero(t, db.set)
@@ -469,9 +449,7 @@ func (d *deadlines) SetDeadline(t time.Time) error {
 func TestEncryptedHandshake(t *testing.T) {
 	co, so := clientOptions(testKey), serverOptions(testKey)
 	co.Encrypt, so.Encrypt = true, true
-	client, server, sent, answered, cerr, serr := shake(t, co, so)
-	require.NoError(t, cerr)
-	require.NoError(t, serr)
+	client, server, sent, answered := shaken(t, co, so)
 	for from, bytes := range map[string]string{"c1": sent, "5e": answered} {
 		const encryptedHello = "52494e474d535452" + "0200" + "0300" + "04030201"
 		rest, ok := strings.CutPrefix(bytes, encryptedHello+strings.Repeat(from, 32)+reserved)
@@ -525,19 +503,11 @@ func TestWrongKeyOverTLS(t *testing.T) {
 func TestSomebodyBetween(t *testing.T) {
 	o := clientOptions(testKey)
 	o.Encrypt = true
-	near, a := net.Pipe()
-	b, far := net.Pipe()
-	results := make(chan error, 2)
-	go func() {
-		_, err := Client(t.Context(), near, o)
-		results <- err
-	}()
 	so := serverOptions(testKey)
 	so.Encrypt = true
-	go func() {
-		_, err := Server(t.Context(), far, so)
-		results <- err
-	}()
+	client, clientEnds := start(t, Client, o)
+	server, serverEnds := start(t, Server, so)
+	a, b := client.nc, server.nc
 	pass := func(to, from net.Conn, n int) []byte {
 		p := make([]byte, n)
 		_, err := io.ReadFull(from, p)
@@ -557,6 +527,6 @@ func TestSomebodyBetween(t *testing.T) {
 	pass(rank, leader, replyHeader+len(wrongKey))
 	go io.Copy(io.Discard, rank)
 	go io.Copy(io.Discard, leader)
-	require.ErrorContains(t, <-results, wrongKey)
-	require.ErrorContains(t, <-results, wrongKey)
+	require.ErrorContains(t, clientEnds(), wrongKey)
+	require.ErrorContains(t, serverEnds(), wrongKey)
 }
