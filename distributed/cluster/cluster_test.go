@@ -20,8 +20,7 @@ import (
 func TestGroupWorks(t *testing.T) {
 	r := newRig(t, 3, []byte("a key of the cluster"))
 	one, two := r.follow(1, nil), r.follow(2, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
+	ctx := soon(t)
 	require.NoError(t, r.leader.Wait(ctx))
 	e := r.running(0)
 	for i := range 20 {
@@ -78,11 +77,7 @@ func TestLostConnection(t *testing.T) {
 	r := newRig(t, 2, nil)
 	one := r.follow(1, nil)
 	e := r.running(0)
-	r.leader.mu.Lock()
-	for _, o := range r.leader.conns {
-		o.conn.Close()
-	}
-	r.leader.mu.Unlock()
+	r.cut()
 	next := r.running(e.Number)
 	require.NoError(t, r.do(next, "after all"))
 	require.Equal(t, []string{"after all"}, one.did)
@@ -194,8 +189,7 @@ func TestInterruptAnywhereEndsAll(t *testing.T) {
 func TestFirstEpochFails(t *testing.T) {
 	r := newRig(t, 2, nil)
 	one := r.follow(1, func(_ *Config, p *program) { p.formErr = errors.New("no memory for m.gguf") })
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
+	ctx := soon(t)
 	require.ErrorContains(t, r.leader.Wait(ctx), "no memory for m.gguf")
 	require.NoError(t, r.ended(one))
 
@@ -233,8 +227,7 @@ func TestTheOthersContinue(t *testing.T) {
 		return errors.New("no more")
 	}
 	require.ErrorContains(t, r.do(e, "second"), "rank 1 at 127.0.0.1:")
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
+	ctx := soon(t)
 	e, err := r.leader.Await(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []int{0, 2}, e.Members)
@@ -343,10 +336,6 @@ func TestOrphan(t *testing.T) {
 	one := r.follow(1, func(c *Config, _ *program) { c.ConnectTimeout = 200 * time.Millisecond })
 	r.running(0)
 	require.NoError(t, r.leader.listener.Close())
-	r.leader.mu.Lock()
-	for _, o := range r.leader.conns {
-		o.conn.Close()
-	}
-	r.leader.mu.Unlock()
+	r.cut()
 	require.ErrorContains(t, r.ended(one), "for 200ms")
 }

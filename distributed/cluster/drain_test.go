@@ -20,9 +20,7 @@ func TestDrain(t *testing.T) {
 	e := r.running(0)
 	require.NoError(t, r.do(e, "a"))
 	drain := func(key []byte, rank int) error {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		defer cancel()
-		return Drain(ctx, Config{Coordinator: r.addr, Key: key}, rank)
+		return Drain(soon(t), Config{Coordinator: r.addr, Key: key}, rank)
 	}
 	var strange *control.RefusedError
 	require.ErrorAs(t, drain([]byte("some other key of 16 or more"), 2), &strange)

@@ -27,8 +27,7 @@ func TestExaminer(t *testing.T) {
 	})
 	r.follow(1, nil)
 	e := r.running(0)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
+	ctx := soon(t)
 	cfg := Config{Coordinator: r.addr, Key: key, PeerTimeout: 2 * time.Second}
 	x, err := Examine(ctx, cfg)
 	require.NoError(t, err)
@@ -71,8 +70,7 @@ func TestExaminer(t *testing.T) {
 // TestExaminesNothing: a leader without Config.Examine says so.
 func TestExaminesNothing(t *testing.T) {
 	r := newRig(t, 1, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
+	ctx := soon(t)
 	x, err := Examine(ctx, Config{Coordinator: r.addr})
 	require.NoError(t, err)
 	defer x.Close()

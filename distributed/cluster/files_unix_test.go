@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"context"
 	"os"
 	"syscall"
 	"testing"
@@ -44,8 +43,6 @@ func TestFullTableOfFiles(t *testing.T) {
 	}
 	require.NoError(t, spare.Close()) // for the socket of the rank that dials
 	r.follow(1, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	require.NoError(t, r.leader.Wait(ctx))
+	require.NoError(t, r.leader.Wait(soon(t)))
 	require.NoError(t, r.do(r.running(0), "work"))
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"log/slog"
 	"math"
@@ -89,7 +88,8 @@ func (r *rig) raw(rank int) *control.Conn {
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { c.Close() })
 	hello := testHello(rank, r.size)
-	r.say(c, message{Kind: kindHello, Hello: &hello})
+	m := message{Kind: kindHello, Hello: &hello}
+	require.NoError(r.t, c.Send(control.Frame{Type: uint16(m.Kind), Payload: m.encode()}))
 	for {
 		f, err := c.Receive()
 		require.NoError(r.t, err)
@@ -99,18 +99,12 @@ func (r *rig) raw(rank int) *control.Conn {
 	}
 }
 
-func (r *rig) say(c *control.Conn, m message) {
-	require.NoError(r.t, c.Send(control.Frame{Type: uint16(m.Kind), Payload: m.encode()}))
-}
-
 // TestALongReasonEndsNobodyElse: a rank leaves with a text that, escaped, is longer
 // than a frame. The verdict that quotes it still reaches the other ranks, and their
 // connections stay.
 func TestALongReasonEndsNobodyElse(t *testing.T) {
 	r := newRig(t, 3, nil)
 	r.follow(1, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
 	member := func(rank int) (conn int) {
 		r.leader.mu.Lock()
 		defer r.leader.mu.Unlock()
@@ -134,7 +128,7 @@ func TestALongReasonEndsNobodyElse(t *testing.T) {
 	require.Less(t, len(err.Error()), 2*mostText)
 
 	r.follow(2, nil)
-	require.NoError(t, r.leader.Wait(ctx))
+	require.NoError(t, r.leader.Wait(soon(t)))
 	require.NoError(t, r.do(r.running(0), "all the same"))
 	require.Equal(t, before, member(1), "rank 1 had to reconnect")
 }
@@ -178,9 +172,7 @@ func TestStrangersGetFewLines(t *testing.T) {
 			l.sm.receive(1000+id, message{Kind: kindHello, Hello: &wrong})
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	require.NoError(t, l.Close(ctx, "the test is over"))
+	require.NoError(t, l.Close(soon(t), "the test is over"))
 	lines := strings.Count(log.String(), "rejected: build")
 	require.GreaterOrEqual(t, lines, rationLines)
 	require.Less(t, lines, hellos/10)

@@ -51,8 +51,7 @@ func TestRecruit(t *testing.T) {
 	r := newRigThat(t, Continue, 3, nil)
 	one, two := r.follow(1, nil), r.follow(2, nil)
 	e := r.running(0)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
+	ctx := soon(t)
 	type found struct {
 		*Recruit
 		err error

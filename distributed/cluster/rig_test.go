@@ -20,6 +20,13 @@ import (
 // limit bounds every wait of these tests; none comes near it.
 const limit = 20 * time.Second
 
+// soon is a context that ends with the test, or after limit.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // transport is a network in memory that may reject a rank.
 type transport struct {
 	*memory.Network
@@ -182,6 +189,15 @@ func (r *rig) follow(rank int, change func(*Config, *program)) *following {
 	go func() { f.end <- Follow(ctx, cfg, f.program) }()
 	r.t.Cleanup(func() { cancel(errors.New("the test is over")) })
 	return f
+}
+
+// cut closes the connections of all followers.
+func (r *rig) cut() {
+	r.leader.mu.Lock()
+	defer r.leader.mu.Unlock()
+	for _, o := range r.leader.conns {
+		o.conn.Close()
+	}
 }
 
 // crash ends the follower of a rank without a goodbye.

@@ -103,6 +103,14 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 	}
 	rest := func(i int) string { return strings.Join(words[i:], " ") }
 	m := p.m
+	// answer is what rank 0 does by itself, or the message that a connection brings.
+	answer := func(own func(), msg message) {
+		if number(1) == 0 {
+			own()
+		} else {
+			m.receive(number(1), msg)
+		}
+	}
 	switch words[0] {
 	case "group":
 		n := number(1)
@@ -126,37 +134,17 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		m.connected(number(1), words[2])
 	case "hello":
 		h := testHello(number(1), m.self.Size)
+		numbers := map[string]*int{"rank": &h.Rank, "size": &h.Size}
+		texts := map[string]*string{"fingerprint": &h.Fingerprint, "model": &h.Model, "build": &h.Build, "kernels": &h.Kernels,
+			"math": &h.Math, "weights": &h.Weights, "program": &h.Program, "platform": &h.Platform, "commit": &h.Commit, "process": &h.Process}
 		for _, w := range words[2:] {
 			k, v, _ := strings.Cut(w, "=")
-			n, _ := strconv.Atoi(v)
-			switch k {
-			case "rank":
-				h.Rank = n
-			case "size":
-				h.Size = n
-			case "fingerprint":
-				h.Fingerprint = v
-			case "model":
-				h.Model = v
-			case "build":
-				h.Build = v
-			case "kernels":
-				h.Kernels = v
-			case "math":
-				h.Math = v
-			case "weights":
-				h.Weights = v
-			case "program":
-				h.Program = v
-			case "platform":
-				h.Platform = v
-			case "commit":
-				h.Commit = v
-			case "process":
-				h.Process = v
-			default:
-				require.Fail(t, "unknown field "+k)
+			if n := numbers[k]; n != nil {
+				*n, _ = strconv.Atoi(v)
+				continue
 			}
+			require.Contains(t, texts, k)
+			*texts[k] = v
 		}
 		m.receive(number(1), message{Kind: kindHello, Hello: &h})
 	case "planned":
@@ -169,11 +157,7 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		m.planFailed(m.epoch, rest(1))
 	case "formed", "connected":
 		k := map[string]kind{"formed": kindFormed, "connected": kindConnected}[words[0]]
-		if number(1) == 0 {
-			m.selfAnswered(m.epoch, k)
-		} else {
-			m.receive(number(1), message{Kind: k, Epoch: m.epoch})
-		}
+		answer(func() { m.selfAnswered(m.epoch, k) }, message{Kind: k, Epoch: m.epoch})
 	case "started":
 		m.started(m.epoch)
 	case "forms":
@@ -207,17 +191,10 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		for _, w := range words[3:] {
 			d = append(d, uint32(w[0]))
 		}
-		if number(1) == 0 {
-			m.done(0, uint64(number(2)), d)
-		} else {
-			m.receive(number(1), message{Kind: kindDone, Epoch: m.epoch, Number: uint64(number(2)), Digest: d})
-		}
+		n := uint64(number(2))
+		answer(func() { m.done(0, n, d) }, message{Kind: kindDone, Epoch: m.epoch, Number: n, Digest: d})
 	case "failed":
-		if number(1) == 0 {
-			m.failed(0, m.epoch, rest(2), nil)
-		} else {
-			m.receive(number(1), message{Kind: kindFailed, Epoch: m.epoch, Reason: rest(2)})
-		}
+		answer(func() { m.failed(0, m.epoch, rest(2), nil) }, message{Kind: kindFailed, Epoch: m.epoch, Reason: rest(2)})
 	case "missing":
 		by := number(1)
 		if c := m.conns[by]; c != nil {
@@ -229,17 +206,12 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 			require.NoError(t, err)
 			missing = append(missing, distributed.Unconnected{Rank: peer, Dialled: peer < by, Unreachable: words[2] == "unreachable", Cause: fmt.Sprintf("rank %d: %s", peer, rest(4))})
 		}
-		if by == 0 {
-			m.failed(0, m.epoch, "cannot connect", missing)
-		} else {
-			m.receive(number(1), message{Kind: kindFailed, Epoch: m.epoch, Reason: "cannot connect", Missing: missing})
-		}
+		answer(func() { m.failed(0, m.epoch, "cannot connect", missing) },
+			message{Kind: kindFailed, Epoch: m.epoch, Reason: "cannot connect", Missing: missing})
 	case "suspect":
-		if number(1) == 0 {
-			m.suspect(0, m.epoch, number(2), rest(3), strings.HasPrefix(rest(3), "ranks run different operations"))
-		} else {
-			m.receive(number(1), message{Kind: kindSuspect, Epoch: m.epoch, Peer: number(2), Reason: rest(3), Desync: strings.HasPrefix(rest(3), "ranks run different operations")})
-		}
+		desync := strings.HasPrefix(rest(3), "ranks run different operations")
+		answer(func() { m.suspect(0, m.epoch, number(2), rest(3), desync) },
+			message{Kind: kindSuspect, Epoch: m.epoch, Peer: number(2), Reason: rest(3), Desync: desync})
 	case "drain":
 		m.receive(number(1), message{Kind: kindDrain, Peer: number(2)})
 	case "fits":

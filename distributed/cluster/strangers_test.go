@@ -27,9 +27,7 @@ func TestStrangersDoNotKeepTheGroupFromForming(t *testing.T) {
 	r.strangers(400)
 	r.follow(1, nil)
 	r.follow(2, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	require.NoError(t, r.leader.Wait(ctx))
+	require.NoError(t, r.leader.Wait(soon(t)))
 	require.LessOrEqual(t, r.leader.strangers.Len(), accept.DefaultLimit())
 	require.NoError(t, r.do(r.running(0), "all the same"))
 	// Connections of ranks are not closed to make room.
@@ -58,30 +56,16 @@ func TestHelloIsDue(t *testing.T) {
 // shutdown and does not look for the ended leader.
 func TestLastWordsReachABusyRank(t *testing.T) {
 	r := newRig(t, 2, nil)
-	c, err := control.Dial(t.Context(), r.addr, control.Options{})
-	require.NoError(t, err)
-	defer c.Close()
-	hello := testHello(1, 2)
-	send := func(m message) error {
-		return c.Send(control.Frame{Type: uint16(m.Kind), Payload: m.encode()})
-	}
-	require.NoError(t, send(message{Kind: kindHello, Hello: &hello}))
-	for kind := kindHello; kind != kindWelcome; {
-		f, err := c.Receive()
-		require.NoError(t, err)
-		kind = kindOf(t, f)
-	}
+	c := r.raw(1)
 	busy := make(chan error, 1)
 	go func() {
 		var err error
 		for err == nil {
-			err = send(message{Kind: kindHeartbeat})
+			err = c.Send(control.Frame{Type: uint16(kindHeartbeat)})
 		}
 		busy <- err
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	require.NoError(t, r.leader.Close(ctx, "the end"))
+	require.NoError(t, r.leader.Close(soon(t), "the end"))
 	require.Error(t, <-busy, "the leader has gone")
 	for {
 		f, err := c.Receive()
