@@ -136,6 +136,15 @@ func (k Kind) Known() bool { return k > 0 && k < kinds }
 // Message reports whether the operation is between two ranks.
 func (k Kind) Message() bool { return k == Send || k == Recv || k == SendRecv }
 
+// OnWire returns the kind that the headers of drivers carry. All messages share one, because
+// a Send on one side is a Recv on the other.
+func (k Kind) OnWire() Kind {
+	if k.Message() {
+		return Send
+	}
+	return k
+}
+
 // Reduces reports whether the operation combines elements arithmetically.
 func (k Kind) Reduces() bool {
 	return k == AllSum || k == AllMax || k == AllMin || k == ReduceScatter

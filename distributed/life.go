@@ -54,13 +54,11 @@ func (g *Group) open() error {
 	g.quiet = false
 	s, cause := g.suspicion, g.cause
 	g.mu.Unlock()
-	if s != nil && !g.isChild() {
+	if s != nil && !g.link.Child {
 		g.report(s.Peer, s.Err)
 	}
 	return cause
 }
-
-func (g *Group) isChild() bool { return g.link.Child }
 
 // idleOp is the operation named in the error of a suspicion raised between
 // operations.
@@ -85,7 +83,7 @@ func (g *Group) suspect(peer int, err error) {
 		s.Addr = g.link.Addrs[peer]
 	}
 	g.suspicion, g.suspectAt = s, time.Now()
-	first := g.active || !g.isChild()
+	first := g.active || !g.link.Child
 	g.mu.Unlock()
 	if first {
 		g.report(peer, err)

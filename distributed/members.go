@@ -1,6 +1,7 @@
 package distributed
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -40,15 +41,7 @@ func Members(colors, keys []int) []Part {
 	}
 	parts := make([]Part, 0, len(of))
 	for c, members := range of {
-		slices.SortStableFunc(members, func(a, b int) int {
-			switch ka, kb := key(a), key(b); {
-			case ka < kb:
-				return -1
-			case ka > kb:
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(key(a), key(b)) })
 		parts = append(parts, Part{c, members})
 	}
 	slices.SortFunc(parts, func(a, b Part) int { return a.Color - b.Color })

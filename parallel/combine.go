@@ -28,20 +28,10 @@ const (
 // leader is the rank on which Gather leaves its result.
 const leader = 0
 
+var opNames = []string{"all-reduce", "reduce-scatter", "all-gather", "gather"}
+
 // String names the collective.
-func (o Op) String() string {
-	switch o {
-	case AllReduce:
-		return "all-reduce"
-	case ReduceScatter:
-		return "reduce-scatter"
-	case AllGather:
-		return "all-gather"
-	case Gather:
-		return "gather"
-	}
-	return fmt.Sprintf("Op(%d)", uint8(o))
-}
+func (o Op) String() string { return opNames[o] }
 
 // Combiner runs one collective repeatedly on float32 numbers in memory of a backend. Each
 // time, the caller encodes ops that write its numbers into Parts, calls Start, encodes

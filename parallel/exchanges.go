@@ -42,7 +42,7 @@ func Check(layers []LayerStats, exchanges [][]Exchange, of int) error {
 			switch {
 			case !slices.Contains([]string{ForAttention, ForExperts, ForDenseFFN, ForRows, ForOutputHead}, x.Purpose):
 				return fmt.Errorf("layer %d: exchanges for the unknown purpose %.20q", i, x.Purpose)
-			case !slices.Contains([]string{AllReduce.String(), ReduceScatter.String(), AllGather.String(), Gather.String()}, x.Op):
+			case !slices.Contains(opNames, x.Op):
 				return fmt.Errorf("layer %d: exchanges by %.20q, which is not a collective", i, x.Op)
 			case min(x.Compute, x.Waiting, x.Wire) < 0:
 				return fmt.Errorf("layer %d: exchanges for %s with a negative time", i, x.Purpose)

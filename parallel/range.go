@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -70,15 +71,7 @@ func Divide(n int, shares []float64) ([]Range, error) {
 		rest[r], order[r] = quota-math.Trunc(quota), r
 		left -= counts[r]
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case rest[a] > rest[b]:
-			return -1
-		case rest[a] < rest[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rest[b], rest[a]) })
 	for i := range left { // fewer than ranks, because every remainder is below 1
 		counts[order[i]]++
 	}

@@ -79,13 +79,13 @@ func SumOp(cut bool) Op {
 // error comes from the backend.
 func (t *Terms) Join(g *distributed.Group, ranges []Range, wire Wire, cut bool) error {
 	if g == nil || Replicated(t.terms, ranges) {
-		t.free()
+		t.Free()
 		return t.leave()
 	}
 	if err := CheckDivision("terms", t.terms, g.Size(), ranges); err != nil {
 		return err
 	}
-	t.free()
+	t.Free()
 	op, n := SumOp(cut), t.most*t.width
 	if t.reduce == Exact {
 		op, n = AllGather, n*t.terms
@@ -102,7 +102,7 @@ func (t *Terms) Join(g *distributed.Group, ranges []Range, wire Wire, cut bool) 
 		}
 	}
 	if err != nil {
-		t.free()
+		t.Free()
 		return fmt.Errorf("memory of the terms: %w", err)
 	}
 	return nil
@@ -121,9 +121,7 @@ func (t *Terms) leave() error {
 }
 
 // Free releases the memory. The caller keeps the group.
-func (t *Terms) Free() { t.free() }
-
-func (t *Terms) free() {
+func (t *Terms) Free() {
 	if t.c != nil {
 		t.c.Free()
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -66,21 +67,14 @@ type Config struct {
 
 // withDefaults replaces zero values with their defaults.
 func (c Config) withDefaults() Config {
-	for _, d := range []struct {
-		value    *time.Duration
-		standard time.Duration
-	}{
-		{&c.ConnectTimeout, 60 * time.Second}, {&c.PeerTimeout, 4 * time.Second},
-		{&c.FormTimeout, 10 * time.Minute}, {&c.WorkTimeout, 5 * time.Minute},
-		{&c.RecoverTimeout, 2 * time.Minute}, {&c.RejoinAfter, 10 * time.Minute}, {&c.DrainTimeout, 30 * time.Second},
-	} {
-		if *d.value == 0 {
-			*d.value = d.standard
-		}
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 60*time.Second)
+	c.PeerTimeout = cmp.Or(c.PeerTimeout, 4*time.Second)
+	c.FormTimeout = cmp.Or(c.FormTimeout, 10*time.Minute)
+	c.WorkTimeout = cmp.Or(c.WorkTimeout, 5*time.Minute)
+	c.RecoverTimeout = cmp.Or(c.RecoverTimeout, 2*time.Minute)
+	c.RejoinAfter = cmp.Or(c.RejoinAfter, 10*time.Minute)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 30*time.Second)
+	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
 }
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -46,7 +47,7 @@ type Hello struct {
 func mismatch(leader, h Hello) string {
 	var all []string
 	differ := func(what, ours, theirs, cure string) {
-		all = append(all, fmt.Sprintf("%s: rank 0 has %s, rank %d has %s; %s", what, orNone(ours), h.Rank, orNone(theirs), cure))
+		all = append(all, fmt.Sprintf("%s: rank 0 has %s, rank %d has %s; %s", what, cmp.Or(ours, "none"), h.Rank, cmp.Or(theirs, "none"), cure))
 	}
 	compare := func(what, ours, theirs, cure string) {
 		if ours != theirs {
@@ -95,16 +96,9 @@ func otherProgram(a, b Hello) string {
 
 // program names the program of a rank.
 func (h Hello) program() string {
-	s := orNone(h.Build)
+	s := cmp.Or(h.Build, "none")
 	if h.Program != "" {
-		s += fmt.Sprintf(" for %s with hash %s", orNone(h.Platform), short(h.Program))
-	}
-	return s
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
+		s += fmt.Sprintf(" for %s with hash %s", cmp.Or(h.Platform, "none"), short(h.Program))
 	}
 	return s
 }

@@ -279,8 +279,6 @@ func (m *stateMachine) receive(id int, msg message) {
 	case kindReport:
 		m.do(report{c.rank, msg.Payload})
 		return
-	}
-	switch msg.Kind {
 	case kindPrepared:
 		m.prepared(c.rank, msg.Epoch, msg.Reason)
 		return

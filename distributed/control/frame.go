@@ -2,6 +2,7 @@ package control
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -184,11 +185,8 @@ type halfCloser interface{ CloseWrite() error }
 func (c *Conn) stopSending(drain time.Duration, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.err != nil:
-		return c.err
-	case c.sendErr != nil:
-		return c.sendErr
+	if first := cmp.Or(c.err, c.sendErr); first != nil {
+		return first
 	}
 	c.sendErr = err
 	if half, ok := c.raw.(halfCloser); ok {
@@ -206,10 +204,7 @@ func (c *Conn) fail(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
-		c.err = err
-		if c.sendErr != nil {
-			c.err = c.sendErr
-		}
+		c.err = cmp.Or(c.sendErr, err)
 		_ = c.shut()
 	}
 	return c.err
@@ -226,10 +221,7 @@ func (c *Conn) failed() error {
 func (c *Conn) mute() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil {
-		return c.err
-	}
-	return c.sendErr
+	return cmp.Or(c.err, c.sendErr)
 }
 
 // Close closes the connection: what has been sent is delivered, then the peer reads io.EOF. It does not wait for that.

@@ -13,15 +13,6 @@ import (
 // first message, and the peer's operation is known before more of its data is
 // received.
 
-// wireKind returns the kind that headers carry. All messages between two ranks
-// share one, because one side's Send meets the other's Recv.
-func wireKind(k distributed.Kind) distributed.Kind {
-	if k.Message() {
-		return distributed.Send
-	}
-	return k
-}
-
 const (
 	headerSize = 40
 	magic      = 0x31504d52 // "RMP1"

@@ -9,7 +9,7 @@ import (
 
 // plan returns the exchanges of an operation, in the order in which they run.
 func (d *driver) plan(op *distributed.Op) []*exchange {
-	x := &exchange{in: make([]int, d.size), header: header{kind: wireKind(op.Kind), dtype: op.DType, root: uint8(op.Root), epoch: d.link.Epoch, seq: op.Seq}}
+	x := &exchange{in: make([]int, d.size), header: header{kind: op.Kind.OnWire(), dtype: op.DType, root: uint8(op.Root), epoch: d.link.Epoch, seq: op.Seq}}
 	part := func(b []byte, r int) []byte {
 		from, to := op.Part(r)
 		return b[from:to]

@@ -35,6 +35,7 @@
 package mpi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -69,21 +70,16 @@ type Options struct {
 const mostBytes = 1 << 30
 
 func (o Options) withDefaults() Options {
-	if o.Threshold == 0 {
-		o.Threshold = 256 << 10
-	}
+	o.Threshold = cmp.Or(o.Threshold, 256<<10)
 	if o.First <= 0 {
 		o.First = 64 << 10
 	}
 	if o.Piece <= 0 {
 		o.Piece = 1 << 20
 	}
-	if o.Spin == 0 {
-		o.Spin = 50 * time.Microsecond
-	}
 	o.First = max(min(o.First, mostBytes)&^63, 64)
 	o.Piece = max(min(o.Piece, mostBytes)&^63, 64)
-	o.Spin = max(o.Spin, 0)
+	o.Spin = max(cmp.Or(o.Spin, 50*time.Microsecond), 0)
 	return o
 }
 

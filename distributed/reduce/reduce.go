@@ -38,13 +38,8 @@ const (
 )
 
 func (o Op) String() string {
-	switch o {
-	case Sum:
-		return "sum"
-	case Max:
-		return "max"
-	case Min:
-		return "min"
+	if o <= Min {
+		return [...]string{"sum", "max", "min"}[o]
 	}
 	return fmt.Sprintf("reduction %d", uint8(o))
 }

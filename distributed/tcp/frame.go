@@ -34,15 +34,6 @@ type header struct {
 	total  uint64
 }
 
-// wireKind returns the kind that frames carry. All messages share one, because a
-// Send on one side is a Recv on the other.
-func wireKind(k distributed.Kind) distributed.Kind {
-	if k.Message() {
-		return distributed.Send
-	}
-	return k
-}
-
 // put writes h to b [headerSize].
 func (h *header) put(b []byte) {
 	le := binary.LittleEndian

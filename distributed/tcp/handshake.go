@@ -54,27 +54,22 @@ const (
 )
 
 func (s status) String() string {
-	switch s {
-	case statusOK:
-		return "welcome"
-	case statusNotReady:
-		return "it is not connecting a group now"
-	case statusEpoch:
-		return "it is in another epoch"
-	case statusGroup:
-		return "it is in another group"
-	case statusRank:
-		return "it has another rank, or another number of ranks"
-	case statusTaken:
-		return "it is already connected to this rank"
-	case statusVersion:
-		return "it runs another version"
-	case statusToken:
-		return "it has another token"
-	case statusEncrypts:
-		return "it encrypts and this rank does not: give --cluster-encrypt to every rank, or to none"
+	if int64(s) < int64(len(statusTexts)) {
+		return statusTexts[s]
 	}
 	return fmt.Sprintf("status %d", uint32(s))
+}
+
+var statusTexts = [...]string{
+	statusOK:       "welcome",
+	statusNotReady: "it is not connecting a group now",
+	statusEpoch:    "it is in another epoch",
+	statusGroup:    "it is in another group",
+	statusRank:     "it has another rank, or another number of ranks",
+	statusTaken:    "it is already connected to this rank",
+	statusVersion:  "it runs another version",
+	statusToken:    "it has another token",
+	statusEncrypts: "it encrypts and this rank does not: give --cluster-encrypt to every rank, or to none",
 }
 
 // hello is the dialler's first message.

@@ -205,7 +205,7 @@ func (l *lane) settle(scatter bool) {
 // frame returns the header of the next frame of this rank's part.
 func (l *lane) frame(phase uint8, total, offset, length int) header {
 	o := &l.d.op
-	h := header{epoch: l.d.link.Epoch, seq: o.Seq, op: wireKind(o.Kind), dtype: o.DType, phase: phase, root: uint8(o.Root),
+	h := header{epoch: l.d.link.Epoch, seq: o.Seq, op: o.Kind.OnWire(), dtype: o.DType, phase: phase, root: uint8(o.Root),
 		length: uint32(length), offset: uint64(offset), total: uint64(total)}
 	if o.Kind.Message() {
 		h.seq = l.msgOut

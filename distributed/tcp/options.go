@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"crypto/rand"
 	"io"
 	"time"
@@ -61,25 +62,16 @@ type Options struct {
 	Rand io.Reader
 }
 
-func orDefault[T int | time.Duration](v, d T) T {
-	if v == 0 {
-		return d
-	}
-	return v
-}
-
 func (o Options) withDefaults() Options {
-	o.Chunk = orDefault(o.Chunk, 256<<10)
+	o.Chunk = cmp.Or(o.Chunk, 256<<10)
 	o.Chunk = max(o.Chunk&^63, 64)
-	o.Direct = min(orDefault(o.Direct, 128<<10), o.Chunk)
-	o.Spin = orDefault(o.Spin, 200*time.Microsecond)
-	o.Buffer = orDefault(o.Buffer, 4<<20)
-	o.UserTimeout = orDefault(o.UserTimeout, 4*time.Second)
-	o.ReachTimeout = orDefault(o.ReachTimeout, 4*time.Second)
-	o.HandshakeTimeout = orDefault(o.HandshakeTimeout, 3*time.Second)
-	o.MaxHandshakes = orDefault(o.MaxHandshakes, min(32, accept.DefaultLimit()))
-	if o.Rand == nil {
-		o.Rand = rand.Reader
-	}
+	o.Direct = min(cmp.Or(o.Direct, 128<<10), o.Chunk)
+	o.Spin = cmp.Or(o.Spin, 200*time.Microsecond)
+	o.Buffer = cmp.Or(o.Buffer, 4<<20)
+	o.UserTimeout = cmp.Or(o.UserTimeout, 4*time.Second)
+	o.ReachTimeout = cmp.Or(o.ReachTimeout, 4*time.Second)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 3*time.Second)
+	o.MaxHandshakes = cmp.Or(o.MaxHandshakes, min(32, accept.DefaultLimit()))
+	o.Rand = cmp.Or(o.Rand, rand.Reader)
 	return o
 }
