@@ -67,7 +67,7 @@ func randomShape(t testing.TB, r *rand.Rand) synthetic.Config {
 	return c
 }
 
-func TestAlone(t *testing.T) { architecture.Alone(t, "SequenceBytes") }
+func TestAlone(t *testing.T) { architecture.Alone(t, "SequenceBytes", "RandomForks") }
 
 func TestOnRanks(t *testing.T) { architecture.OnRanks(t, "SumOnAnyRanks") }
 

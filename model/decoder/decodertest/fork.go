@@ -235,7 +235,7 @@ func (a Architecture) RandomForks(t *testing.T) {
 		g.m.Commit(warm)
 		before := b.now
 		g.last = 1
-		for range 80 {
+		for range 60 {
 			for g.r.IntN(4) == 0 {
 				g.forward(g.step(false))
 			}

@@ -39,7 +39,12 @@ func History(r *rand.Rand, vocab int) []model.Step {
 	for range 3 {
 		add(tokens(3, 1, model.WantLast), tokens(1, 1, model.WantLast), tokens(2, 1, model.WantLast))
 	}
+	at[5] = 30
+	add(tokens(5, 9, model.WantAll), tokens(1, 1, model.WantLast))
+	fork := &steps[len(steps)-1]
+	fork.Checkpoints, fork.Forks = []model.Checkpoints{{Seq: 1, At: []int{30}}}, []model.Fork{{Seq: 5, From: 1, Length: 30}}
 	add(tokens(4, 1, model.WantLast))
+	steps[len(steps)-1].Drop = []model.SeqID{5}
 	return steps
 }
 
