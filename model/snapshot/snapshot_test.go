@@ -2,7 +2,10 @@ package snapshot_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
+	"io"
 	"math/rand/v2"
 	"testing"
 
@@ -153,4 +156,29 @@ func FuzzRead(f *testing.F) {
 		_, _, err = read(again.Bytes(), 10, 5)
 		require.NoError(t, err)
 	})
+}
+
+// TestCheckpoints: a header with checkpoints that the snapshot cannot have is refused by
+// Write, and by Read though its checksum is right.
+func TestCheckpoints(t *testing.T) {
+	h := header
+	h.From = 1
+	for _, at := range [][]int{{1}, {4}, {3, 2}, {2, 2}, {-2}} {
+		h.Checkpoints = at
+		require.ErrorContains(t, snapshot.Write(io.Discard, h, []int32{7, -1, 9}, nil), "expected ascending lengths in between")
+	}
+	h.From, h.Checkpoints = 0, []int{2, 3}
+	var out bytes.Buffer
+	require.NoError(t, snapshot.Write(&out, h, []int32{7, -1, 9}, nil))
+	x, err := snapshot.Read(bytes.NewReader(out.Bytes()), h.Model, h.Layout, 3)
+	require.NoError(t, err)
+	require.Equal(t, h, x.Header)
+	for _, other := range []string{"[3,2]", "[2,4]", "[0,3]", "[2,2]"} {
+		data := bytes.Replace(out.Bytes(), []byte("[2,3]"), []byte(other), 1)
+		text := data[12 : 12+binary.LittleEndian.Uint32(data[8:])]
+		binary.LittleEndian.PutUint32(data[12+len(text):], crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)))
+		_, err := snapshot.Read(bytes.NewReader(data), h.Model, h.Layout, 3)
+		require.ErrorIs(t, err, snapshot.ErrDamaged)
+		require.ErrorContains(t, err, "length 3, from 0 on, checkpoints at [")
+	}
 }
