@@ -138,6 +138,9 @@ func (k *talk) turn(tools bool) []Message {
 	if k.r.IntN(4) == 0 {
 		answer.Sampled = k.tok.Encode(answer.Content, false)
 	}
+	if k.r.IntN(8) == 0 {
+		answer.Content, answer.Sampled = "", []int32{}
+	}
 	return append(out, answer)
 }
 
@@ -146,7 +149,9 @@ func (k *talk) other(messages []Message) []Message {
 	out := append([]Message{}, messages...)
 	for i := range out {
 		m := &out[i]
-		m.Content = "other: " + m.Content
+		if m.Content != "" {
+			m.Content = "other: " + m.Content
+		}
 		if m.Reasoning != "" {
 			m.Reasoning = "other: " + m.Reasoning
 		}

@@ -58,7 +58,7 @@ func (f *Format) Encode(ctx context.Context, t Encoder, c *Conversation) (ids []
 			}
 			ids = append(ids, id)
 		}
-		if n := len(branches); s.Branch && (n == 0 || branches[n-1] < len(ids)) { // Sampled may be empty
+		if s.Branch { // each turn has a marker, so the lengths ascend strictly
 			branches = append(branches, len(ids))
 		}
 	}
