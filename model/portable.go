@@ -5,7 +5,8 @@ package model
 // that runs steps.
 type Portable interface {
 	// Export begins a snapshot of a sequence, given its committed tokens
-	// [Len(id)]. No step may name the sequence until it has ended or was stopped.
+	// [Len(id)]. Until it has ended or was stopped, no step may name the sequence except
+	// as the source of forks.
 	Export(id SeqID, tokens []int32) Export
 	// Import begins a new sequence, which exists once Close has returned. No step may
 	// name it before. If the import fails or is stopped, it may hold memory until it is

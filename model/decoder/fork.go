@@ -175,6 +175,7 @@ func (m *Model[C]) KeepCheckpoints(id model.SeqID, at []int) {
 	if q == nil {
 		return
 	}
+	m.forgo(id)
 	var kept, gone []*checkpoint
 	for _, c := range q.checkpoints {
 		if slices.Contains(at, c.length) {
