@@ -201,6 +201,13 @@ func (b *Backend) Close() error {
 
 var errClosed = errors.New("the backend is closed")
 
+// check panics when an op is called on a closed backend. c is the op's call, whose
+// arguments have passed the checks.
+func (b *Backend) check(c contract.Call) contract.Call {
+	b.live(c.Op)
+	return c
+}
+
 // live panics when op is called on a closed backend.
 func (b *Backend) live(op string) {
 	if b.m == nil {

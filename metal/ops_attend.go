@@ -35,9 +35,7 @@ const (
 // Attend: see kernels.Backend. Very many rows are taken in pieces, so that no dispatch is
 // too long for the watchdog; each row has the bits that it has alone.
 func (b *Backend) Attend(a kernels.AttendArgs) {
-	const op = "Attend"
-	b.live(op)
-	contract.Attend(&a)
+	b.check(contract.Attend(&a))
 	blocks := above(a.Heads, C.RMM_ATTEND_HEADS)
 	splits := attendSplits(a.Rows*blocks, attendKeys(&a))
 	each := a.Rows
@@ -51,7 +49,7 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 		if a.Ratio > 0 && a.Selected != nil {
 			piece.Selected = a.Selected[row*a.TopK:]
 		}
-		b.attend(op, &piece, splits)
+		b.attend(&piece, splits)
 		if each == 0 {
 			return
 		}
@@ -83,7 +81,7 @@ func attendWork(a *kernels.AttendArgs) work {
 }
 
 // attend encodes an Attend with its keys divided into splits.
-func (b *Backend) attend(op string, a *kernels.AttendArgs, splits int) {
+func (b *Backend) attend(a *kernels.AttendArgs, splits int) {
 	c := contract.Attend(a)
 	args := C.struct_rmm_attend{
 		pos: C.int32_t(a.Pos), heads: C.int32_t(a.Heads), dim: C.int32_t(a.HeadDim), value: C.int32_t(a.ValueDim),
@@ -108,7 +106,7 @@ func (b *Backend) attend(op string, a *kernels.AttendArgs, splits int) {
 	k := attendKernels[a.HeadDim]
 	if k == nil || a.Heads%8 != 0 || a.ValueDim%8 != 0 || rawSkip != 0 || compressedSkip != 0 || !aligned(8, raw, compressed) {
 		g := grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{C.RMM_ATTEND_ANY, 1, 1}, shared: sharedFloats(a.ValueDim), work: attendWork(a)}
-		dispatch(b, op, attendAnyKernel, &args, g, out, q, raw, compressed, selected, sinks, b.faults())
+		dispatch(b, c.Op, attendAnyKernel, &args, g, out, q, raw, compressed, selected, sinks, b.faults())
 		return
 	}
 	blocks := above(a.Heads, C.RMM_ATTEND_HEADS)
@@ -116,18 +114,18 @@ func (b *Backend) attend(op string, a *kernels.AttendArgs, splits int) {
 	args.splits, args.span = C.int32_t(splits), C.int32_t(span)
 	g := grid{groups: [3]int{blocks, splits, a.Rows}, threads: [3]int{32 * C.RMM_ATTEND_SLICES, 1, 1}, work: attendWork(a)}
 	if splits == 1 {
-		dispatch(b, op, k, &args, g, out, b.faults(), q, raw, compressed, selected, sinks, b.faults())
+		dispatch(b, c.Op, k, &args, g, out, b.faults(), q, raw, compressed, selected, sinks, b.faults())
 		return
 	}
-	memory := b.scratch(op, splits*(n+2*a.Rows*a.Heads))
+	memory := b.scratch(c.Op, splits*(n+2*a.Rows*a.Heads))
 	if memory == nil {
 		return
 	}
-	sums, parts := between(b, op, memory, splits*n, writes), between(b, op, memory[splits*n:], 2*splits*a.Rows*a.Heads, writes)
-	dispatch(b, op, k, &args, g, sums, parts, q, raw, compressed, selected, sinks, b.faults())
+	sums, parts := between(b, c.Op, memory, splits*n, writes), between(b, c.Op, memory[splits*n:], 2*splits*a.Rows*a.Heads, writes)
+	dispatch(b, c.Op, k, &args, g, sums, parts, q, raw, compressed, selected, sinks, b.faults())
 	sums.access, parts.access = reads, reads
 	g = grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{threadsFor(a.ValueDim, 128), 1, 1}}
-	dispatch(b, op, attendCombineKernel, &args, g, out, sums, parts, sinks)
+	dispatch(b, c.Op, attendCombineKernel, &args, g, out, sums, parts, sinks)
 }
 
 // attendSplits is the number of splits of the keys of a row, with `groups`

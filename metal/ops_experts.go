@@ -97,9 +97,7 @@ func (c *expertCall) expertView(w kernels.Weight, v *view) C.struct_rmm_expert_v
 // ExpertGateUp: see kernels.Backend. A slot number out of range is skipped
 // and fails the next Flush.
 func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp float32, a kernels.ExpertArgs) {
-	const op = "ExpertGateUp"
-	b.live(op)
-	call := contract.ExpertGateUp(mid, x, gate, up, &a)
+	call := b.check(contract.ExpertGateUp(mid, x, gate, up, &a))
 	c := b.expertCall(&call, &a)
 	in, out := c.operand("x"), c.operand("mid")
 	if !c.tiles && gate.Type == up.Type {
@@ -115,9 +113,7 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 // ExpertDown: see kernels.Backend. Slots of remote experts get rows of zeros, as their
 // rows of mid would give. Weights of remote experts are not read.
 func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.ExpertArgs) {
-	const op = "ExpertDown"
-	b.live(op)
-	call := contract.ExpertDown(out, mid, down, &a)
+	call := b.check(contract.ExpertDown(out, mid, down, &a))
 	c := b.expertCall(&call, &a)
 	in := c.operand("mid")
 	args := c.args(down, in, 1)

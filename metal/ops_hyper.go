@@ -32,35 +32,29 @@ const hcTokens, hcRows = 4, 4
 
 // HCInit: see kernels.Backend.
 func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
-	const op = "HCInit"
-	b.live(op)
-	c := contract.HCInit(h, x, rows, streams, cols)
+	c := b.check(contract.HCInit(h, x, rows, streams, cols))
 	to, from := b.operand(&c, "h"), b.operand(&c, "x")
 	vectors := cols%4 == 0 && aligned(16, to, from)
 	args := C.struct_rmm_hc_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
-	dispatch(b, op, hcInitKernel, &args, columns(cols, rows, vectors), to, from)
+	dispatch(b, c.Op, hcInitKernel, &args, columns(cols, rows, vectors), to, from)
 }
 
 // HCCollapse: see kernels.Backend.
 func (b *Backend) HCCollapse(out, h, pre []float32, rows, streams, cols int) {
-	const op = "HCCollapse"
-	b.live(op)
-	c := contract.HCCollapse(out, h, pre, rows, streams, cols)
+	c := b.check(contract.HCCollapse(out, h, pre, rows, streams, cols))
 	to, from := b.operand(&c, "out"), b.operand(&c, "h")
 	vectors := cols%4 == 0 && aligned(16, to, from)
 	args := C.struct_rmm_hc_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
-	dispatch(b, op, hcCollapseKernel, &args, columns(cols, rows, vectors), to, from, b.operand(&c, "pre"))
+	dispatch(b, c.Op, hcCollapseKernel, &args, columns(cols, rows, vectors), to, from, b.operand(&c, "pre"))
 }
 
 // HCExpand: see kernels.Backend.
 func (b *Backend) HCExpand(h, y, post, comb []float32, rows, streams, cols int) {
-	const op = "HCExpand"
-	b.live(op)
-	c := contract.HCExpand(h, y, post, comb, rows, streams, cols)
+	c := b.check(contract.HCExpand(h, y, post, comb, rows, streams, cols))
 	to, from := b.operand(&c, "h"), b.operand(&c, "y")
 	vectors := streams == 4 && cols%4 == 0 && aligned(16, to, from)
 	args := C.struct_rmm_hc_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
-	dispatch(b, op, hcExpandKernel, &args, columns(cols, rows, vectors), to, from,
+	dispatch(b, c.Op, hcExpandKernel, &args, columns(cols, rows, vectors), to, from,
 		b.operand(&c, "post"), b.operand(&c, "comb"))
 }
 
@@ -117,9 +111,7 @@ func (b *Backend) hcParts(c *contract.Call, fn kernels.Weight, rows int) ([]floa
 
 // HCMix: see kernels.Backend.
 func (b *Backend) HCMix(a kernels.HCMixArgs) {
-	const op = "HCMix"
-	b.live(op)
-	c := contract.HCMix(&a)
+	c := b.check(contract.HCMix(&a))
 	parts, spans := b.hcParts(&c, a.Fn, a.Rows)
 	if parts == nil {
 		return
@@ -129,15 +121,13 @@ func (b *Backend) HCMix(a kernels.HCMixArgs) {
 		streams: C.int32_t(s), cols: C.int32_t(a.Cols), products: C.int32_t(a.Fn.Rows), spans: C.int32_t(spans),
 		iterations: C.int32_t(a.Iterations), eps: C.float(a.Eps), rms_eps: C.float(a.RMSEps),
 	}
-	dispatch(b, op, hcMixKernel, &args, lines(a.Rows, 32), between(b, op, parts, a.Rows*spans*(a.Fn.Rows+1), reads),
+	dispatch(b, c.Op, hcMixKernel, &args, lines(a.Rows, 32), between(b, c.Op, parts, a.Rows*spans*(a.Fn.Rows+1), reads),
 		b.operand(&c, "Base"), b.operand(&c, "Scale"), b.operand(&c, "Pre"), b.operand(&c, "Post"), b.operand(&c, "Comb"))
 }
 
 // HCHead: see kernels.Backend.
 func (b *Backend) HCHead(a kernels.HCHeadArgs) {
-	const op = "HCHead"
-	b.live(op)
-	c := contract.HCHead(&a)
+	c := b.check(contract.HCHead(&a))
 	parts, spans := b.hcParts(&c, a.Fn, a.Rows)
 	if parts == nil {
 		return
@@ -147,6 +137,6 @@ func (b *Backend) HCHead(a kernels.HCHeadArgs) {
 		streams: C.int32_t(s), cols: C.int32_t(a.Cols), products: C.int32_t(s), spans: C.int32_t(spans),
 		eps: C.float(a.Eps), rms_eps: C.float(a.RMSEps),
 	}
-	dispatch(b, op, hcHeadKernel, &args, columns(a.Cols, a.Rows, false), b.operand(&c, "Out"), b.operand(&c, "H"),
-		between(b, op, parts, a.Rows*spans*(s+1), reads), b.operand(&c, "Base"), b.operand(&c, "Scale"))
+	dispatch(b, c.Op, hcHeadKernel, &args, columns(a.Cols, a.Rows, false), b.operand(&c, "Out"), b.operand(&c, "H"),
+		between(b, c.Op, parts, a.Rows*spans*(s+1), reads), b.operand(&c, "Base"), b.operand(&c, "Scale"))
 }

@@ -24,9 +24,7 @@ const indexScores = 8 << 20
 
 // IndexTopK: see kernels.Backend.
 func (b *Backend) IndexTopK(a kernels.IndexArgs) {
-	const op = "IndexTopK"
-	b.live(op)
-	c := contract.IndexTopK(&a)
+	c := b.check(contract.IndexTopK(&a))
 	entries := len(a.Cache) / a.Dim
 	for row := 0; row < a.Rows; {
 		// The last row of a batch sees the most entries.

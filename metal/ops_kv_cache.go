@@ -22,12 +22,10 @@ var (
 
 // StoreKV: see kernels.Backend.
 func (b *Backend) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int) {
-	const op = "StoreKV"
-	b.live(op)
-	c := contract.StoreKV(ring, x, rows, cols, pos, ringRows)
+	c := b.check(contract.StoreKV(ring, x, rows, cols, pos, ringRows))
 	to, skip := float16s(b.operand(&c, "ring"))
 	args := C.struct_rmm_store_kv{cols: C.int32_t(cols), pos: C.int32_t(pos), ring_rows: C.int32_t(ringRows), ring_skip: skip}
-	dispatch(b, op, storeKVKernel, &args, columns(cols, rows, false), to, b.operand(&c, "x"))
+	dispatch(b, c.Op, storeKVKernel, &args, columns(cols, rows, false), to, b.operand(&c, "x"))
 }
 
 var apeTypes = map[gguf.Type]C.int32_t{gguf.F32: C.RMM_APE_F32, gguf.F16: C.RMM_APE_F16, gguf.BF16: C.RMM_APE_BF16}
@@ -35,9 +33,7 @@ var apeTypes = map[gguf.Type]C.int32_t{gguf.F32: C.RMM_APE_F32, gguf.F16: C.RMM_
 // Compress: see kernels.Backend. One dispatch stores the projections, a
 // second one computes the entries that they complete.
 func (b *Backend) Compress(a kernels.CompressArgs) {
-	const op = "Compress"
-	b.live(op)
-	c := contract.Compress(&a)
+	c := b.check(contract.Compress(&a))
 	width := a.Width()
 	first, entries := a.Pos/a.Ratio, (a.Pos+a.Rows)/a.Ratio
 	args := C.struct_rmm_compress{
@@ -48,9 +44,9 @@ func (b *Backend) Compress(a kernels.CompressArgs) {
 		eps: C.float(a.Eps), hadamard_scale: C.float(1 / math.Sqrt(float64(a.Dim))),
 	}
 	kv, score := b.operand(&c, "RingKV"), b.operand(&c, "RingScore")
-	for _, v := range b.rowViews(op, a.APE) {
+	for _, v := range b.rowViews(c.Op, a.APE) {
 		args.ape_first, args.ape_count, args.ape_shift = C.int32_t(v.first), C.int32_t(v.count), C.uint32_t(v.shift)
-		dispatch(b, op, compressStoreKernel, &args, columns(width, a.Rows, false), kv, score,
+		dispatch(b, c.Op, compressStoreKernel, &args, columns(width, a.Rows, false), kv, score,
 			b.operand(&c, "KV"), b.operand(&c, "Score"), v.bound())
 	}
 	if first >= entries {
@@ -61,5 +57,5 @@ func (b *Backend) Compress(a kernels.CompressArgs) {
 	args.cache_skip = skip
 	g := lines(entries-first, threadsFor(a.Dim, 256))
 	g.shared = sharedFloats(a.Dim)
-	dispatch(b, op, compressEntryKernel, &args, g, cache, kv, score, b.operand(&c, "Norm"), b.operand(&c, "Freqs"))
+	dispatch(b, c.Op, compressEntryKernel, &args, g, cache, kv, score, b.operand(&c, "Norm"), b.operand(&c, "Freqs"))
 }

@@ -24,18 +24,16 @@ var (
 
 // Embed: see kernels.Backend.
 func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
-	const op = "Embed"
-	b.live(op)
-	c := contract.Embed(out, w, ids)
+	c := b.check(contract.Embed(out, w, ids))
 	chunks := above(w.Cols, 16)
 	threads := threadsFor(chunks, 256)
-	for _, v := range b.rowViews(op, w) {
+	for _, v := range b.rowViews(c.Op, w) {
 		args := C.struct_rmm_embed{
 			rows: C.int32_t(w.Rows), first: C.int32_t(v.first), count: C.int32_t(v.count), cols: C.int32_t(w.Cols),
 			row_bytes: C.uint32_t(w.Stride()), shift: C.uint32_t(v.shift),
 		}
 		g := grid{groups: [3]int{above(chunks, threads), len(ids), 1}, threads: [3]int{threads, 1, 1}}
-		dispatch(b, op, embedKernels[w.Type], &args, g,
+		dispatch(b, c.Op, embedKernels[w.Type], &args, g,
 			b.operand(&c, "out"), b.operand(&c, "ids"), v.bound(), b.faults())
 	}
 }
@@ -54,9 +52,7 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 
 // MatMulGrouped: see kernels.Backend.
 func (b *Backend) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
-	const op = "MatMulGrouped"
-	b.live(op)
-	c := contract.MatMulGrouped(out, x, rows, w)
+	c := b.check(contract.MatMulGrouped(out, x, rows, w))
 	b.products(&c, rows, w)
 }
 

@@ -23,30 +23,24 @@ var (
 
 // RMSNorm: see kernels.Backend.
 func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32) {
-	const op = "RMSNorm"
-	b.live(op)
-	c := contract.RMSNorm(out, x, weight, rows, cols)
+	c := b.check(contract.RMSNorm(out, x, weight, rows, cols))
 	o, in, w := b.operand(&c, "out"), b.operand(&c, "x"), b.operand(&c, "weight")
 	args := C.struct_rmm_rms_norm{cols: C.int32_t(cols), weighted: flag(weight != nil), eps: C.float(eps)}
 	args.vectors = flag(cols%4 == 0 && aligned(16, o, in, w))
-	dispatch(b, op, rmsNormKernel, &args, lines(rows, threadsFor(cols/4, 256)), o, in, w)
+	dispatch(b, c.Op, rmsNormKernel, &args, lines(rows, threadsFor(cols/4, 256)), o, in, w)
 }
 
 // LayerNorm: see kernels.Backend.
 func (b *Backend) LayerNorm(out, x, weight, bias []float32, rows, cols int, eps float32) {
-	const op = "LayerNorm"
-	b.live(op)
-	c := contract.LayerNorm(out, x, weight, bias, rows, cols)
+	c := b.check(contract.LayerNorm(out, x, weight, bias, rows, cols))
 	args := C.struct_rmm_layer_norm{cols: C.int32_t(cols), eps: C.float(eps)}
-	dispatch(b, op, layerNormKernel, &args, lines(rows, threadsFor(cols, 256)),
+	dispatch(b, c.Op, layerNormKernel, &args, lines(rows, threadsFor(cols, 256)),
 		b.operand(&c, "out"), b.operand(&c, "x"), b.operand(&c, "weight"), b.operand(&c, "bias"))
 }
 
 // RoPE: see kernels.Backend.
 func (b *Backend) RoPE(a kernels.RoPEArgs) {
-	const op = "RoPE"
-	b.live(op)
-	c := contract.RoPE(&a)
+	c := b.check(contract.RoPE(&a))
 	if a.RotDim == 0 {
 		return
 	}
@@ -62,7 +56,7 @@ func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	}
 	blocks := above(a.Heads, C.RMM_ROPE_HEADS)
 	work := min(a.RotDim/2, 64) * min(a.Heads, C.RMM_ROPE_HEADS)
-	dispatch(b, op, ropeKernel, &args, grid{groups: [3]int{blocks, a.Rows, 1}, threads: [3]int{threadsFor(work, 256), 1, 1}},
+	dispatch(b, c.Op, ropeKernel, &args, grid{groups: [3]int{blocks, a.Rows, 1}, threads: [3]int{threadsFor(work, 256), 1, 1}},
 		b.operand(&c, "X"), b.operand(&c, "Pos"), b.operand(&c, "Freqs"))
 }
 
@@ -72,9 +66,7 @@ const hadamardBlock = 4096
 
 // Hadamard: see kernels.Backend.
 func (b *Backend) Hadamard(x []float32, rows, dim int) {
-	const op = "Hadamard"
-	b.live(op)
-	c := contract.Hadamard(x, rows, dim)
+	c := b.check(contract.Hadamard(x, rows, dim))
 	bound := b.operand(&c, "x")
 	block := min(dim, hadamardBlock)
 	scale := C.float(1 / math.Sqrt(float64(dim)))
@@ -84,12 +76,12 @@ func (b *Backend) Hadamard(x []float32, rows, dim int) {
 	}
 	g := lines(rows*dim/block, threadsFor(block/2, 256))
 	g.shared = max(16, 4*block)
-	dispatch(b, op, hadamardBlockKernel, &args, g, bound)
+	dispatch(b, c.Op, hadamardBlockKernel, &args, g, bound)
 	for step := block; step < dim; step *= 2 {
 		if 2*step == dim {
 			args.scale = scale
 		}
 		args.step = C.int32_t(step)
-		dispatch(b, op, hadamardStepKernel, &args, elements(rows*dim/2), bound)
+		dispatch(b, c.Op, hadamardStepKernel, &args, elements(rows*dim/2), bound)
 	}
 }

@@ -24,9 +24,7 @@ var (
 // the next Flush, and so does a selection among more experts than fit into
 // threadgroup memory, about 4000.
 func (b *Backend) Route(a kernels.RouteArgs) {
-	const op = "Route"
-	b.live(op)
-	c := contract.Route(&a)
+	c := b.check(contract.Route(&a))
 	n := a.Rows * a.Used
 	args := C.struct_rmm_route{
 		rows: C.uint32_t(a.Rows), experts: C.uint32_t(a.Experts), used: C.uint32_t(a.Used),
@@ -37,41 +35,37 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 	if a.Table == nil {
 		g := lines(a.Rows, 256)
 		g.shared = sharedFloats(2*a.Experts + a.Used + a.Groups)
-		dispatch(b, op, routeTopKernel, &args, g, ids, weights, logits, b.operand(&c, "Bias"))
+		dispatch(b, c.Op, routeTopKernel, &args, g, ids, weights, logits, b.operand(&c, "Bias"))
 		return
 	}
 	vocabulary, row := len(a.Table)/a.Used, 4*a.Used
 	if vocabulary == 0 || a.Rows == 0 {
 		if a.Rows > 0 {
-			contract.Fail(op, "Table has no rows")
+			contract.Fail(c.Op, "Table has no rows")
 		}
 		return
 	}
 	args.vocabulary = C.int32_t(vocabulary)
-	for _, v := range b.pieces(op, "table of experts", uintptr(unsafe.Pointer(unsafe.SliceData(a.Table))), row, row, vocabulary) {
+	for _, v := range b.pieces(c.Op, "table of experts", uintptr(unsafe.Pointer(unsafe.SliceData(a.Table))), row, row, vocabulary) {
 		args.first, args.count, args.shift = C.int32_t(v.first), C.int32_t(v.count), C.uint32_t(v.shift)
 		g := lines(above(n, 64), 64)
-		dispatch(b, op, routeTableKernel, &args, g, ids, weights, logits, b.operand(&c, "Tokens"), v.bound(), b.faults())
+		dispatch(b, c.Op, routeTableKernel, &args, g, ids, weights, logits, b.operand(&c, "Tokens"), v.bound(), b.faults())
 	}
 }
 
 // ExpertMask: see kernels.Backend.
 func (b *Backend) ExpertMask(weights []float32, ids []int32, n, start, end int) {
-	const op = "ExpertMask"
-	b.live(op)
-	c := contract.ExpertMask(weights, ids, n)
+	c := b.check(contract.ExpertMask(weights, ids, n))
 	args := C.struct_rmm_share{slots: C.uint32_t(n), start: C.int32_t(start), end: C.int32_t(end)}
-	dispatch(b, op, maskKernel, &args, elements(n), b.operand(&c, "weights"), b.operand(&c, "ids"))
+	dispatch(b, c.Op, maskKernel, &args, elements(n), b.operand(&c, "weights"), b.operand(&c, "ids"))
 }
 
 // ExpertCompact: see kernels.Backend. Ids out of range are in no group.
 func (b *Backend) ExpertCompact(out kernels.ExpertGroups, ids []int32, rows, used, experts, start, end int) {
-	const op = "ExpertCompact"
-	b.live(op)
-	c := contract.ExpertCompact(out, ids, rows, used, experts, start, end)
+	c := b.check(contract.ExpertCompact(out, ids, rows, used, experts, start, end))
 	n := rows * used
 	args := C.struct_rmm_share{slots: C.uint32_t(n), experts: C.int32_t(experts), start: C.int32_t(start), end: C.int32_t(end)}
 	const simdgroups = 4
-	dispatch(b, op, compactKernel, &args, lines(above(experts+1, simdgroups), 32*simdgroups),
+	dispatch(b, c.Op, compactKernel, &args, lines(above(experts+1, simdgroups), 32*simdgroups),
 		b.operand(&c, "Offsets"), b.operand(&c, "Slots"), b.operand(&c, "ids"))
 }
