@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"unsafe"
@@ -75,12 +76,6 @@ func (a *Allocations[B]) Find(address uintptr) (*Allocation[B], int) {
 // search is where the allocation with the address is, or would be.
 func (a *Allocations[B]) search(address uintptr) (int, bool) {
 	return slices.BinarySearchFunc(a.All, address, func(x Allocation[B], address uintptr) int {
-		switch at := x.address(); {
-		case at < address:
-			return -1
-		case at > address:
-			return 1
-		}
-		return 0
+		return cmp.Compare(x.address(), address)
 	})
 }

@@ -3,6 +3,7 @@
 package cpu_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -50,14 +51,14 @@ func TestSelectOfMany(t *testing.T) {
 					half := float16.Fromfloat32(float32(order.score(i, n)))
 					cache[i], scores[i] = half.Bits(), half.Float32()
 					if scores[i] != scores[i] {
-						cache[i] = 0x7e00
+						cache[i], scores[i] = 0x7e00, float32(math.Inf(1)) // above all
 					}
 				}
 				want := make([]int32, n)
 				for i := range want {
 					want[i] = int32(i)
 				}
-				slices.SortStableFunc(want, func(x, y int32) int { return -compareNaN(scores[x], scores[y]) })
+				slices.SortStableFunc(want, func(x, y int32) int { return cmp.Compare(scores[y], scores[x]) })
 				want = want[:k]
 				slices.Sort(want)
 				for _, level := range cpu.Levels() {
@@ -74,16 +75,4 @@ func TestSelectOfMany(t *testing.T) {
 			})
 		}
 	}
-}
-
-// compareNaN orders floats with NaN above all; both zeros are equal.
-func compareNaN(x, y float32) int {
-	nx, ny := x != x, y != y
-	switch {
-	case nx && ny, !nx && !ny && x == y:
-		return 0
-	case nx, !ny && x > y:
-		return 1
-	}
-	return -1
 }

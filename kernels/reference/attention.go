@@ -112,15 +112,7 @@ func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 		for e := range best {
 			best[e] = int32(e)
 		}
-		slices.SortStableFunc(best, func(x, y int32) int { // descending, ties by number
-			switch {
-			case scores[x] > scores[y]:
-				return -1
-			case scores[x] < scores[y]:
-				return 1
-			}
-			return 0
-		})
+		descend(best, func(e int32) float64 { return scores[e] })
 		best = best[:min(len(best), a.TopK)]
 		slices.Sort(best)
 		out := a.Selected[t*a.TopK : (t+1)*a.TopK]
