@@ -34,7 +34,10 @@ func elementCases() []opCase {
 		}
 	}
 	for _, n := range []int{1, 5, 16, 1000, 9000} {
-		cases = append(cases, toHalfCase(n), fromHalfCase(n))
+		chunks := []int{1 + n/3, 1 + n/2}
+		cases = append(cases,
+			toHalfCase(fmt.Sprint(n), n, chunks, func(m *mem) []float32 { return m.normal(n, 100) }),
+			fromHalfCase(fmt.Sprint(n), n, chunks, func(m *mem) []uint16 { return toHalves(m.normal(n, 100)) }))
 	}
 	return append(cases, toHalfEdges(), fromHalfAll(), swigluEdges(), gatherCase(), slotsCase(6, 100, false), slotsCase(6, 4096, true), slotsCase(1, 33, true),
 		slotsCase(8, 7, true), copyColumnsCase(40, 64, 192, 192, 0), copyColumnsCase(17, 5, 9, 7, 3), copyColumnsCase(3, 1, 1, 1, 0),
@@ -94,19 +97,19 @@ func copyColumnsCase(rows, cols, outCols, xCols, at int) opCase {
 		}}
 }
 
-func toHalfCase(n int) opCase {
-	return opCase{op: "ToFloat16", name: fmt.Sprint(n), rows: n, chunks: []int{1 + n/3, 1 + n/2},
+func toHalfCase(name string, n int, chunks []int, values func(m *mem) []float32) opCase {
+	return opCase{op: "ToFloat16", name: name, rows: n, chunks: chunks,
 		setup: func(m *mem, _ int) func(from, to int) {
-			x := long(m, m.normal(n, 100))
+			x := long(m, values(m))
 			out := fresh[uint16](m, "out", n, tolerance{})
 			return func(from, to int) { m.b.ToFloat16(out[from:], x[from:], to-from) }
 		}}
 }
 
-func fromHalfCase(n int) opCase {
-	return opCase{op: "FromFloat16", name: fmt.Sprint(n), rows: n, chunks: []int{1 + n/3, 1 + n/2},
+func fromHalfCase(name string, n int, chunks []int, values func(m *mem) []uint16) opCase {
+	return opCase{op: "FromFloat16", name: name, rows: n, chunks: chunks,
 		setup: func(m *mem, _ int) func(from, to int) {
-			x := long(m, toHalves(m.normal(n, 100)))
+			x := long(m, values(m))
 			out := fresh[float32](m, "out", n, tolerance{})
 			return func(from, to int) { m.b.FromFloat16(out[from:], x[from:], to-from) }
 		}}
@@ -131,27 +134,17 @@ func toHalfEdges() opCase {
 		values = append(values, math.Float32frombits(bits), math.Float32frombits(bits|1<<31))
 	}
 	n := len(values)
-	return opCase{op: "ToFloat16", name: "edges", rows: n, chunks: []int{n / 7},
-		setup: func(m *mem, _ int) func(from, to int) {
-			x := long(m, values)
-			out := fresh[uint16](m, "out", n, tolerance{})
-			return func(from, to int) { m.b.ToFloat16(out[from:], x[from:], to-from) }
-		}}
+	return toHalfCase("edges", n, []int{n / 7}, func(*mem) []float32 { return values })
 }
 
 // fromHalfAll: each of the 65536 float16 values, including NaNs.
 func fromHalfAll() opCase {
 	const n = 1 << 16
-	return opCase{op: "FromFloat16", name: "all", rows: n, chunks: []int{n / 7},
-		setup: func(m *mem, _ int) func(from, to int) {
-			values := make([]uint16, n)
-			for i := range values {
-				values[i] = uint16(i)
-			}
-			x := long(m, values)
-			out := fresh[float32](m, "out", n, tolerance{})
-			return func(from, to int) { m.b.FromFloat16(out[from:], x[from:], to-from) }
-		}}
+	values := make([]uint16, n)
+	for i := range values {
+		values[i] = uint16(i)
+	}
+	return fromHalfCase("all", n, []int{n / 7}, func(*mem) []uint16 { return values })
 }
 
 // slotsCase: the contract defines the sum in float32, so the bits must match.

@@ -2,7 +2,6 @@ package kerneltest
 
 import (
 	"fmt"
-	"slices"
 	"unsafe"
 
 	"ringmaster/gguf"
@@ -13,11 +12,12 @@ import (
 // float32.
 var routeTolerance = tolerance{rel: 2e-6}
 
+// softmaxTolerance: a sum of some hundred float32 exponentials.
+var softmaxTolerance = tolerance{rel: 2e-5}
+
 func expertCases() []opCase {
-	cases := []opCase{
-		routeCase("16 of 2", 16, 2, nil), routeCase("256 of 6", 256, 6, nil), routeCase("384 of 8 biased", 384, 8, nil),
-		routeCase("all", 5, 5, nil), routeCase("odd", 37, 3, nil), routeEdges(), routeTies(), tableCase(), tableEdges(),
-		{op: "ExpertMask", name: "a share", rows: 40, chunks: []int{1, 7}, setup: func(m *mem, _ int) func(from, to int) {
+	cases := append(routeCases(), tableCase(), tableEdges(),
+		opCase{op: "ExpertMask", name: "a share", rows: 40, chunks: []int{1, 7}, setup: func(m *mem, _ int) func(from, to int) {
 			w, ids := long(m, m.normal(40, 1)), make([]int32, 40)
 			for i := range ids {
 				ids[i] = int32(m.rng.IntN(16))
@@ -25,153 +25,138 @@ func expertCases() []opCase {
 			d := long(m, ids)
 			result(m, "weights", w, 40, tolerance{})
 			return func(from, to int) { m.b.ExpertMask(w[from:], d[from:], to-from, 3, 11) }
-		}},
-	}
-	for _, s := range groupShapes {
-		cases = append(cases, groupCase(s))
-	}
-	cases = append(cases, groupTies())
+		}})
 	for _, share := range [][2]int{{0, 16}, {3, 11}, {5, 5}, {15, 16}} {
 		cases = append(cases, compactCase(share[0], share[1]))
 	}
 	return append(cases, expertProductCases()...)
 }
 
-func routeCase(name string, experts, used int, table []int32) opCase {
-	const rows = 21
-	return opCase{op: "Route", name: name, rows: rows, chunks: []int{1, 4},
-		setup: func(m *mem, _ int) func(from, to int) {
-			logits := long(m, m.normal(rows*experts, 3))
-			var bias []float32
-			if experts%2 == 0 { // odd numbers of experts have no bias
-				bias = long(m, m.normal(experts, 0.5))
-			}
-			ids := fresh[int32](m, "ids", rows*used, tolerance{})
-			weights := fresh[float32](m, "weights", rows*used, routeTolerance)
-			return func(from, to int) {
-				m.b.Route(kernels.RouteArgs{
-					Logits: logits[from*experts:], Bias: bias, Table: table, IDs: ids[from*used:], Weights: weights[from*used:],
-					Rows: to - from, Experts: experts, Used: used, Normalise: used%2 == 0, Scale: 2.5,
-				})
-			}
-		}}
+// routeShape is a Route of the given logits, or of random ones.
+type routeShape struct {
+	name string
+	args kernels.RouteArgs
+	bias float64 // standard deviation of a random bias; 0 for that of args
+	each bool    // the sizes of the weights differ by orders of magnitude
 }
 
-// groupShape is a Route with the parameters of DeepSeek V2, V3 or their kin.
-type groupShape struct {
-	name               string
-	experts, used      int
-	score              kernels.Score
-	groups, groupsUsed int
-	by                 kernels.GroupScore
-	bias, normalise    bool
-	scale              float32
-}
-
-var groupShapes = []groupShape{
-	{"V3", 256, 8, kernels.Sigmoid, 8, 4, kernels.GroupTopTwo, true, true, 2.5},
-	{"V2", 160, 6, kernels.Softmax, 8, 3, kernels.GroupBest, false, false, 16},
-	{"V2-Lite", 64, 6, kernels.Softmax, 1, 1, kernels.GroupBest, false, false, 1},
-	{"Kimi K2", 384, 8, kernels.Sigmoid, 0, 0, kernels.GroupTopTwo, true, true, 2.827},
-	{"softmax with a bias and sums of two", 40, 5, kernels.Softmax, 5, 2, kernels.GroupTopTwo, true, true, 1},
-	{"all groups", 12, 12, kernels.Sigmoid, 4, 4, kernels.GroupBest, true, false, 1},
-	{"groups of one", 7, 3, kernels.Sigmoid, 7, 3, kernels.GroupTopTwo, true, true, 1},
-	{"groups of softplus", 32, 4, kernels.SqrtSoftplus, 8, 2, kernels.GroupTopTwo, true, true, 1},
-}
-
-// softmaxTolerance: a sum of some hundred float32 exponentials.
-var softmaxTolerance = tolerance{rel: 2e-5}
-
-func groupCase(s groupShape) opCase {
-	const rows = 21
-	return opCase{op: "Route", name: s.name, rows: rows, chunks: []int{1, 4},
-		setup: func(m *mem, _ int) func(from, to int) {
-			logits := long(m, m.normal(rows*s.experts, 3))
-			var bias []float32
-			if s.bias {
-				bias = long(m, m.normal(s.experts, 0.3)) // some biased scores are negative
-			}
-			ids := fresh[int32](m, "ids", rows*s.used, tolerance{})
-			tol := routeTolerance
-			if s.score == kernels.Softmax {
-				tol = softmaxTolerance
-			}
-			weights := fresh[float32](m, "weights", rows*s.used, tol)
-			return func(from, to int) {
-				m.b.Route(kernels.RouteArgs{
-					Logits: logits[from*s.experts:], Bias: bias, IDs: ids[from*s.used:], Weights: weights[from*s.used:],
-					Rows: to - from, Experts: s.experts, Used: s.used, Score: s.score, Groups: s.groups, GroupsUsed: s.groupsUsed,
-					GroupScore: s.by, Normalise: s.normalise, Scale: s.scale,
-				})
-			}
-		}}
-}
-
-// groupTies: among equal groups the lower comes first; a group of experts that are all
-// negative may be kept; saturated sigmoids are equal.
-func groupTies() opCase {
-	const experts, used = 8, 3
-	return opCase{op: "Route", name: "ties of groups", rows: 3,
-		setup: func(m *mem, _ int) func(from, to int) {
-			logits := long(m, []float32{
+func routeCases() []opCase {
+	shapes := []routeShape{
+		{name: "16 of 2", args: kernels.RouteArgs{Experts: 16, Used: 2, Normalise: true, Scale: 2.5}, bias: 0.5},
+		{name: "256 of 6", args: kernels.RouteArgs{Experts: 256, Used: 6, Normalise: true, Scale: 2.5}, bias: 0.5},
+		{name: "384 of 8 biased", args: kernels.RouteArgs{Experts: 384, Used: 8, Normalise: true, Scale: 2.5}, bias: 0.5},
+		{name: "all", args: kernels.RouteArgs{Experts: 5, Used: 5, Scale: 2.5}},
+		{name: "odd", args: kernels.RouteArgs{Experts: 37, Used: 3, Scale: 2.5}},
+		// Logits where softplus changes its formula or would overflow, and a sum so small that
+		// its lower bound applies.
+		{name: "edges of softplus", each: true, args: kernels.RouteArgs{Experts: 4, Used: 2, Normalise: true, Scale: 1.5, Logits: []float32{
+			20, 20.001, 19.999, 0,
+			-20, -20.001, -19.999, -30,
+			1000, 500, -1000, 88.8,
+			-60, -50, -55, -45,
+			0, -1, 1, -2,
+		}}},
+		// Among equal scores the lower expert comes first, and the bias affects the choice but
+		// not the weight.
+		{name: "ties and bias", args: kernels.RouteArgs{
+			Experts: 8, Used: 3, Scale: 1, Logits: []float32{1, 1, 1, 1, 1, 1, 1, 1, 0, 2, 0, 2, 0, 2, 0, 2}, Bias: []float32{0, 0, 5, 0, 0, 5, 0, 0},
+		}},
+		// Among equal groups the lower comes first; a group of experts that are all negative may
+		// be kept; saturated sigmoids are equal.
+		{name: "ties of groups", args: kernels.RouteArgs{
+			Experts: 8, Used: 3, Scale: 1, Score: kernels.Sigmoid, Groups: 4, GroupsUsed: 2, GroupScore: kernels.GroupTopTwo,
+			Logits: []float32{
 				1, 1, 1, 1, 1, 1, 1, 1,
 				-100, 200, 200, -100, 200, 200, 200, 200,
 				-3, -3, -3, -3, 0, 0, -9, -9,
-			})
-			bias := long(m, []float32{0, 0, 0, 0, -2, -2, -1, -1})
-			ids := fresh[int32](m, "ids", 3*used, tolerance{})
-			weights := fresh[float32](m, "weights", 3*used, routeTolerance)
-			return func(from, to int) {
-				m.b.Route(kernels.RouteArgs{
-					Logits: logits[from*experts:], Bias: bias, IDs: ids[from*used:], Weights: weights[from*used:],
-					Rows: to - from, Experts: experts, Used: used, Score: kernels.Sigmoid, Groups: 4, GroupsUsed: 2,
-					GroupScore: kernels.GroupTopTwo, Scale: 1,
-				})
-			}
-		}}
-}
-
-// routeEdges: logits where softplus changes its formula or would overflow, and
-// a sum so small that its lower bound applies.
-func routeEdges() opCase {
-	const experts, used = 4, 2
-	rows := [][]float32{
-		{20, 20.001, 19.999, 0}, {-20, -20.001, -19.999, -30}, {1000, 500, -1000, 88.8}, {-60, -50, -55, -45}, {0, -1, 1, -2},
+			},
+			Bias: []float32{0, 0, 0, 0, -2, -2, -1, -1},
+		}},
 	}
-	return opCase{op: "Route", name: "edges of softplus", rows: len(rows),
+	var cases []opCase
+	for _, s := range append(shapes, groupShapes()...) {
+		cases = append(cases, routeCase(s))
+	}
+	return cases
+}
+
+// groupShapes have the parameters of DeepSeek V2, V3 or their kin. Some biased scores are
+// negative.
+func groupShapes() []routeShape {
+	var shapes []routeShape
+	for _, s := range []struct {
+		name               string
+		experts, used      int
+		score              kernels.Score
+		groups, groupsUsed int
+		by                 kernels.GroupScore
+		bias               float64
+		normalise          bool
+		scale              float32
+	}{
+		{"V3", 256, 8, kernels.Sigmoid, 8, 4, kernels.GroupTopTwo, 0.3, true, 2.5},
+		{"V2", 160, 6, kernels.Softmax, 8, 3, kernels.GroupBest, 0, false, 16},
+		{"V2-Lite", 64, 6, kernels.Softmax, 1, 1, kernels.GroupBest, 0, false, 1},
+		{"Kimi K2", 384, 8, kernels.Sigmoid, 0, 0, kernels.GroupTopTwo, 0.3, true, 2.827},
+		{"softmax with a bias and sums of two", 40, 5, kernels.Softmax, 5, 2, kernels.GroupTopTwo, 0.3, true, 1},
+		{"all groups", 12, 12, kernels.Sigmoid, 4, 4, kernels.GroupBest, 0.3, false, 1},
+		{"groups of one", 7, 3, kernels.Sigmoid, 7, 3, kernels.GroupTopTwo, 0.3, true, 1},
+		{"groups of softplus", 32, 4, kernels.SqrtSoftplus, 8, 2, kernels.GroupTopTwo, 0.3, true, 1},
+	} {
+		shapes = append(shapes, routeShape{name: s.name, bias: s.bias, args: kernels.RouteArgs{
+			Experts: s.experts, Used: s.used, Score: s.score, Groups: s.groups, GroupsUsed: s.groupsUsed, GroupScore: s.by,
+			Normalise: s.normalise, Scale: s.scale,
+		}})
+	}
+	return shapes
+}
+
+func routeCase(s routeShape) opCase {
+	rows, chunks := 21, []int{1, 4}
+	if s.args.Logits != nil {
+		rows, chunks = len(s.args.Logits)/s.args.Experts, nil
+	}
+	return opCase{op: "Route", name: s.name, rows: rows, chunks: chunks,
 		setup: func(m *mem, _ int) func(from, to int) {
-			logits := long(m, slices.Concat(rows...))
-			ids := fresh[int32](m, "ids", len(rows)*used, tolerance{})
-			weights := blank[float32](m, len(rows)*used)
-			for i := range len(rows) * used { // the sizes differ by 20 orders of magnitude
-				result(m, fmt.Sprintf("weights %d", i), weights[i:], 1, routeTolerance)
+			a := s.args
+			if a.Logits == nil {
+				a.Logits = m.normal(rows*a.Experts, 3)
 			}
-			return func(from, to int) {
-				m.b.Route(kernels.RouteArgs{
-					Logits: logits[from*experts:], IDs: ids[from*used:], Weights: weights[from*used:],
-					Rows: to - from, Experts: experts, Used: used, Normalise: true, Scale: 1.5,
-				})
+			a.Logits = long(m, a.Logits)
+			if s.bias > 0 {
+				a.Bias = m.normal(a.Experts, s.bias)
 			}
+			if a.Bias != nil {
+				a.Bias = long(m, a.Bias)
+			}
+			return m.route(a, rows, s.each)
 		}}
 }
 
-// routeTies: among equal scores the lower expert comes first, and the bias
-// affects the choice but not the weight.
-func routeTies() opCase {
-	const experts, used = 8, 3
-	return opCase{op: "Route", name: "ties and bias", rows: 2,
-		setup: func(m *mem, _ int) func(from, to int) {
-			logits := long(m, []float32{1, 1, 1, 1, 1, 1, 1, 1, 0, 2, 0, 2, 0, 2, 0, 2})
-			bias := long(m, []float32{0, 0, 5, 0, 0, 5, 0, 0})
-			ids := fresh[int32](m, "ids", 2*used, tolerance{})
-			weights := fresh[float32](m, "weights", 2*used, routeTolerance)
-			return func(from, to int) {
-				m.b.Route(kernels.RouteArgs{
-					Logits: logits[from*experts:], Bias: bias, IDs: ids[from*used:], Weights: weights[from*used:],
-					Rows: to - from, Experts: experts, Used: used, Scale: 1,
-				})
-			}
-		}}
+// route makes the outputs of a Route of rows and returns the function that encodes some
+// of them. With each, every weight is an output of its own.
+func (m *mem) route(a kernels.RouteArgs, rows int, each bool) func(from, to int) {
+	tol := routeTolerance
+	if a.Score == kernels.Softmax {
+		tol = softmaxTolerance
+	}
+	n := rows * a.Used
+	a.IDs, a.Weights = fresh[int32](m, "ids", n, tolerance{}), blank[float32](m, n)
+	if each {
+		for i := range n {
+			result(m, fmt.Sprintf("weights %d", i), a.Weights[i:], 1, tol)
+		}
+	} else {
+		result(m, "weights", a.Weights, n, tol)
+	}
+	return func(from, to int) {
+		part := a
+		part.Logits, part.IDs, part.Weights, part.Rows = a.Logits[from*a.Experts:], a.IDs[from*a.Used:], a.Weights[from*a.Used:], to-from
+		if a.Table != nil {
+			part.Tokens = a.Tokens[from:]
+		}
+		m.b.Route(part)
+	}
 }
 
 // tableCase: the experts of a token are its row of the table, in that order,
@@ -180,11 +165,10 @@ func tableCase() opCase {
 	const rows, experts, used, vocabulary = 9, 16, 6, 50
 	return opCase{op: "Route", name: "table", rows: rows, chunks: []int{1, 4},
 		setup: func(m *mem, _ int) func(from, to int) {
-			table := m.plain(gguf.F32, vocabulary, used, make([]float32, vocabulary*used)) // only for its pages
-			ids := asInts(table.Data)
+			table := asInts(m.plain(gguf.F32, vocabulary, used, make([]float32, vocabulary*used)).Data) // only for its pages
 			for tok := range vocabulary {
 				for i, e := range m.rng.Perm(experts)[:used] {
-					ids[tok*used+i] = int32(e)
+					table[tok*used+i] = int32(e)
 				}
 			}
 			logits := long(m, m.normal(rows*experts, 3))
@@ -193,15 +177,10 @@ func tableCase() opCase {
 				tokens[i] = int32(m.rng.IntN(vocabulary))
 			}
 			tokens[0], tokens[1] = 0, vocabulary-1
-			d := long(m, tokens)
-			out := fresh[int32](m, "ids", rows*used, tolerance{})
-			weights := fresh[float32](m, "weights", rows*used, routeTolerance)
-			return func(from, to int) {
-				m.b.Route(kernels.RouteArgs{
-					Logits: logits[from*experts:], Bias: []float32{}, Table: ids, Tokens: d[from:], IDs: out[from*used:],
-					Weights: weights[from*used:], Rows: to - from, Experts: experts, Used: used, Normalise: true, Scale: 1.5,
-				})
-			}
+			return m.route(kernels.RouteArgs{
+				Logits: logits, Bias: []float32{}, Table: table, Tokens: long(m, tokens),
+				Experts: experts, Used: used, Normalise: true, Scale: 1.5,
+			}, rows, false)
 		}}
 }
 
@@ -210,17 +189,12 @@ func tableEdges() opCase {
 	const experts, used = 4, 3
 	return opCase{op: "Route", name: "table with a repeated expert", rows: 1,
 		setup: func(m *mem, _ int) func(from, to int) {
-			ids := asInts(m.plain(gguf.F32, 2, used, make([]float32, 2*used)).Data)
-			copy(ids, []int32{0, 0, 0, 3, 1, 3})
-			logits, tokens := long(m, []float32{-3, 2, 7, 0.5}), long(m, []int32{1})
-			out := fresh[int32](m, "ids", used, tolerance{})
-			weights := fresh[float32](m, "weights", used, routeTolerance)
-			return func(int, int) {
-				m.b.Route(kernels.RouteArgs{
-					Logits: logits, Table: ids, Tokens: tokens, IDs: out, Weights: weights,
-					Rows: 1, Experts: experts, Used: used, Normalise: true, Scale: 1,
-				})
-			}
+			table := asInts(m.plain(gguf.F32, 2, used, make([]float32, 2*used)).Data)
+			copy(table, []int32{0, 0, 0, 3, 1, 3})
+			return m.route(kernels.RouteArgs{
+				Logits: long(m, []float32{-3, 2, 7, 0.5}), Table: table, Tokens: long(m, []int32{1}),
+				Experts: experts, Used: used, Normalise: true, Scale: 1,
+			}, 1, false)
 		}}
 }
 
