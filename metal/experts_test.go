@@ -3,7 +3,6 @@
 package metal_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,10 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/x448/float16"
 
 	"ringmaster/gguf"
-	"ringmaster/gguf/gguftest"
 	"ringmaster/kernels"
 	"ringmaster/kernels/kerneltest"
 	"ringmaster/kernels/reference"
@@ -56,38 +53,11 @@ type stackOf struct {
 	gap int
 }
 
-// scales are the offsets of the float16 scales in a block of types that are drawn at random,
-// and their values, with which weights of 256 columns are of normal size.
-var scales = map[gguf.Type]map[int]float32{
-	gguf.IQ2XXS: {0: 1e-3},
-	gguf.Q4_K:   {0: 3e-4, 2: 2e-3},
-	gguf.Q2_K:   {80: 5e-3, 82: 5e-3},
-}
-
-// randomBlocks fills a matrix with blocks of random numbers and these scales.
-func randomBlocks(r *rand.Rand, mem []byte, typ gguf.Type) {
-	for block := range slices.Chunk(mem, typ.RowBytes(256)) {
-		for i := range block {
-			block[i] = byte(r.Uint32())
-		}
-		for at, v := range scales[typ] {
-			binary.LittleEndian.PutUint16(block[at:], float16.Fromfloat32(v).Bits())
-		}
-	}
-}
-
 // newLayer draws a layer. Tokens choose distinct experts, all of them equally often
 // except the last: no token chooses it if there are others.
 func newLayer(t *testing.T, rows, used, experts, k, f, d int, gate, up, down stackOf) *layer {
 	r := rand.New(rand.NewPCG(uint64(rows), uint64(experts)))
 	v := &layer{rows: rows, used: used, experts: experts, k: k, f: f, d: d}
-	normal := func(n int, scale float64) []float32 {
-		x := make([]float32, n)
-		for i := range x {
-			x[i] = float32(r.NormFloat64() * scale)
-		}
-		return x
-	}
 	stack := func(s stackOf, n, cols int) kernels.Weight {
 		size := n * s.typ.RowBytes(cols)
 		mem, free := kerneltest.Pages(t, experts*(size+s.gap))
@@ -95,11 +65,7 @@ func newLayer(t *testing.T, rows, used, experts, k, f, d int, gate, up, down sta
 		v.mappings = append(v.mappings, mem)
 		for e := range experts {
 			matrix := mem[e*(size+s.gap):]
-			if scales[s.typ] != nil {
-				randomBlocks(r, matrix[:size], s.typ)
-			} else {
-				require.NoError(t, gguftest.Quantize(matrix[:size], s.typ, normal(n*cols, 1/math.Sqrt(float64(cols)))))
-			}
+			copy(matrix, kerneltest.Blocks(r, s.typ, n*cols, 1/math.Sqrt(float64(cols))))
 			for i := range s.gap {
 				matrix[size+i] = 0xff
 			}
@@ -107,7 +73,7 @@ func newLayer(t *testing.T, rows, used, experts, k, f, d int, gate, up, down sta
 		return kernels.Weight{Name: "w", Type: s.typ, Cols: cols, Rows: n, Slices: experts, SliceBytes: size + s.gap, Data: mem}
 	}
 	v.gate, v.up, v.down = stack(gate, f, k), stack(up, f, k), stack(down, d, f)
-	v.x = normal(rows*k, 1)
+	v.x = kerneltest.Normal(r, rows*k, 1)
 	for range rows {
 		for _, e := range r.Perm(max(1, experts-1))[:used] {
 			v.ids = append(v.ids, int32(e))
@@ -129,10 +95,13 @@ type how struct {
 // numbers that are no index, and returns what they leave.
 func (v *layer) step(t *testing.T, b kernels.Backend, h how) (mid, out, sum []float32) {
 	n := v.rows * v.used
-	x, ids, weights := place(t, b, v.x), place(t, b, v.ids), place(t, b, v.weights)
-	nan := func(n int) []float32 { return place(t, b, repeat(float32(math.NaN()), n)) }
+	x, ids, weights := kerneltest.OnDevice(t, b, v.x), kerneltest.OnDevice(t, b, v.ids), kerneltest.OnDevice(t, b, v.weights)
+	nan := func(n int) []float32 {
+		return kerneltest.OnDevice(t, b, slices.Repeat([]float32{float32(math.NaN())}, n))
+	}
 	mid, out, sum = nan(n*v.f), nan(n*v.d), nan(v.rows*v.d)
-	groups := kernels.ExpertGroups{Offsets: place(t, b, repeat[int32](-1<<30, v.experts+1)), Slots: place(t, b, repeat[int32](-1<<30, n))}
+	noIndex := func(n int) []int32 { return kerneltest.OnDevice(t, b, slices.Repeat([]int32{-1 << 30}, n)) }
+	groups := kernels.ExpertGroups{Offsets: noIndex(v.experts + 1), Slots: noIndex(n)}
 	b.ExpertMask(weights, ids, n, h.mask.start, h.mask.end)
 	b.ExpertCompact(groups, ids, v.rows, v.used, v.experts, h.compact.start, h.compact.end)
 	a := kernels.ExpertArgs{
@@ -154,21 +123,6 @@ func (v *layer) device(t *testing.T) kernels.Backend {
 		require.NoError(t, b.Map(m))
 	}
 	return b
-}
-
-func place[T float32 | int32](t *testing.T, b kernels.Backend, data []T) []T {
-	x, err := kernels.Make[T](b, len(data))
-	require.NoError(t, err)
-	copy(x, data)
-	return x
-}
-
-func repeat[T any](v T, n int) []T {
-	x := make([]T, n)
-	for i := range x {
-		x[i] = v
-	}
-	return x
 }
 
 // worst is the largest difference, infinite if one of two is a NaN.
@@ -258,20 +212,12 @@ func TestExpertsViews(t *testing.T) {
 				} else {
 					require.Equal(t, c.views, n)
 				}
-				require.Equal(t, bitsOf(mid), bitsOf(gotMid))
-				require.Equal(t, bitsOf(out), bitsOf(gotOut))
-				require.Equal(t, bitsOf(sum), bitsOf(gotSum))
+				require.Equal(t, kerneltest.Bits(mid), kerneltest.Bits(gotMid))
+				require.Equal(t, kerneltest.Bits(out), kerneltest.Bits(gotOut))
+				require.Equal(t, kerneltest.Bits(sum), kerneltest.Bits(gotSum))
 			})
 		})
 	}
-}
-
-func bitsOf(x []float32) []uint32 {
-	out := make([]uint32, len(x))
-	for i, v := range x {
-		out[i] = math.Float32bits(v)
-	}
-	return out
 }
 
 // TestExpertsShares: what a slot gives does not depend on which experts are owned
@@ -290,7 +236,7 @@ func TestExpertsShares(t *testing.T) {
 				if int(e) >= owned.start && int(e) < owned.end {
 					want = whole[slot*v.d:][:v.d]
 				}
-				require.Equal(t, bitsOf(want), bitsOf(part[slot*v.d:][:v.d]), "slot %d", slot)
+				require.Equal(t, kerneltest.Bits(want), kerneltest.Bits(part[slot*v.d:][:v.d]), "slot %d", slot)
 			}
 		}
 	})
@@ -356,16 +302,16 @@ func TestExpertGroupsFaults(t *testing.T) {
 		{"a slot too large", []int32{0, 3, 6, 9, 12}, []int32{0, 2, 4, 1, 12, 5, 6, 8, 10, 7, 9, 11}, true},
 		{"a slot below 0", []int32{0, 3, 6, 9, 12}, []int32{0, 2, 4, 1, 3, -1 << 30, 6, 8, 10, 7, 9, 11}, true},
 		{"offsets beyond", []int32{0, 3, 6, 9, 1 << 30}, []int32{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}, false},
-		{"offsets below 0", []int32{-1 << 30, -1 << 30, -1 << 30, -1 << 30, -1 << 30}, repeat[int32](-1<<30, 12), false},
-		{"offsets that descend", []int32{12, 9, 6, 3, 0}, repeat[int32](3, 12), false},
+		{"offsets below 0", slices.Repeat([]int32{-1 << 30}, 5), slices.Repeat([]int32{-1 << 30}, 12), false},
+		{"offsets that descend", []int32{12, 9, 6, 3, 0}, slices.Repeat([]int32{3}, 12), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eachKernel(t, func(t *testing.T) {
 				b := v.device(t)
-				x, mid, out := place(t, b, v.x), place(t, b, make([]float32, 12*v.f)), place(t, b, make([]float32, 12*v.d))
+				x, mid, out := kerneltest.OnDevice(t, b, v.x), kerneltest.OnDevice(t, b, make([]float32, 12*v.f)), kerneltest.OnDevice(t, b, make([]float32, 12*v.d))
 				a := kernels.ExpertArgs{
-					Groups:  kernels.ExpertGroups{Offsets: place(t, b, c.offsets), Slots: place(t, b, c.slots)},
-					Weights: place(t, b, repeat[float32](1, 12)), Rows: 6, Used: 2, Experts: 4, Start: 0, End: 4,
+					Groups:  kernels.ExpertGroups{Offsets: kerneltest.OnDevice(t, b, c.offsets), Slots: kerneltest.OnDevice(t, b, c.slots)},
+					Weights: kerneltest.OnDevice(t, b, slices.Repeat([]float32{1}, 12)), Rows: 6, Used: 2, Experts: 4, Start: 0, End: 4,
 				}
 				b.ExpertGateUp(mid, x, v.gate, v.up, 0, a)
 				b.ExpertDown(out, mid, v.down, a)

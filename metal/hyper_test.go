@@ -34,7 +34,7 @@ func TestViewsOfSmallWeights(t *testing.T) {
 
 	const streams, cols, products = 4, 250, 24
 	for _, rows := range []int{1, 4} {
-		fn, _ := matrix(t, b, gguf.F32, products, streams*cols, usualBytes(rng, gguf.F32, products*streams*cols))
+		fn, _ := matrix(t, b, gguf.F32, products, streams*cols, kerneltest.Blocks(rng, gguf.F32, products*streams*cols, 1./16))
 		a := kernels.HCMixArgs{
 			H: device(t, b, rng, rows*streams*cols), Fn: fn, Base: device(t, b, rng, products), Scale: device(t, b, rng, 3),
 			Pre: device(t, b, rng, rows*streams), Post: device(t, b, rng, rows*streams), Comb: device(t, b, rng, rows*streams*streams),
@@ -51,7 +51,7 @@ func TestViewsOfSmallWeights(t *testing.T) {
 	}
 
 	const ratio, dim, rows, ring = 64, 48, 20, 83
-	ape, _ := matrix(t, b, gguf.F32, ratio, dim, usualBytes(rng, gguf.F32, ratio*dim))
+	ape, _ := matrix(t, b, gguf.F32, ratio, dim, kerneltest.Blocks(rng, gguf.F32, ratio*dim, 1./16))
 	a := kernels.CompressArgs{
 		KV: device(t, b, rng, rows*dim), Score: device(t, b, rng, rows*dim), APE: ape, Norm: device(t, b, rng, dim),
 		RingKV: device(t, b, rng, ring*dim), RingScore: device(t, b, rng, ring*dim),

@@ -3,14 +3,12 @@
 package metal_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/x448/float16"
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
@@ -18,12 +16,6 @@ import (
 )
 
 func TestMatMul(t *testing.T) { kerneltest.Run(t, open, "Embed", "MatMul", "MatMulGrouped") }
-
-var weightTypes = []gguf.Type{
-	gguf.F32, gguf.F16, gguf.BF16, gguf.Q4_0, gguf.Q4_1, gguf.Q5_0, gguf.Q5_1, gguf.Q8_0, gguf.MXFP4, gguf.IQ4NL,
-	gguf.Q2_K, gguf.Q3_K, gguf.Q4_K, gguf.Q5_K, gguf.Q6_K,
-	gguf.IQ1S, gguf.IQ1M, gguf.IQ2XXS, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S, gguf.IQ4XS,
-}
 
 // mapped copies data into pages of its own, 8 bytes from their start, where a
 // tensor of a GGUF file may begin.
@@ -52,50 +44,11 @@ func matrix(t *testing.T, b kernels.Backend, typ gguf.Type, rows, cols int, data
 	return w, values
 }
 
-// shared copies data to memory of the device.
-func shared[T float32 | int32](t *testing.T, b kernels.Backend, data []T) []T {
-	t.Helper()
-	x, err := kernels.Make[T](b, len(data))
-	require.NoError(t, err)
-	copy(x, data)
-	return x
-}
-
 // anyBytes are bytes as any file may hold them.
 func anyBytes(rng *rand.Rand, n int) []byte {
 	data := make([]byte, n)
 	for i := range data {
 		data[i] = byte(rng.UintN(256))
-	}
-	return data
-}
-
-// usualBytes are rows of weights of a usual size.
-func usualBytes(rng *rand.Rand, typ gguf.Type, n int) []byte {
-	data := make([]byte, 0, typ.RowBytes(n))
-	for range n / typ.BlockElements() {
-		block := anyBytes(rng, typ.BlockBytes())
-		v := rng.NormFloat64() / 16
-		half := float16.Fromfloat32(float32(v))
-		switch typ {
-		case gguf.F32:
-			binary.LittleEndian.PutUint32(block, math.Float32bits(float32(v)))
-		case gguf.BF16:
-			binary.LittleEndian.PutUint16(block, uint16(math.Float32bits(float32(v))>>16))
-		case gguf.F16, gguf.Q8_0:
-			binary.LittleEndian.PutUint16(block, half.Bits())
-		case gguf.MXFP4:
-			block[0] = byte(124 + rng.IntN(4))
-		case gguf.Q4_K:
-			binary.LittleEndian.PutUint16(block, half.Bits())
-			binary.LittleEndian.PutUint16(block[2:], half.Bits())
-		case gguf.Q2_K:
-			binary.LittleEndian.PutUint16(block[80:], half.Bits())
-			binary.LittleEndian.PutUint16(block[82:], half.Bits())
-		default:
-			panic(typ)
-		}
-		data = append(data, block...)
 	}
 	return data
 }
@@ -106,7 +59,7 @@ func TestDecoders(t *testing.T) {
 	t.Setenv("MTLSIM_MAX_BUFFER", "45056") // some matrices take several views
 	b := open(t)
 	defer func() { require.NoError(t, b.Close()) }()
-	for _, typ := range weightTypes {
+	for _, typ := range kerneltest.Types {
 		rng := rand.New(rand.NewPCG(1, uint64(typ)))
 		rows, cols := 90, typ.BlockElements()
 		if cols == 1 {
@@ -118,8 +71,8 @@ func TestDecoders(t *testing.T) {
 			for i := range ids {
 				ids[i] = int32(rows - 1 - first - i)
 			}
-			out := shared(t, b, make([]float32, len(ids)*cols))
-			b.Embed(out, w, shared(t, b, ids))
+			out := kerneltest.OnDevice(t, b, make([]float32, len(ids)*cols))
+			b.Embed(out, w, kerneltest.OnDevice(t, b, ids))
 			require.NoError(t, b.Flush())
 			for i, id := range ids {
 				for c, v := range want[int(id)*cols:][:cols] {
@@ -148,17 +101,14 @@ func checkProducts(t *testing.T, b kernels.Backend, cases []product) {
 	for _, c := range cases {
 		name := fmt.Sprintf("%s %d rows in %d groups, %d columns, %d tokens", c.typ, c.rows, c.groups, c.cols, c.tokens)
 		rng := rand.New(rand.NewPCG(2, uint64(c.rows*c.cols+c.tokens)))
-		w, values := matrix(t, b, c.typ, c.rows, c.cols, usualBytes(rng, c.typ, c.rows*c.cols))
-		x := make([]float32, c.tokens*c.groups*c.cols)
-		for i := range x {
-			x[i] = float32(rng.NormFloat64())
-		}
+		w, values := matrix(t, b, c.typ, c.rows, c.cols, kerneltest.Blocks(rng, c.typ, c.rows*c.cols, 1./16))
+		x := kerneltest.Normal(rng, c.tokens*c.groups*c.cols, 1)
 		n := c.tokens * c.rows
-		out := shared(t, b, make([]float32, n+5))
+		out := kerneltest.OnDevice(t, b, make([]float32, n+5))
 		for i := range out {
 			out[i] = float32(math.NaN())
 		}
-		if xs := shared(t, b, x); c.groups > 1 {
+		if xs := kerneltest.OnDevice(t, b, x); c.groups > 1 {
 			b.MatMulGrouped(out, xs, c.tokens, w.RowGroups(c.groups))
 		} else {
 			b.MatMul(xs, c.tokens, kernels.Product{W: w, Out: out})
@@ -236,8 +186,8 @@ func TestEmbedOfWrongRows(t *testing.T) {
 	for _, id := range []int32{-1, 3, math.MaxInt32, math.MinInt32} {
 		b := open(t)
 		w, want := matrix(t, b, gguf.F32, 3, 4, make([]byte, 48))
-		out := shared(t, b, []float32{9, 9, 9, 9, 9, 9, 9, 9})
-		b.Embed(out, w, shared(t, b, []int32{2, id}))
+		out := kerneltest.OnDevice(t, b, []float32{9, 9, 9, 9, 9, 9, 9, 9})
+		b.Embed(out, w, kerneltest.OnDevice(t, b, []int32{2, id}))
 		require.ErrorContains(t, b.Flush(), "row index")
 		require.Equal(t, want[8:], out[:4])
 		require.NoError(t, b.Close())
@@ -248,7 +198,7 @@ func TestEmbedOfWrongRows(t *testing.T) {
 func TestWeightsBeginAtNumbers(t *testing.T) {
 	b := open(t)
 	defer func() { require.NoError(t, b.Close()) }()
-	x, out := shared(t, b, make([]float32, 32)), shared(t, b, make([]float32, 1))
+	x, out := kerneltest.OnDevice(t, b, make([]float32, 32)), kerneltest.OnDevice(t, b, make([]float32, 1))
 	for typ, step := range map[gguf.Type]int{gguf.F32: 2, gguf.Q8_0: 1} {
 		data := mapped(t, b, make([]byte, 256))[step:]
 		require.Panics(t, func() {

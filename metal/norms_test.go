@@ -18,12 +18,7 @@ func TestNorms(t *testing.T) { kerneltest.Run(t, open, "RMSNorm", "LayerNorm", "
 
 // device is n numbers of a normal distribution in memory of the backend.
 func device(t *testing.T, b kernels.Backend, rng *rand.Rand, n int) []float32 {
-	x, err := kernels.Make[float32](b, n)
-	require.NoError(t, err)
-	for i := range x {
-		x[i] = float32(rng.NormFloat64())
-	}
-	return x
+	return kerneltest.OnDevice(t, b, kerneltest.Normal(rng, n, 1))
 }
 
 // TestLongHadamard is beyond what threadgroup memory holds.
@@ -58,17 +53,11 @@ func TestAngles(t *testing.T) {
 	}
 	freqs = append(freqs, 0, math.MaxFloat32, 16367173*0x1p72, 1)
 	n := len(freqs)
-	x, err := kernels.Make[float32](b, 2*n)
-	require.NoError(t, err)
+	x := kerneltest.OnDevice(t, b, make([]float32, 2*n))
 	for i := range n {
 		x[2*i] = 1
 	}
-	f, err := kernels.Make[float32](b, n)
-	require.NoError(t, err)
-	copy(f, freqs)
-	pos, err := kernels.Make[int32](b, 1)
-	require.NoError(t, err)
-	pos[0] = 1
+	f, pos := kerneltest.OnDevice(t, b, freqs), kerneltest.OnDevice(t, b, []int32{1})
 	b.RoPE(kernels.RoPEArgs{X: x, Pos: pos, Freqs: f, Rows: 1, Heads: 1, HeadDim: 2 * n, RotDim: 2 * n})
 	require.NoError(t, b.Flush())
 	for i, v := range freqs {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/kernels/kerneltest"
 	"ringmaster/metal"
 	"ringmaster/tests/metalsim/control"
 )
@@ -19,7 +20,7 @@ const limit = time.Minute
 func stepper(t *testing.T, o metal.Options) (*metal.Backend, func()) {
 	b, err := metal.Open(o)
 	require.NoError(t, err)
-	x := shared(t, b, make([]float32, 1000))
+	x := kerneltest.OnDevice(t, b, make([]float32, 1000))
 	return b, func() {
 		b.Add(x, x, x, len(x))
 		require.NoError(t, b.Flush())

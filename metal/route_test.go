@@ -3,6 +3,7 @@
 package metal_test
 
 import (
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -40,9 +41,9 @@ func TestRouteTable(t *testing.T) {
 		b := open(t)
 		require.NoError(t, b.Map(mem))
 		rows := len(c.tokens)
-		ids, weights := place(t, b, repeat[int32](-1, rows*used)), place(t, b, repeat[float32](-1, rows*used))
+		ids, weights := kerneltest.OnDevice(t, b, slices.Repeat([]int32{-1}, rows*used)), kerneltest.OnDevice(t, b, slices.Repeat([]float32{-1}, rows*used))
 		b.Route(kernels.RouteArgs{
-			Logits: place(t, b, make([]float32, rows*experts)), Table: table, Tokens: place(t, b, c.tokens), IDs: ids, Weights: weights,
+			Logits: kerneltest.OnDevice(t, b, make([]float32, rows*experts)), Table: table, Tokens: kerneltest.OnDevice(t, b, c.tokens), IDs: ids, Weights: weights,
 			Rows: rows, Experts: experts, Used: used, Normalise: true, Scale: 3,
 		})
 		if err := b.Flush(); c.fails {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/internal/testenv"
+	"ringmaster/kernels/kerneltest"
 	"ringmaster/metal"
 )
 
@@ -41,7 +42,7 @@ func TestBeforeResidencySets(t *testing.T) {
 	testenv.Need(t, testenv.Full, "compiling all kernels a second time, for macOS 14")
 	t.Setenv("MTLSIM_MACOS", "14.5")
 	b := open(t).(*metal.Backend)
-	x := shared(t, b, []float32{1, 2, 3})
+	x := kerneltest.OnDevice(t, b, []float32{1, 2, 3})
 	b.Add(x, x, x, 3)
 	require.NoError(t, b.Flush())
 	require.Equal(t, []float32{2, 4, 6}, x)
@@ -59,7 +60,7 @@ func TestFailuresAreExplained(t *testing.T) {
 		t.Run(rule, func(t *testing.T) {
 			t.Setenv("MTLSIM_FAIL", "Add"+rule)
 			b := open(t)
-			x := shared(t, b, []float32{1})
+			x := kerneltest.OnDevice(t, b, []float32{1})
 			b.Add(x, x, x, 1)
 			err := b.Flush()
 			for _, s := range says {

@@ -14,6 +14,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
+	"ringmaster/kernels/kerneltest"
 	"ringmaster/metal"
 	"ringmaster/tests/metalsim/control"
 )
@@ -23,14 +24,8 @@ import (
 func chunk(t *testing.T, b *metal.Backend) ([]float32, error) {
 	const tokens, cols, heads, dim, times = 160, 64, 16, 64, 3
 	rng := rand.New(rand.NewPCG(3, 4))
-	normal := func(n int) []float32 {
-		x := make([]float32, n)
-		for i := range x {
-			x[i] = float32(rng.NormFloat64())
-		}
-		return shared(t, b, x)
-	}
-	w, _ := matrix(t, b, gguf.Q8_0, heads*dim, cols, usualBytes(rng, gguf.Q8_0, heads*dim*cols))
+	normal := func(n int) []float32 { return device(t, b, rng, n) }
+	w, _ := matrix(t, b, gguf.Q8_0, heads*dim, cols, kerneltest.Blocks(rng, gguf.Q8_0, heads*dim*cols, 1./16))
 	x, sinks := normal(tokens*cols), normal(heads)
 	raw, err := kernels.Make[uint16](b, 2*tokens*dim)
 	require.NoError(t, err)

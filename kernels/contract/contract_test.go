@@ -8,18 +8,8 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/kernels/contract"
+	"ringmaster/kernels/kerneltest"
 )
-
-// misused returns what f panics with.
-func misused(t *testing.T, f func()) (m *kernels.Misuse) {
-	defer func() {
-		var ok bool
-		m, ok = recover().(*kernels.Misuse)
-		require.True(t, ok, "no *kernels.Misuse")
-	}()
-	f()
-	return nil
-}
 
 // TestRing: rows that wrap around the end of a ring are two spans, and a call
 // that completes an entry writes it alone.
@@ -72,11 +62,11 @@ func TestOverlap(t *testing.T) {
 	contract.Add(x, y, x, 16)
 	contract.Add(x, x, x, 16)
 	contract.Add(x[8:], x, y, 8)
-	require.Equal(t, "out overlaps a", misused(t, func() { contract.Add(x[7:], x, y, 8) }).Msg)
-	require.Equal(t, "out overlaps up", misused(t, func() { contract.SwiGLU(x, y, x, 8) }).Msg)
+	require.Equal(t, "out overlaps a", kerneltest.RequireMisuse(t, "Add", "", func() { contract.Add(x[7:], x, y, 8) }).Msg)
+	require.Equal(t, "out overlaps up", kerneltest.RequireMisuse(t, "SwiGLU", "", func() { contract.SwiGLU(x, y, x, 8) }).Msg)
 	ids := make([]int32, 8)
 	a := kernels.RouteArgs{Logits: x, IDs: ids, Weights: x[7:], Rows: 2, Experts: 4, Used: 2}
-	require.Equal(t, "Weights overlaps Logits", misused(t, func() { contract.Route(&a) }).Msg)
+	require.Equal(t, "Weights overlaps Logits", kerneltest.RequireMisuse(t, "Route", "", func() { contract.Route(&a) }).Msg)
 	a.Weights = x[8:]
 	contract.Route(&a)
 }
@@ -97,13 +87,13 @@ func TestNoAllocation(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	contract.Rows("Gather", []int32{0, 2}, 3)
-	require.Equal(t, "Gather", misused(t, func() { contract.Rows("Gather", []int32{0, 3}, 3) }).Op)
+	kerneltest.RequireMisuse(t, "Gather", "a row beyond", func() { contract.Rows("Gather", []int32{0, 3}, 3) })
 	a := kernels.ExpertArgs{
 		Groups: kernels.ExpertGroups{Offsets: []int32{0, 1, 2}, Slots: []int32{1, 0}}, Rows: 1, Used: 2, Experts: 2,
 	}
 	contract.Groups("ExpertDown", &a)
 	a.Groups.Slots[1] = 2
-	require.Equal(t, "Groups.Slots[1] is 2 of 2", misused(t, func() { contract.Groups("ExpertDown", &a) }).Msg)
+	require.Equal(t, "Groups.Slots[1] is 2 of 2", kerneltest.RequireMisuse(t, "ExpertDown", "", func() { contract.Groups("ExpertDown", &a) }).Msg)
 	a.Groups.Offsets[1] = 3
-	require.Equal(t, "Groups.Offsets descend at expert 1", misused(t, func() { contract.Groups("ExpertDown", &a) }).Msg)
+	require.Equal(t, "Groups.Offsets descend at expert 1", kerneltest.RequireMisuse(t, "ExpertDown", "", func() { contract.Groups("ExpertDown", &a) }).Msg)
 }

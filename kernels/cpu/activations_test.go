@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/kerneltest"
 )
 
 func open8(t testing.TB, threads int, level cpu.Level) *cpu.Backend {
@@ -29,13 +30,13 @@ func TestActivationsOf8Bits(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level cpu.Level) {
 		for _, threads := range []int{1, 3} {
 			few, full := open8(t, threads, level), openLevel(t, threads, level)
-			for _, typ := range computable {
+			for _, typ := range kerneltest.Types {
 				if dense(typ) {
 					continue
 				}
 				for _, cols := range columns(typ) {
 					r := rand.New(rand.NewPCG(91, uint64(cols)))
-					x := noise(r, most*cols)
+					x := kerneltest.Normal(r, most*cols, 1)
 					_, rounded := packed(t, few, x, most, cols)
 					for i := 0; i < len(x); i += 32 {
 						largest := 0.0
@@ -46,15 +47,15 @@ func TestActivationsOf8Bits(t *testing.T) {
 							require.InDelta(t, x[j], rounded[j], largest/127*0.5001)
 						}
 					}
-					data := blocks(r, typ, rows, cols)
+					data := kerneltest.Blocks(r, typ, rows*cols, 0.1)
 					w8, w15 := weight(t, few, typ, data, 1, rows, cols), weight(t, full, typ, data, 1, rows, cols)
-					x8, x15 := floats(t, few, x), floats(t, full, rounded)
+					x8, x15 := kerneltest.OnDevice(t, few, x), kerneltest.OnDevice(t, full, rounded)
 					for tokens := 1; tokens <= most; tokens++ {
 						if tokens > 17 && tokens < most {
 							continue
 						}
-						want := bits(multiply(t, full, w15, x15[:tokens*cols], tokens))
-						got := bits(multiply(t, few, w8, x8[:tokens*cols], tokens))
+						want := kerneltest.Bits(multiply(t, full, w15, x15[:tokens*cols], tokens))
+						got := kerneltest.Bits(multiply(t, few, w8, x8[:tokens*cols], tokens))
 						require.Equal(t, want, got, "%v, %d columns, %d tokens, %d threads", typ, cols, tokens, threads)
 					}
 				}

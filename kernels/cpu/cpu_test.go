@@ -20,21 +20,8 @@ import (
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/kerneltest"
 )
-
-// requireMisuse expects f to panic with a *kernels.Misuse of op.
-func requireMisuse(t *testing.T, op, name string, f func()) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		err, _ := recover().(error)
-		var m *kernels.Misuse
-		require.True(t, errors.As(err, &m), "%s: no Misuse", name)
-		require.Equal(t, op, m.Op, name)
-		require.NotEmpty(t, m.Msg, name)
-	}()
-	f()
-}
 
 func TestAlloc(t *testing.T) {
 	b := openLevel(t, 1, cpu.Portable)
@@ -70,10 +57,10 @@ func TestAlloc(t *testing.T) {
 
 	mem, err := b.Alloc(100)
 	require.NoError(t, err)
-	requireMisuse(t, "Free", "part", func() { b.Free(mem[:50]) })
-	requireMisuse(t, "Free", "inside", func() { b.Free(mem[1:]) })
+	kerneltest.RequireMisuse(t, "Free", "part", func() { b.Free(mem[:50]) })
+	kerneltest.RequireMisuse(t, "Free", "inside", func() { b.Free(mem[1:]) })
 	b.Free(mem)
-	requireMisuse(t, "Free", "twice", func() { b.Free(mem) })
+	kerneltest.RequireMisuse(t, "Free", "twice", func() { b.Free(mem) })
 }
 
 func TestNew(t *testing.T) {
@@ -90,7 +77,7 @@ func TestNew(t *testing.T) {
 	require.Error(t, b.Map([]byte{1}))
 	_, err = b.Alloc(8)
 	require.Error(t, err)
-	requireMisuse(t, "MatMul", "closed", func() { b.MatMul(nil, 1) })
+	kerneltest.RequireMisuse(t, "MatMul", "closed", func() { b.MatMul(nil, 1) })
 
 	for _, threads := range []int{-1, 4097} {
 		_, err := cpu.New(threads)
@@ -105,7 +92,7 @@ func TestNew(t *testing.T) {
 func TestMatMulMisuse(t *testing.T) {
 	b := openLevel(t, 1, cpu.Portable)
 	r := rand.New(rand.NewPCG(1, 2))
-	w := weight(t, b, gguf.Q8_0, blocks(r, gguf.Q8_0, 8, 64), 1, 8, 64)
+	w := weight(t, b, gguf.Q8_0, kerneltest.Blocks(r, gguf.Q8_0, 8*64, 0.1), 1, 8, 64)
 	x, out := zeros(t, b, 2*64), zeros(t, b, 2*8)
 	call := func(edit func(w *kernels.Weight), x, out []float32, rows int) func() {
 		bad := w
@@ -127,34 +114,34 @@ func TestMatMulMisuse(t *testing.T) {
 		"a stack":       call(func(w *kernels.Weight) { w.Slices, w.Rows, w.SliceBytes = 2, 4, 4*68 }, x, out, 1),
 		"no rows":       call(func(w *kernels.Weight) { w.Rows = 0 }, x, out, 1),
 	} {
-		requireMisuse(t, "MatMul", name, f)
+		kerneltest.RequireMisuse(t, "MatMul", name, f)
 	}
-	narrow := weight(t, b, gguf.Q8_0, blocks(r, gguf.Q8_0, 8, 32), 1, 8, 32)
-	requireMisuse(t, "MatMul", "columns differ", func() {
+	narrow := weight(t, b, gguf.Q8_0, kerneltest.Blocks(r, gguf.Q8_0, 8*32, 0.1), 1, 8, 32)
+	kerneltest.RequireMisuse(t, "MatMul", "columns differ", func() {
 		b.MatMul(x, 1, kernels.Product{W: w, Out: out}, kernels.Product{W: narrow, Out: out})
 	})
-	requireMisuse(t, "MatMulGrouped", "x is short", func() { b.MatMulGrouped(out, x[:100], 1, w.RowGroups(2)) })
-	requireMisuse(t, "Weight", "groups", func() { w.RowGroups(3) })
-	requireMisuse(t, "Embed", "id", func() { b.Embed(x, w, ints(t, b, []int32{8})) })
-	requireMisuse(t, "Embed", "negative id", func() { b.Embed(x, w, ints(t, b, []int32{-1})) })
-	requireMisuse(t, "Embed", "out", func() { b.Embed(x[:63], w, ints(t, b, []int32{1})) })
+	kerneltest.RequireMisuse(t, "MatMulGrouped", "x is short", func() { b.MatMulGrouped(out, x[:100], 1, w.RowGroups(2)) })
+	kerneltest.RequireMisuse(t, "Weight", "groups", func() { w.RowGroups(3) })
+	kerneltest.RequireMisuse(t, "Embed", "id", func() { b.Embed(x, w, kerneltest.OnDevice(t, b, []int32{8})) })
+	kerneltest.RequireMisuse(t, "Embed", "negative id", func() { b.Embed(x, w, kerneltest.OnDevice(t, b, []int32{-1})) })
+	kerneltest.RequireMisuse(t, "Embed", "out", func() { b.Embed(x[:63], w, kerneltest.OnDevice(t, b, []int32{1})) })
 }
 
 // Many loops of a few microseconds, with more threads than processors and with
 // pauses in which the threads fall asleep between them.
 func TestPoolManySmallLoops(t *testing.T) {
 	r := rand.New(rand.NewPCG(61, 62))
-	data := blocks(r, gguf.Q8_0, 256, 64)
+	data := kerneltest.Blocks(r, gguf.Q8_0, 256*64, 0.1)
 	for _, threads := range []int{2, 3, 16} {
 		b := openLevel(t, threads, cpu.Levels()[len(cpu.Levels())-1])
 		w, other := weight(t, b, gguf.Q8_0, data, 1, 256, 64), weight(t, b, gguf.Q8_0, data, 1, 64, 64)
-		x, out := floats(t, b, noise(r, 64)), zeros(t, b, 256)
-		want := bits(multiply(t, b, w, x, 1))
+		x, out := kerneltest.OnDevice(t, b, kerneltest.Normal(r, 64, 1)), zeros(t, b, 256)
+		want := kerneltest.Bits(multiply(t, b, w, x, 1))
 		for i := range 5000 {
 			clear(out)
 			b.MatMul(x, 1, kernels.Product{W: w, Out: out})
 			if i%50 == 0 {
-				require.Equal(t, want, bits(out), "loop %d", i)
+				require.Equal(t, want, kerneltest.Bits(out), "loop %d", i)
 				multiply(t, b, other, x, 1)
 			}
 		}

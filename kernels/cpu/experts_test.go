@@ -12,6 +12,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/kerneltest"
 )
 
 // routing is a random choice of distinct experts for each token.
@@ -47,8 +48,8 @@ func route(t *testing.T, b *cpu.Backend, r *rand.Rand, rows, used, experts, star
 	full := make([]int32, rows*used)
 	copy(full, slots)
 	return routing{ids, weights, kernels.ExpertArgs{
-		Groups:  kernels.ExpertGroups{Offsets: ints(t, b, offsets), Slots: ints(t, b, full)},
-		Weights: floats(t, b, weights), Rows: rows, Used: used, Experts: experts, End: experts,
+		Groups:  kernels.ExpertGroups{Offsets: kerneltest.OnDevice(t, b, offsets), Slots: kerneltest.OnDevice(t, b, full)},
+		Weights: kerneltest.OnDevice(t, b, weights), Rows: rows, Used: used, Experts: experts, End: experts,
 	}}
 }
 
@@ -75,15 +76,15 @@ func TestExperts(t *testing.T) {
 				a := route(t, b, r, rows, used, experts, start, end)
 				// gate and up interleaved in one tensor
 				size := f * typ.RowBytes(k)
-				both := weight(t, b, typ, blocks(r, typ, 2*experts*f, k), experts, 2*f, k)
+				both := weight(t, b, typ, kerneltest.Blocks(r, typ, 2*experts*f*k, 0.1), experts, 2*f, k)
 				gate, up := both, both
 				gate.Rows, up.Rows = f, f
 				up.Data = both.Data[size:]
-				down := weight(t, b, typ, blocks(r, typ, experts*d, f), experts, d, f)
+				down := weight(t, b, typ, kerneltest.Blocks(r, typ, experts*d*f, 0.1), experts, d, f)
 				for i := range down.Data[:2*down.SliceBytes] { // remote experts hold garbage
 					both.Data[i], down.Data[i] = 0xff, 0xff
 				}
-				x := floats(t, b, noise(r, rows*k))
+				x := kerneltest.OnDevice(t, b, kerneltest.Normal(r, rows*k, 1))
 				mid, out := zeros(t, b, rows*used*f), zeros(t, b, rows*used*d)
 				for i := range mid {
 					mid[i] = sentinel
@@ -125,10 +126,10 @@ func TestExperts(t *testing.T) {
 							require.Zero(t, v, "slot %d", slot)
 						}
 					} else {
-						require.Equal(t, bits(multiply(t, b, slice(down, e), mid[slot*f:], 1)), bits(row), "slot %d", slot)
+						require.Equal(t, kerneltest.Bits(multiply(t, b, slice(down, e), mid[slot*f:], 1)), kerneltest.Bits(row), "slot %d", slot)
 					}
 				}
-				all := append(bits(mid), bits(out)...)
+				all := append(kerneltest.Bits(mid), kerneltest.Bits(out)...)
 				if before[o.Activations] == nil {
 					before[o.Activations] = all
 				}
@@ -145,18 +146,18 @@ func TestExpertsRowsAlone(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 32))
 	const rows, used, experts, k, f, d = 300, 2, 2, 256, 256, 17
 	a := route(t, b, r, rows, used, experts, 0, experts)
-	gate := weight(t, b, gguf.Q4_K, blocks(r, gguf.Q4_K, experts*f, k), experts, f, k)
-	up := weight(t, b, gguf.Q8_0, blocks(r, gguf.Q8_0, experts*f, k), experts, f, k)
-	down := weight(t, b, gguf.Q2_K, blocks(r, gguf.Q2_K, experts*d, f), experts, d, f)
-	x := floats(t, b, noise(r, rows*k))
+	gate := weight(t, b, gguf.Q4_K, kerneltest.Blocks(r, gguf.Q4_K, experts*f*k, 0.1), experts, f, k)
+	up := weight(t, b, gguf.Q8_0, kerneltest.Blocks(r, gguf.Q8_0, experts*f*k, 0.1), experts, f, k)
+	down := weight(t, b, gguf.Q2_K, kerneltest.Blocks(r, gguf.Q2_K, experts*d*f, 0.1), experts, d, f)
+	x := kerneltest.OnDevice(t, b, kerneltest.Normal(r, rows*k, 1))
 	mid, out := zeros(t, b, rows*used*f), zeros(t, b, rows*used*d)
 	b.ExpertGateUp(mid, x, gate, up, 0, a.args)
 	b.ExpertDown(out, mid, down, a.args)
 	mid1, out1 := zeros(t, b, used*f), zeros(t, b, used*d)
 	for n := 0; n < rows; n += 37 {
 		one := kernels.ExpertArgs{
-			Weights: floats(t, b, a.weights[n*used:(n+1)*used]), Rows: 1, Used: used, Experts: experts, End: experts,
-			Groups: kernels.ExpertGroups{Offsets: ints(t, b, []int32{0, 1, 2}), Slots: ints(t, b, []int32{0, 1})},
+			Weights: kerneltest.OnDevice(t, b, a.weights[n*used:(n+1)*used]), Rows: 1, Used: used, Experts: experts, End: experts,
+			Groups: kernels.ExpertGroups{Offsets: kerneltest.OnDevice(t, b, []int32{0, 1, 2}), Slots: kerneltest.OnDevice(t, b, []int32{0, 1})},
 		}
 		if a.ids[n*used] == 1 {
 			one.Groups.Slots[0], one.Groups.Slots[1] = 1, 0
@@ -164,8 +165,8 @@ func TestExpertsRowsAlone(t *testing.T) {
 		b.ExpertGateUp(mid1, x[n*k:], gate, up, 0, one)
 		b.ExpertDown(out1, mid1, down, one)
 		require.NoError(t, b.Flush())
-		require.Equal(t, bits(mid[n*used*f:(n+1)*used*f]), bits(mid1), "token %d", n)
-		require.Equal(t, bits(out[n*used*d:(n+1)*used*d]), bits(out1), "token %d", n)
+		require.Equal(t, kerneltest.Bits(mid[n*used*f:(n+1)*used*f]), kerneltest.Bits(mid1), "token %d", n)
+		require.Equal(t, kerneltest.Bits(out[n*used*d:(n+1)*used*d]), kerneltest.Bits(out1), "token %d", n)
 	}
 }
 
@@ -176,7 +177,7 @@ func TestExpertsBeyond2GiB(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 42))
 	const experts, k, f = 300, 256, 32
 	const stride = 16 << 20
-	data := blocks(r, gguf.Q8_0, f, k)
+	data := kerneltest.Blocks(r, gguf.Q8_0, f*k, 0.1)
 	mem, err := b.Alloc(experts * stride)
 	require.NoError(t, err)
 	const last = experts - 1
@@ -186,24 +187,24 @@ func TestExpertsBeyond2GiB(t *testing.T) {
 	offsets := make([]int32, experts+1)
 	offsets[experts] = 1
 	a := kernels.ExpertArgs{
-		Groups:  kernels.ExpertGroups{Offsets: ints(t, b, offsets), Slots: ints(t, b, []int32{0})},
-		Weights: floats(t, b, []float32{1}), Rows: 1, Used: 1, Experts: experts, End: experts,
+		Groups:  kernels.ExpertGroups{Offsets: kerneltest.OnDevice(t, b, offsets), Slots: kerneltest.OnDevice(t, b, []int32{0})},
+		Weights: kerneltest.OnDevice(t, b, []float32{1}), Rows: 1, Used: 1, Experts: experts, End: experts,
 	}
-	x, out := floats(t, b, noise(r, k)), zeros(t, b, f)
+	x, out := kerneltest.OnDevice(t, b, kerneltest.Normal(r, k, 1)), zeros(t, b, f)
 	b.ExpertDown(out, x, w, a)
 	require.NoError(t, b.Flush())
-	require.Equal(t, bits(multiply(t, b, slice(w, last), x, 1)), bits(out))
+	require.Equal(t, kerneltest.Bits(multiply(t, b, slice(w, last), x, 1)), kerneltest.Bits(out))
 }
 
 func TestExpertMisuse(t *testing.T) {
 	b := openLevel(t, 1, cpu.Portable)
 	r := rand.New(rand.NewPCG(51, 52))
-	w := weight(t, b, gguf.Q8_0, blocks(r, gguf.Q8_0, 4*32, 32), 4, 32, 32)
+	w := weight(t, b, gguf.Q8_0, kerneltest.Blocks(r, gguf.Q8_0, 4*32*32, 0.1), 4, 32, 32)
 	x, mid, out := zeros(t, b, 2*32), zeros(t, b, 4*32), zeros(t, b, 4*32)
 	good := func() kernels.ExpertArgs {
 		return kernels.ExpertArgs{
-			Groups:  kernels.ExpertGroups{Offsets: ints(t, b, []int32{0, 1, 2, 3, 4}), Slots: ints(t, b, []int32{0, 1, 2, 3})},
-			Weights: floats(t, b, []float32{1, 1, 1, 1}), Rows: 2, Used: 2, Experts: 4, End: 4,
+			Groups:  kernels.ExpertGroups{Offsets: kerneltest.OnDevice(t, b, []int32{0, 1, 2, 3, 4}), Slots: kerneltest.OnDevice(t, b, []int32{0, 1, 2, 3})},
+			Weights: kerneltest.OnDevice(t, b, []float32{1, 1, 1, 1}), Rows: 2, Used: 2, Experts: 4, End: 4,
 		}
 	}
 	require.NotPanics(t, func() { b.ExpertGateUp(mid, x, w, w, 0, good()) })
@@ -223,7 +224,7 @@ func TestExpertMisuse(t *testing.T) {
 	for name, breakIt := range cases {
 		a := good()
 		breakIt(&a)
-		requireMisuse(t, "ExpertGateUp", name, func() { b.ExpertGateUp(mid, x, w, w, 0, a) })
-		requireMisuse(t, "ExpertDown", name, func() { b.ExpertDown(out, mid, w, a) })
+		kerneltest.RequireMisuse(t, "ExpertGateUp", name, func() { b.ExpertGateUp(mid, x, w, w, 0, a) })
+		kerneltest.RequireMisuse(t, "ExpertDown", name, func() { b.ExpertDown(out, mid, w, a) })
 	}
 }

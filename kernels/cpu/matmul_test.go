@@ -17,6 +17,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/kerneltest"
 )
 
 // columns are row lengths for a type: one block, an odd number, a few.
@@ -76,14 +77,14 @@ func TestMatMulAgainstFloat64(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level cpu.Level) {
 		b := openLevel(t, 2, level)
 		r := rand.New(rand.NewPCG(1, 2))
-		for _, typ := range computable {
+		for _, typ := range kerneltest.Types {
 			require.True(t, b.CanCompute(typ), typ)
 			for _, cols := range columns(typ) {
 				for _, s := range shapes {
-					data := blocks(r, typ, s.rows, cols)
+					data := kerneltest.Blocks(r, typ, s.rows*cols, 0.1)
 					w := values(t, typ, data, s.rows, cols)
-					x := noise(r, s.tokens*cols)
-					out := multiply(t, b, weight(t, b, typ, data, 1, s.rows, cols), floats(t, b, x), s.tokens)
+					x := kerneltest.Normal(r, s.tokens*cols, 1)
+					out := multiply(t, b, weight(t, b, typ, data, 1, s.rows, cols), kerneltest.OnDevice(t, b, x), s.tokens)
 					check(t, typ, out, w, x, s.rows, cols, s.tokens, false)
 				}
 			}
@@ -100,7 +101,7 @@ func TestMatMulExactActivations(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level cpu.Level) {
 		b := openLevel(t, 2, level)
 		r := rand.New(rand.NewPCG(3, 4))
-		for _, typ := range computable {
+		for _, typ := range kerneltest.Types {
 			cols := 768 / typ.BlockElements() * typ.BlockElements()
 			const rows, tokens = 19, 3
 			x := make([]float32, tokens*cols)
@@ -111,9 +112,9 @@ func TestMatMulExactActivations(t *testing.T) {
 				}
 				x[g+r.IntN(32)] = float32(127 * scale * float64(1-2*r.IntN(2)))
 			}
-			data := blocks(r, typ, rows, cols)
+			data := kerneltest.Blocks(r, typ, rows*cols, 0.1)
 			w := values(t, typ, data, rows, cols)
-			out := multiply(t, b, weight(t, b, typ, data, 1, rows, cols), floats(t, b, x), tokens)
+			out := multiply(t, b, weight(t, b, typ, data, 1, rows, cols), kerneltest.OnDevice(t, b, x), tokens)
 			check(t, typ, out, w, x, rows, cols, tokens, true)
 		}
 	})
@@ -125,20 +126,20 @@ func TestMatMulExtremes(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level cpu.Level) {
 		b := openLevel(t, 1, level)
 		r := rand.New(rand.NewPCG(5, 6))
-		for _, typ := range computable {
+		for _, typ := range kerneltest.Types {
 			if typ.BlockElements() == 1 {
 				continue
 			}
 			const rows, cols = 18, 512
 			for _, fill := range []byte{0x00, 0xff, 0x80, 0x7f} {
-				random := blocks(r, typ, rows, cols)
+				random := kerneltest.Blocks(r, typ, rows*cols, 0.1)
 				data := make([]byte, len(random))
 				size := typ.BlockBytes()
 				for i := range data {
 					data[i] = fill
 				}
 				for at := 0; at < len(data); at += size {
-					for _, f := range halfFields[typ] {
+					for _, f := range kerneltest.ScaleAt[typ] {
 						copy(data[at+f:at+f+2], random[at+f:at+f+2])
 					}
 					switch typ {
@@ -152,7 +153,7 @@ func TestMatMulExtremes(t *testing.T) {
 				mw := weight(t, b, typ, data, 1, rows, cols)
 				for _, tokens := range []int{1, 4, 17} {
 					x := make([]float32, tokens*cols)
-					for _, v := range multiply(t, b, mw, floats(t, b, x), tokens) {
+					for _, v := range multiply(t, b, mw, kerneltest.OnDevice(t, b, x), tokens) {
 						require.Zero(t, v, typ)
 					}
 					for i := range x { // all products have one sign: the largest integer sums
@@ -161,7 +162,7 @@ func TestMatMulExtremes(t *testing.T) {
 							x[i] = -1
 						}
 					}
-					out := multiply(t, b, mw, floats(t, b, x), tokens)
+					out := multiply(t, b, mw, kerneltest.OnDevice(t, b, x), tokens)
 					check(t, typ, out, w, x, rows, cols, tokens, true)
 				}
 			}
@@ -172,7 +173,7 @@ func TestMatMulExtremes(t *testing.T) {
 // A row's result has the same bits whatever is computed with it: other rows and
 // tokens, threads, and, for quantised types and the SIMD levels, the level.
 func TestMatMulBitEquality(t *testing.T) {
-	for _, typ := range computable {
+	for _, typ := range kerneltest.Types {
 		t.Run(typ.String(), func(t *testing.T) {
 			for i, cols := range columns(typ) {
 				testBitEquality(t, typ, cols, 77, []int{21, 9, 3}[i%3])
@@ -184,29 +185,29 @@ func TestMatMulBitEquality(t *testing.T) {
 
 func testBitEquality(t *testing.T, typ gguf.Type, cols, rows, tokens int) {
 	r := rand.New(rand.NewPCG(7, 8))
-	data, x := blocks(r, typ, rows, cols), noise(r, tokens*cols)
+	data, x := kerneltest.Blocks(r, typ, rows*cols, 0.1), kerneltest.Normal(r, tokens*cols, 1)
 	var portable, simd []uint32
 	for _, level := range cpu.Levels() {
 		var first []uint32
 		for _, threads := range []int{1, 2, 3, 8} {
 			b, err := cpu.NewLevel(threads, level)
 			require.NoError(t, err)
-			w, bx := weight(t, b, typ, data, 1, rows, cols), floats(t, b, x)
-			got := bits(multiply(t, b, w, bx, tokens))
+			w, bx := weight(t, b, typ, data, 1, rows, cols), kerneltest.OnDevice(t, b, x)
+			got := kerneltest.Bits(multiply(t, b, w, bx, tokens))
 			if first == nil {
 				first = got
 			}
 			require.Equal(t, first, got, "%s %s %d threads", typ, level, threads)
 			for n := range tokens { // one at a time
-				alone := bits(multiply(t, b, w, bx[n*cols:], 1))
+				alone := kerneltest.Bits(multiply(t, b, w, bx[n*cols:], 1))
 				require.Equal(t, first[n*rows:(n+1)*rows], alone, "%s %s token %d alone", typ, level, n)
 			}
 			half := tokens / 2
-			split := append(bits(multiply(t, b, w, bx, half)), bits(multiply(t, b, w, bx[half*cols:], tokens-half))...)
+			split := append(kerneltest.Bits(multiply(t, b, w, bx, half)), kerneltest.Bits(multiply(t, b, w, bx[half*cols:], tokens-half))...)
 			require.Equal(t, first, split, "%s %s in two calls", typ, level)
 			part := w // rows 13..
 			part.Rows, part.Data = rows-13, w.Data[13*typ.RowBytes(cols):]
-			for n, v := range bits(multiply(t, b, part, bx, tokens)) {
+			for n, v := range kerneltest.Bits(multiply(t, b, part, bx, tokens)) {
 				require.Equal(t, first[n/part.Rows*rows+13+n%part.Rows], v, "%s %s row split", typ, level)
 			}
 			require.NoError(t, b.Close())
@@ -230,31 +231,31 @@ func testBitEquality(t *testing.T, typ gguf.Type, cols, rows, tokens int) {
 // level, for any number of threads, and where rows do not follow each other.
 func TestMatMulFewTokens(t *testing.T) {
 	const rows, cols, most = 43, 512, 53
-	for _, typ := range computable {
+	for _, typ := range kerneltest.Types {
 		if dense(typ) {
 			continue
 		}
 		t.Run(typ.String(), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(17, 18))
-			data, x := blocks(r, typ, rows, 2*cols), noise(r, most*cols)
+			data, x := kerneltest.Blocks(r, typ, rows*2*cols, 0.1), kerneltest.Normal(r, most*cols, 1)
 			half := func(b *cpu.Backend) kernels.Weight { // the right half of the columns
 				w := weight(t, b, typ, data, 1, rows, 2*cols)
 				return w.ColumnRange(cols, 2*cols)
 			}
 			b, err := cpu.NewLevel(1, cpu.Portable)
 			require.NoError(t, err)
-			want := bits(multiply(t, b, half(b), floats(t, b, x), most))
+			want := kerneltest.Bits(multiply(t, b, half(b), kerneltest.OnDevice(t, b, x), most))
 			require.NoError(t, b.Close())
 			for _, level := range cpu.Levels()[1:] {
 				for _, threads := range []int{1, 3} {
 					b, err := cpu.NewLevel(threads, level)
 					require.NoError(t, err)
-					w, bx := half(b), floats(t, b, x)
+					w, bx := half(b), kerneltest.OnDevice(t, b, x)
 					for tokens := 1; tokens <= most; tokens++ {
 						if tokens > 17 && tokens < most {
 							continue
 						}
-						got := bits(multiply(t, b, w, bx[:tokens*cols], tokens))
+						got := kerneltest.Bits(multiply(t, b, w, bx[:tokens*cols], tokens))
 						require.Equal(t, want[:tokens*rows], got, "%s %s: %d tokens, %d threads", typ, level, tokens, threads)
 					}
 					require.NoError(t, b.Close())
@@ -270,11 +271,11 @@ func TestMatMulNotFinite(t *testing.T) {
 		b := openLevel(t, 2, level)
 		r := rand.New(rand.NewPCG(9, 9))
 		for _, typ := range []gguf.Type{gguf.F32, gguf.Q8_0, gguf.Q4_K, gguf.Q6_K, gguf.IQ2XXS} {
-			w := weight(t, b, typ, blocks(r, typ, 20, 256), 1, 20, 256)
+			w := weight(t, b, typ, kerneltest.Blocks(r, typ, 20*256, 0.1), 1, 20, 256)
 			for _, bad := range []float64{math.NaN(), math.Inf(1)} {
-				x := noise(r, 3*256)
+				x := kerneltest.Normal(r, 3*256, 1)
 				x[256+77] = float32(bad)
-				for i, v := range multiply(t, b, w, floats(t, b, x), 3) {
+				for i, v := range multiply(t, b, w, kerneltest.OnDevice(t, b, x), 3) {
 					finite := !math.IsNaN(float64(v)) && !math.IsInf(float64(v), 0)
 					require.Equal(t, i/20 != 1, finite, "%s %d: %g", typ, i, v)
 				}
@@ -289,19 +290,19 @@ func TestMatMulSeveralProducts(t *testing.T) {
 		r := rand.New(rand.NewPCG(11, 12))
 		const cols = 512
 		for _, tokens := range []int{1, 6} {
-			x := floats(t, b, noise(r, tokens*cols))
+			x := kerneltest.OnDevice(t, b, kerneltest.Normal(r, tokens*cols, 1))
 			var products []kernels.Product
 			var want [][]uint32
-			for i, typ := range computable[:20] { // more than one round of the C side
+			for i, typ := range kerneltest.Types[:20] { // more than one round of the C side
 				rows := 3 + 19*i
-				w := weight(t, b, typ, blocks(r, typ, rows, cols), 1, rows, cols)
-				want = append(want, bits(multiply(t, b, w, x, tokens)))
+				w := weight(t, b, typ, kerneltest.Blocks(r, typ, rows*cols, 0.1), 1, rows, cols)
+				want = append(want, kerneltest.Bits(multiply(t, b, w, x, tokens)))
 				products = append(products, kernels.Product{W: w, Out: zeros(t, b, tokens*rows)})
 			}
 			b.MatMul(x, tokens, products...)
 			require.NoError(t, b.Flush())
 			for i, p := range products {
-				require.Equal(t, want[i], bits(p.Out), p.W.Name)
+				require.Equal(t, want[i], kerneltest.Bits(p.Out), p.W.Name)
 			}
 		}
 	})
@@ -315,11 +316,11 @@ func TestMatMulGrouped(t *testing.T) {
 			for _, groups := range []int{1, 4, 20} {
 				for _, tokens := range []int{1, 5} {
 					const n, cols = 21, 256
-					data := blocks(r, typ, groups*n, cols)
+					data := kerneltest.Blocks(r, typ, groups*n*cols, 0.1)
 					w := weight(t, b, typ, data, 1, groups*n, cols)
-					x := noise(r, tokens*groups*cols)
+					x := kerneltest.Normal(r, tokens*groups*cols, 1)
 					out := zeros(t, b, tokens*groups*n)
-					b.MatMulGrouped(out, floats(t, b, x), tokens, w.RowGroups(groups))
+					b.MatMulGrouped(out, kerneltest.OnDevice(t, b, x), tokens, w.RowGroups(groups))
 					require.NoError(t, b.Flush())
 					for g := range groups {
 						part := w
@@ -328,10 +329,10 @@ func TestMatMulGrouped(t *testing.T) {
 						for m := range tokens {
 							gx = append(gx, x[(m*groups+g)*cols:(m*groups+g+1)*cols]...)
 						}
-						want := multiply(t, b, part, floats(t, b, gx), tokens)
+						want := multiply(t, b, part, kerneltest.OnDevice(t, b, gx), tokens)
 						for m := range tokens {
 							got := out[m*groups*n+g*n : m*groups*n+(g+1)*n]
-							require.Equal(t, bits(want[m*n:(m+1)*n]), bits(got), "%s group %d", typ, g)
+							require.Equal(t, kerneltest.Bits(want[m*n:(m+1)*n]), kerneltest.Bits(got), "%s group %d", typ, g)
 						}
 					}
 				}
@@ -345,19 +346,19 @@ func TestEmbed(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level cpu.Level) {
 		b := openLevel(t, 2, level)
 		r := rand.New(rand.NewPCG(15, 16))
-		for _, typ := range computable {
+		for _, typ := range kerneltest.Types {
 			const rows, cols = 40, 768
-			data := blocks(r, typ, rows, cols)
+			data := kerneltest.Blocks(r, typ, rows*cols, 0.1)
 			want := values(t, typ, data, rows, cols)
 			ids := make([]int32, 33)
 			for i := range ids {
 				ids[i] = int32(r.IntN(rows))
 			}
 			out := zeros(t, b, len(ids)*cols)
-			b.Embed(out, weight(t, b, typ, data, 1, rows, cols), ints(t, b, ids))
+			b.Embed(out, weight(t, b, typ, data, 1, rows, cols), kerneltest.OnDevice(t, b, ids))
 			require.NoError(t, b.Flush())
 			for i, id := range ids {
-				require.Equal(t, bits(want[int(id)*cols:][:cols]), bits(out[i*cols:][:cols]), typ)
+				require.Equal(t, kerneltest.Bits(want[int(id)*cols:][:cols]), kerneltest.Bits(out[i*cols:][:cols]), typ)
 			}
 		}
 	})
@@ -388,8 +389,8 @@ func benchmark(b *testing.B, rows, cols, tokens int, types []gguf.Type) {
 				b.Run(fmt.Sprintf("%s/%s/threads=%d", typ, level, threads), func(b *testing.B) {
 					be := openLevel(b, threads, level)
 					r := rand.New(rand.NewPCG(1, 1))
-					w := weight(b, be, typ, blocks(r, typ, rows, cols), 1, rows, cols)
-					x, out := floats(b, be, noise(r, tokens*cols)), zeros(b, be, tokens*rows)
+					w := weight(b, be, typ, kerneltest.Blocks(r, typ, rows*cols, 0.1), 1, rows, cols)
+					x, out := kerneltest.OnDevice(b, be, kerneltest.Normal(r, tokens*cols, 1)), zeros(b, be, tokens*rows)
 					be.MatMul(x, tokens, kernels.Product{W: w, Out: out}) // touch all pages
 					before := cpuSeconds(b)
 					b.ResetTimer()

@@ -18,6 +18,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/kerneltest"
 )
 
 // Widths of DeepSeek V4 Flash.
@@ -52,12 +53,7 @@ func newBench(b *testing.B) *bench {
 }
 
 func (b *bench) f32(n int) []float32 {
-	x, err := kernels.Make[float32](b.Backend, n)
-	require.NoError(b, err)
-	for i := range x {
-		x[i] = float32(b.rng.NormFloat64())
-	}
-	return x
+	return kerneltest.OnDevice(b.B, b.Backend, kerneltest.Normal(b.rng, n, 1))
 }
 
 func (b *bench) f16(n int) []uint16 {
@@ -69,11 +65,7 @@ func (b *bench) f16(n int) []uint16 {
 	return x
 }
 
-func (b *bench) i32(n int) []int32 {
-	x, err := kernels.Make[int32](b.Backend, n)
-	require.NoError(b, err)
-	return x
-}
+func (b *bench) i32(n int) []int32 { return kerneltest.OnDevice(b.B, b.Backend, make([]int32, n)) }
 
 // halfWeight is a float16 matrix in a mapping.
 func (b *bench) halfWeight(rows, cols int) kernels.Weight {

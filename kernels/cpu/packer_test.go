@@ -15,6 +15,7 @@ import (
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/kerneltest"
 )
 
 // packed packs x [rows][cols] and returns the packed rows, and these unpacked.
@@ -65,7 +66,7 @@ func TestPackedScales(t *testing.T) {
 				first, back := packed(t, b, x, rows, cols)
 				second, again := packed(t, b, back, rows, cols)
 				require.True(t, bytes.Equal(first, second), "exponent %d, before %x", exponent, next)
-				require.True(t, slices.Equal(bits(back), bits(again)), "exponent %d, before %x", exponent, next)
+				require.True(t, slices.Equal(kerneltest.Bits(back), kerneltest.Bits(again)), "exponent %d, before %x", exponent, next)
 			}
 		}
 	})
@@ -85,14 +86,14 @@ func TestPackedProducts(t *testing.T) {
 		r := rand.New(rand.NewPCG(83, 84))
 		for threads := 1; threads <= 2; threads++ {
 			b := openLevel(t, threads, level)
-			for _, typ := range computable {
+			for _, typ := range kerneltest.Types {
 				require.Equal(t, !dense(typ), b.Packs(typ), typ)
 				if dense(typ) {
 					continue
 				}
 				for _, cols := range columns(typ) {
 					for _, tokens := range []int{1, 3, 20} {
-						x := noise(r, tokens*cols)
+						x := kerneltest.Normal(r, tokens*cols, 1)
 						for g := 0; g < len(x); g += 32 {
 							scale := float32(math.Ldexp(1, r.IntN(40)-20))
 							for i := range 32 {
@@ -106,10 +107,10 @@ func TestPackedProducts(t *testing.T) {
 						}
 						_, back := packed(t, b, x, tokens, cols)
 						const rows = 17
-						w := weight(t, b, typ, blocks(r, typ, rows, cols), 1, rows, cols)
-						want := multiply(t, b, w, floats(t, b, x), tokens)
-						got := multiply(t, b, w, floats(t, b, back), tokens)
-						require.Equal(t, bits(want), bits(got), "%v, %d columns, %d tokens", typ, cols, tokens)
+						w := weight(t, b, typ, kerneltest.Blocks(r, typ, rows*cols, 0.1), 1, rows, cols)
+						want := multiply(t, b, w, kerneltest.OnDevice(t, b, x), tokens)
+						got := multiply(t, b, w, kerneltest.OnDevice(t, b, back), tokens)
+						require.Equal(t, kerneltest.Bits(want), kerneltest.Bits(got), "%v, %d columns, %d tokens", typ, cols, tokens)
 					}
 				}
 			}

@@ -7,11 +7,9 @@ import (
 	"ringmaster/kernels"
 )
 
-func allTypes() []gguf.Type { return append(append([]gguf.Type{}, plainTypes...), quantisedTypes...) }
-
 func matmulCases() []opCase {
 	var cases []opCase
-	for _, typ := range allTypes() {
+	for _, typ := range Types {
 		block := typ.BlockElements()
 		cols := []int{block, 3 * block, 1024}
 		if block == 1 {
@@ -118,7 +116,7 @@ func columnsCase(typ gguf.Type, cols, groups, n, rows int) opCase {
 
 func expertProductCases() []opCase {
 	var cases []opCase
-	for _, typ := range allTypes() {
+	for _, typ := range Types {
 		cases = append(cases, gateUpCase(typ, 256, 40, 10, false), downCase(typ, 256, 40))
 	}
 	return append(cases,

@@ -168,15 +168,8 @@ func (m *mem) mapping(data []byte) []byte {
 	return pages[:len(data):len(data)]
 }
 
-// normal is n numbers of a normal distribution with the given standard
-// deviation.
-func (m *mem) normal(n int, deviation float64) []float32 {
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(m.rng.NormFloat64() * deviation)
-	}
-	return x
-}
+// normal is Normal with the random source of the case.
+func (m *mem) normal(n int, deviation float64) []float32 { return Normal(m.rng, n, deviation) }
 
 // small is n integers of -limit..limit: sums of their products are exact.
 func (m *mem) small(n, limit int) []float32 {

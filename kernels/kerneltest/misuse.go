@@ -3,8 +3,6 @@ package kerneltest
 import (
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 )
@@ -80,14 +78,7 @@ func misuse(t *testing.T, open Open) {
 		{"SwiGLU", "out overlaps up", func() { b.SwiGLU(x, y, x, 8, 0) }},
 	}
 	for _, c := range calls {
-		func() {
-			defer func() {
-				got, ok := recover().(*kernels.Misuse)
-				require.True(t, ok, "%s, %s: no *kernels.Misuse", c.op, c.why)
-				require.Equal(t, c.op, got.Op, "%s", got.Msg)
-			}()
-			c.call()
-		}()
+		RequireMisuse(t, c.op, c.why, c.call)
 	}
 	m.checkGuards()
 }

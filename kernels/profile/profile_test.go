@@ -26,11 +26,7 @@ func TestTable(t *testing.T) {
 		return clock
 	}
 	b := profile.Wrap(reference.New(), func() time.Time { now(); return now() })
-	f32 := func(n int) []float32 {
-		x, err := kernels.Make[float32](b, n)
-		require.NoError(t, err)
-		return x
-	}
+	f32 := func(n int) []float32 { return kerneltest.OnDevice(t, b, make([]float32, n)) }
 	data := make([]byte, 2*3*4*2*4) // experts, rows, cols, gate and up, float32
 	require.NoError(t, b.Map(data))
 	w := kernels.Weight{Name: "blk.7.ffn_gate_exps.weight", Type: gguf.F32, Cols: 4, Rows: 3, Slices: 4, SliceBytes: 48, Data: data}
@@ -41,15 +37,13 @@ func TestTable(t *testing.T) {
 	for range 2 {
 		b.MatMul(f32(8), 2, kernels.Product{W: one, Out: f32(6)})
 	}
-	offsets, err := kernels.Make[int32](b, 5)
-	require.NoError(t, err)
-	slots, err := kernels.Make[int32](b, 2)
-	require.NoError(t, err)
-	copy(offsets, []int32{0, 0, 1, 1, 2})
-	copy(slots, []int32{1, 0})
-	weights := f32(2)
-	copy(weights, []float32{0, 0.5}) // slot 0, of expert 3, is not ours
-	args := kernels.ExpertArgs{Groups: kernels.ExpertGroups{Offsets: offsets, Slots: slots}, Weights: weights, Rows: 1, Used: 2, Experts: 4, End: 4}
+	args := kernels.ExpertArgs{
+		Groups: kernels.ExpertGroups{
+			Offsets: kerneltest.OnDevice(t, b, []int32{0, 0, 1, 1, 2}), Slots: kerneltest.OnDevice(t, b, []int32{1, 0}),
+		},
+		Weights: kerneltest.OnDevice(t, b, []float32{0, 0.5}), // slot 0, of expert 3, is not ours
+		Rows:    1, Used: 2, Experts: 4, End: 4,
+	}
 	b.ExpertGateUp(f32(6), f32(4), w, w, 0, args)
 	require.NoError(t, b.Flush())
 
@@ -90,11 +84,7 @@ func TestTable(t *testing.T) {
 // TestSwitch: ops are counted while it is on, and run all the time.
 func TestSwitch(t *testing.T) {
 	s := profile.NewSwitch(noAgreement{reference.New()}, time.Now)
-	x, err := kernels.Make[float32](s, 2)
-	require.NoError(t, err)
-	one, err := kernels.Make[float32](s, 2)
-	require.NoError(t, err)
-	one[0], one[1] = 1, 2
+	x, one := kerneltest.OnDevice(t, s, make([]float32, 2)), kerneltest.OnDevice(t, s, []float32{1, 2})
 	for i, on := range []bool{false, true, true, false} {
 		s.Measure(on)
 		s.Add(x, x, one, 2)

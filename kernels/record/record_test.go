@@ -29,9 +29,7 @@ func TestResults(t *testing.T) {
 
 // floats allocates n numbers.
 func floats(t *testing.T, b kernels.Backend, n int) []float32 {
-	x, err := kernels.Make[float32](b, n)
-	require.NoError(t, err)
-	return x
+	return kerneltest.OnDevice(t, b, make([]float32, n))
 }
 
 // TestShown: an op is shown with what its time depends on, and has no effect unless it
@@ -73,14 +71,9 @@ func TestExperts(t *testing.T) {
 	data := make([]byte, experts*width*cols*4)
 	require.NoError(t, b.Map(data))
 	w := kernels.Weight{Name: "blk.0.ffn_gate_exps.weight", Type: gguf.F32, Cols: cols, Rows: width, Slices: experts, SliceBytes: width * cols * 4, Data: data}
-	offsets, err := kernels.Make[int32](b, experts+1)
-	require.NoError(t, err)
-	slots, err := kernels.Make[int32](b, rows*used)
-	require.NoError(t, err)
-	copy(offsets, []int32{0, 2, 2, 3, 3}) // two slots of expert 0, one of expert 2
-	copy(slots, []int32{0, 2, 1})
-	weights := floats(t, b, rows*used)
-	weights[0], weights[1], weights[2] = 1, 1, 1
+	offsets := kerneltest.OnDevice(t, b, []int32{0, 2, 2, 3, 3}) // two slots of expert 0, one of expert 2
+	slots := kerneltest.OnDevice(t, b, []int32{0, 2, 1, 0})
+	weights := kerneltest.OnDevice(t, b, []float32{1, 1, 1, 0})
 	a := kernels.ExpertArgs{Groups: kernels.ExpertGroups{Offsets: offsets, Slots: slots}, Weights: weights, Rows: rows, Used: used, Experts: experts, End: 3}
 	var shown []cost.Op
 	for _, chosen := range []bool{true, false} {
