@@ -1,6 +1,7 @@
 package moe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/crc32"
@@ -97,7 +98,7 @@ func (f *Forward) Join(g *distributed.Group, p parallel.Placement, wire parallel
 		f.shared = shared[g.Rank()]
 	}
 	if f.reduce == parallel.Exact {
-		if err := firstError(alloc(f.b, &f.exchange.order, s.MaxTokens*s.Used), alloc(f.b, &f.exchange.place, n)); err != nil {
+		if err := cmp.Or(alloc(f.b, &f.exchange.order, s.MaxTokens*s.Used), alloc(f.b, &f.exchange.place, n)); err != nil {
 			f.leave()
 			return fmt.Errorf("memory of the exchange: %w", err)
 		}

@@ -3,6 +3,7 @@ package moe_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 
@@ -10,9 +11,8 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/memory"
-	"ringmaster/kernels"
-	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/deferred"
+	"ringmaster/kernels/kerneltest"
 	"ringmaster/moe"
 	"ringmaster/parallel"
 )
@@ -74,13 +74,10 @@ func ranks(t *testing.T, seed uint64, c setting) []rank {
 	groups := memory.Groups(len(c.shares))
 	var done sync.WaitGroup
 	for r := range all {
-		var b kernels.Backend
-		b, err := cpu.New(1)
-		require.NoError(t, err)
+		b := openCPU(t, 1)
 		if c.lazy {
 			b = deferred.Wrap(b)
 		}
-		defer b.Close()
 		v := newBench(t, b, seed, c.hashed)
 		if c.scale != 0 {
 			v.layer.Scale = c.scale
@@ -95,8 +92,7 @@ func ranks(t *testing.T, seed uint64, c setting) []rank {
 		if c.before != nil {
 			c.before(f)
 		}
-		out, err := kernels.Make[float32](b, v.shape.MaxTokens*v.shape.Embd)
-		require.NoError(t, err)
+		out := kerneltest.OnDevice(t, b, make([]float32, v.shape.MaxTokens*v.shape.Embd))
 		f.Poison()
 		f.StartStep(max(1, c.steps))
 		done.Go(func() {
@@ -113,8 +109,7 @@ func ranks(t *testing.T, seed uint64, c setting) []rank {
 			if all[r].err = b.Flush(); all[r].err != nil {
 				return
 			}
-			all[r].out = append([]float32(nil), out...)
-			all[r].digest = append([]uint32(nil), f.Digest()...)
+			all[r].out, all[r].digest = slices.Clone(out), slices.Clone(f.Digest())
 			all[r].stats = meter.Stats()
 			f.Free()
 		})
@@ -123,19 +118,9 @@ func ranks(t *testing.T, seed uint64, c setting) []rank {
 	return all
 }
 
-func bits(x []float32) []uint32 {
-	out := make([]uint32, len(x))
-	for i, v := range x {
-		out[i] = math.Float32bits(v)
-	}
-	return out
-}
-
 // alone returns the output of one rank that owns all experts.
 func alone(t *testing.T, seed uint64, reduce parallel.Reduce, hashed bool, scale float32, shared sharing) []float32 {
-	b, err := cpu.New(1)
-	require.NoError(t, err)
-	defer b.Close()
+	b := openCPU(t, 1)
 	v := newBench(t, b, seed, hashed)
 	if scale != 0 {
 		v.layer.Scale = scale
@@ -143,7 +128,7 @@ func alone(t *testing.T, seed uint64, reduce parallel.Reduce, hashed bool, scale
 	if shared != none {
 		v.share()
 	}
-	return append([]float32(nil), run(t, b, v, parallel.Range{Start: 0, End: 9}, reduce)...)
+	return slices.Clone(run(t, b, v, parallel.Range{Start: 0, End: 9}, reduce))
 }
 
 var someShares = [][]float64{{1, 1}, {5, 1}, {1, 1, 1}, {1, 2, 3, 4}, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1}, {1, 1e-6, 1}}
@@ -153,14 +138,14 @@ var someShares = [][]float64{{1, 1}, {5, 1}, {1, 1, 1}, {1, 2, 3, 4}, {1, 1, 1, 
 func TestExactIsOneMachine(t *testing.T) {
 	for _, hashed := range []bool{false, true} {
 		for _, shared := range []sharing{none, replicated, divided} {
-			want := bits(alone(t, 3, parallel.Exact, hashed, 0, shared))
+			want := kerneltest.Bits(alone(t, 3, parallel.Exact, hashed, 0, shared))
 			for i, shares := range someShares {
 				for _, wire := range []parallel.Wire{parallel.F16, parallel.F32} {
 					lazy := i%2 == int(wire)
 					all := ranks(t, 3, setting{shares: shares, reduce: parallel.Exact, wire: wire, hashed: hashed, shared: shared, lazy: lazy, steps: 2})
 					for r, got := range all {
 						require.NoError(t, got.err)
-						require.Equal(t, want, bits(got.out), "rank %d of %v, %v, lazy %v, shared expert %s", r, shares, wire, lazy, shared)
+						require.Equal(t, want, kerneltest.Bits(got.out), "rank %d of %v, %v, lazy %v, shared expert %s", r, shares, wire, lazy, shared)
 						require.Equal(t, all[0].digest, got.digest)
 						require.Zero(t, got.stats[0].Overflows)
 						require.EqualValues(t, 1, got.stats[1].Exchanges)
@@ -195,7 +180,7 @@ func sumIsNear(t *testing.T, shared sharing) {
 				all := ranks(t, 4, setting{shares: shares, wire: wire, lazy: lazy, shared: shared, steps: 3})
 				for _, got := range all {
 					require.NoError(t, got.err)
-					require.Equal(t, bits(all[0].out), bits(got.out))
+					require.Equal(t, kerneltest.Bits(all[0].out), kerneltest.Bits(got.out))
 					require.Len(t, got.digest, 3)
 					require.Equal(t, all[0].digest, got.digest)
 				}
@@ -225,12 +210,12 @@ func TestOverflow(t *testing.T) {
 				all := ranks(t, 5, setting{shares: shares, reduce: reduce, scale: scale, lazy: lazy, shared: divided, steps: 2})
 				for _, got := range all {
 					require.NoError(t, got.err)
-					require.Equal(t, bits(all[0].out), bits(got.out))
+					require.Equal(t, kerneltest.Bits(all[0].out), kerneltest.Bits(got.out))
 					require.EqualValues(t, 1, got.stats[0].Overflows)
 					require.EqualValues(t, 1, got.stats[0].Exchanges)
 				}
 				if reduce == parallel.Exact {
-					require.Equal(t, bits(want), bits(all[0].out))
+					require.Equal(t, kerneltest.Bits(want), kerneltest.Bits(all[0].out))
 				} else {
 					for i, v := range want {
 						require.InDelta(t, v, all[0].out[i], largest*1e-6)
@@ -254,7 +239,7 @@ func TestExactNotFinite(t *testing.T) {
 	require.NotZero(t, odd)
 	for r, got := range ranks(t, 5, setting{shares: []float64{1, 2, 2}, reduce: parallel.Exact, scale: float32(math.Inf(1)), shared: divided}) {
 		require.NoError(t, got.err)
-		require.Equal(t, bits(want), bits(got.out), "rank %d", r)
+		require.Equal(t, kerneltest.Bits(want), kerneltest.Bits(got.out), "rank %d", r)
 	}
 }
 
@@ -283,16 +268,13 @@ func TestDefences(t *testing.T) {
 			{"none", true, true, true, false},
 		} {
 			t.Run(fmt.Sprintf("%s, hashed %v", c.name, hashed), func(t *testing.T) {
-				b, err := cpu.New(1)
-				require.NoError(t, err)
-				defer b.Close()
+				b := openCPU(t, 1)
 				v := newBench(t, b, 6, hashed)
 				f, err := moe.NewForward(b, v.shape, parallel.Sum, parallel.NewMeter(nil))
 				require.NoError(t, err)
 				f.Own(parallel.Range{Start: 2, End: 6})
 				f.SwitchOff(c.mask, c.compact, c.zero)
-				out, err := kernels.Make[float32](b, v.shape.MaxTokens*v.shape.Embd)
-				require.NoError(t, err)
+				out := kerneltest.OnDevice(t, b, make([]float32, v.shape.MaxTokens*v.shape.Embd))
 				want, worst := v.plain(parallel.Range{Start: 2, End: 6}, false), 0.0
 				for range 2 { // the second step finds what the first one left, overwritten with poison
 					f.Poison()
@@ -342,9 +324,7 @@ func TestDigestSeesTheChoice(t *testing.T) {
 
 // TestGroupErrors: errors of the group are wrapped with the layer's number.
 func TestGroupErrors(t *testing.T) {
-	b, err := cpu.New(1)
-	require.NoError(t, err)
-	defer b.Close()
+	b := openCPU(t, 1)
 	v := newBench(t, b, 10, false)
 	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
 		f, err := moe.NewForward(b, v.shape, reduce, parallel.NewMeter(nil))
@@ -354,8 +334,7 @@ func TestGroupErrors(t *testing.T) {
 		verdict := &distributed.PeerError{Rank: 1, Cause: "no heartbeat for 4 s"}
 		require.NoError(t, f.Begin(t.Context(), 12, &v.layer, v.x, v.tokens, 3, nil))
 		g.Fail(verdict)
-		out, err := kernels.Make[float32](b, 3*v.shape.Embd)
-		require.NoError(t, err)
+		out := kerneltest.OnDevice(t, b, make([]float32, 3*v.shape.Embd))
 		err = f.Finish(t.Context(), out)
 		require.ErrorContains(t, err, "layer 12: all_")
 		require.ErrorIs(t, err, distributed.ErrPeerGone)
@@ -364,9 +343,7 @@ func TestGroupErrors(t *testing.T) {
 }
 
 func TestJoinErrors(t *testing.T) {
-	b, err := cpu.New(1)
-	require.NoError(t, err)
-	defer b.Close()
+	b := openCPU(t, 1)
 	f, err := moe.NewForward(b, moe.Shape{Embd: 1, FF: 1, Experts: 9, Used: 1, MaxTokens: 1}, parallel.Sum, parallel.NewMeter(nil))
 	require.NoError(t, err)
 	g := memory.Groups(2)[1]

@@ -7,6 +7,7 @@
 package moe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -96,7 +97,7 @@ func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *paral
 	f := &Forward{b: b, shape: s, reduce: reduce, meter: meter,
 		owned: parallel.Range{End: s.Experts}, shared: parallel.Range{End: s.Segments}}
 	n := s.MaxTokens * s.Used
-	err := firstError(
+	err := cmp.Or(
 		alloc(b, &f.logits, s.MaxTokens*s.Experts),
 		alloc(b, &f.ids, n),
 		alloc(b, &f.weights, n),
@@ -296,32 +297,18 @@ func (f *Forward) Digest() []uint32 {
 // Free releases the memory. The caller keeps the group.
 func (f *Forward) Free() {
 	f.leave()
-	kernels.Release(f.b, f.logits)
-	kernels.Release(f.b, f.ids)
-	kernels.Release(f.b, f.weights)
-	kernels.Release(f.b, f.offsets)
-	kernels.Release(f.b, f.slots)
-	kernels.Release(f.b, f.mid)
-	kernels.Release(f.b, f.outs)
-	kernels.Release(f.b, f.gate)
-	kernels.Release(f.b, f.up)
-	kernels.Release(f.b, f.sum)
-	kernels.Release(f.b, f.segments)
-	f.logits, f.ids, f.weights, f.offsets, f.slots, f.mid, f.outs = nil, nil, nil, nil, nil, nil, nil
-	f.gate, f.up, f.sum, f.segments = nil, nil, nil, nil
+	for _, x := range []*[]float32{&f.logits, &f.weights, &f.mid, &f.outs, &f.gate, &f.up, &f.sum, &f.segments} {
+		kernels.Release(f.b, *x)
+		*x = nil
+	}
+	for _, x := range []*[]int32{&f.ids, &f.offsets, &f.slots} {
+		kernels.Release(f.b, *x)
+		*x = nil
+	}
 }
 
 func alloc[T float32 | int32 | uint16](b kernels.Backend, p *[]T, n int) error {
 	x, err := kernels.Make[T](b, n)
 	*p = x
 	return err
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/deferred"
+	"ringmaster/kernels/kerneltest"
 	"ringmaster/moe"
 	"ringmaster/parallel"
 )
@@ -28,14 +29,19 @@ type bench struct {
 
 const vocabulary = 11
 
+func openCPU(t *testing.T, threads int) kernels.Backend {
+	b, err := cpu.New(threads)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
 // newBench draws a layer whose weights are F32; hashed layers take their
 // experts from a table by token id.
 func newBench(t *testing.T, b kernels.Backend, seed uint64, hashed bool) *bench {
 	// The weights are in a mapping, like those of a file; here the mapping is
 	// memory of another backend.
-	file, err := cpu.New(1)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, file.Close()) })
+	file := openCPU(t, 1)
 	mapping := func(n int) []byte {
 		mem, err := file.Alloc(n)
 		require.NoError(t, err)
@@ -45,12 +51,7 @@ func newBench(t *testing.T, b kernels.Backend, seed uint64, hashed bool) *bench 
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := moe.Shape{Embd: 24, FF: 12, Experts: 9, Used: 3, MaxTokens: 7}
 	floats := func(n int, scale float64) []float32 {
-		x, err := kernels.Make[float32](b, n)
-		require.NoError(t, err)
-		for i := range x {
-			x[i] = float32(r.NormFloat64() * scale)
-		}
-		return x
+		return kerneltest.OnDevice(t, b, kerneltest.Normal(r, n, scale))
 	}
 	weight := func(rows, cols, slices int) kernels.Weight {
 		mem := mapping(4 * rows * cols * slices)
@@ -62,12 +63,10 @@ func newBench(t *testing.T, b kernels.Backend, seed uint64, hashed bool) *bench 
 		Router: weight(s.Experts, s.Embd, 1), Gate: weight(s.FF, s.Embd, s.Experts), Up: weight(s.FF, s.Embd, s.Experts),
 		Down: weight(s.Embd, s.FF, s.Experts), Clamp: 0.7, Norm: true, Scale: 1.5,
 	}
-	ids, err := kernels.Make[int32](b, s.MaxTokens)
-	require.NoError(t, err)
-	for i := range ids {
-		ids[i] = r.Int32N(vocabulary)
+	v.tokens = kerneltest.OnDevice(t, b, make([]int32, s.MaxTokens))
+	for i := range v.tokens {
+		v.tokens[i] = r.Int32N(vocabulary)
 	}
-	v.tokens = ids
 	if hashed {
 		mem := mapping(4 * vocabulary * s.Used)
 		table := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(mem))), vocabulary*s.Used)
@@ -166,8 +165,7 @@ func run(t *testing.T, b kernels.Backend, v *bench, owned parallel.Range, reduce
 	defer f.Free()
 	f.Own(owned)
 	f.Poison()
-	out, err := kernels.Make[float32](b, v.shape.MaxTokens*v.shape.Embd)
-	require.NoError(t, err)
+	out := kerneltest.OnDevice(t, b, make([]float32, v.shape.MaxTokens*v.shape.Embd))
 	require.NoError(t, f.Begin(t.Context(), 0, &v.layer, v.x, v.tokens, v.shape.MaxTokens, nil))
 	require.NoError(t, f.Finish(t.Context(), out))
 	require.NoError(t, b.Flush())
@@ -184,11 +182,7 @@ func requireNear(t *testing.T, want []float64, got []float32, tolerance float64)
 // at once and on a deferred one.
 func TestForward(t *testing.T) {
 	for _, hashed := range []bool{false, true} {
-		inner, err := cpu.New(2)
-		require.NoError(t, err)
-		late, err := cpu.New(1)
-		require.NoError(t, err)
-		for _, b := range []kernels.Backend{inner, deferred.Wrap(late)} {
+		for _, b := range []kernels.Backend{openCPU(t, 2), deferred.Wrap(openCPU(t, 1))} {
 			v := newBench(t, b, 5, hashed)
 			for _, owned := range []parallel.Range{{Start: 0, End: 9}, {Start: 0, End: 4}, {Start: 4, End: 9}, {Start: 3, End: 3}, {Start: 8, End: 9}} {
 				requireNear(t, v.plain(owned, false), run(t, b, v, owned, parallel.Sum), 2e-6)
@@ -197,16 +191,13 @@ func TestForward(t *testing.T) {
 				// the three slots.
 				requireNear(t, v.plain(owned, true), run(t, b, v, owned, parallel.Exact), 2e-3)
 			}
-			require.NoError(t, b.Close())
 		}
 	}
 }
 
 // TestPartsAddUp: the parts of several owners sum to the whole.
 func TestPartsAddUp(t *testing.T) {
-	b, err := cpu.New(2)
-	require.NoError(t, err)
-	defer b.Close()
+	b := openCPU(t, 2)
 	v := newBench(t, b, 6, false)
 	whole := run(t, b, v, parallel.Range{Start: 0, End: 9}, parallel.Sum)
 	sum := make([]float64, len(whole))
