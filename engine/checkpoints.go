@@ -8,9 +8,9 @@ import (
 
 // Where sequences get checkpoints: where other requests are likely to branch off. These
 // are the branches of a request (Request.Branches), the end of its prompt, and every
-// checkpointDistance tokens of a long one. Of these a sequence keeps the first, which is
-// the end of what its client always sends, and then some whose distances grow towards the
-// beginning, so that what a branch must run again is small beside what follows it.
+// checkpointDistance tokens of a long one. Of these a sequence keeps the first branch, which
+// is the end of what its client always sends, and then some whose distances grow towards
+// the beginning, so that what a branch must run again is small beside what follows it.
 
 const (
 	maxCheckpoints     = 8 // of a sequence
@@ -42,18 +42,20 @@ func (s *scheduler) wanted(t *task, held []int, lowest int) []int {
 	if len(all) == 0 {
 		return nil
 	}
-	// The first is a branch or was one, unless the prompt has none.
-	chosen, before := []int{all[len(all)-1]}, all[len(all)-1]
-	for _, n := range slices.Backward(all[1:]) {
+	first := all[0]
+	if len(t.branches) > 0 && slices.Contains(all, t.branches[0]) {
+		first = t.branches[0]
+	}
+	before := all[len(all)-1]
+	chosen := []int{before}
+	for _, n := range slices.Backward(all) {
 		if len(chosen) < maxCheckpoints-1 && before-n >= max(s.leastShared, 2*(last-before)) {
 			chosen, before = append(chosen, n), n
 		}
 	}
-	if all[0] != before {
-		chosen = append(chosen, all[0])
-	}
-	slices.Reverse(chosen)
-	return chosen
+	chosen = append(chosen, first)
+	slices.Sort(chosen)
+	return slices.Compact(chosen)
 }
 
 // wantAlso makes a request take one checkpoint more, unless it has too many or there is no

@@ -381,7 +381,7 @@ func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
 	r := &run.req
 	e.sched.now = e.opts.Clock()
 	e.sched.setWeight(r.Tenant, r.Weight)
-	id := e.sched.add(r.Tenant, r.Prompt, nil, r.PromptLogprobs, r.CacheScope, hints{r.CacheGroup, r.CacheMarked}, run.atMost(), run.logprobMemory())
+	id := e.sched.add(r.Tenant, r.Prompt, r.Branches, r.PromptLogprobs, r.CacheScope, hints{r.CacheGroup, r.CacheMarked}, run.atMost(), run.logprobMemory())
 	run.id = id
 	e.runs[id] = run
 	if e.idle { // Ready measures the loop's progress from here
