@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/internal/testenv"
 )
 
@@ -103,9 +104,7 @@ func TestWriterIsReadByOllama(t *testing.T) {
 	require.Equal(t, []int32{-1, 2}, kv.Ints("tokenizer.i32s"))
 	require.Equal(t, []uint32{3}, kv.Uints("tokenizer.u32s"))
 	require.Equal(t, []float32{0.25, -8}, kv.Floats("tokenizer.f32s"))
-	ours, err := gguf.Open(path)
-	require.NoError(t, err)
-	defer ours.Close()
+	ours := gguftest.OpenFile(t, path)
 	bools, ok := ours.Bools("bools")
 	require.True(t, ok)
 	require.Equal(t, []bool{true, false, true}, bools)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 )
 
 func execute(t *testing.T, args ...string) (string, error) {
@@ -38,9 +39,7 @@ func TestArchitecture(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "m.gguf")
 		out, err := execute(t, append(args, "--out", path, "--holes")...)
 		require.NoError(t, err, out)
-		f, err := gguf.Open(path)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, f.Close()) })
+		f := gguftest.OpenFile(t, path)
 		return f
 	}
 	for arch, experts := range map[string]uint64{"deepseek4": 16, "deepseek2": 32, "deepseek32": 32, "glm-dsa": 16} {
@@ -78,9 +77,7 @@ func TestFlagsReachTheFile(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(out), &said))
 	require.Len(t, said.Files, 2)
-	f, err := gguf.Open(said.Files[0])
-	require.NoError(t, err)
-	defer f.Close()
+	f := gguftest.OpenFile(t, said.Files[0])
 	layers, err := f.RequireUint("deepseek4.block_count")
 	require.NoError(t, err)
 	require.EqualValues(t, 3, layers)
@@ -101,9 +98,7 @@ func TestFlagsReachTheFile(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "m.gguf")
 	_, err = execute(t, "-o", other, "--seed", "1", "--dense", "q5_0")
 	require.NoError(t, err)
-	g, err := gguf.Open(other)
-	require.NoError(t, err)
-	defer g.Close()
+	g := gguftest.OpenFile(t, other)
 	first, ok := g.Tensor("blk.0.attn_q_a.weight")
 	require.True(t, ok)
 	require.False(t, bytes.Equal(seeded.Data, first.Data), "the seed of the environment")
@@ -155,9 +150,7 @@ func TestPretokenizerReachesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v.gguf")
 	out, err := execute(t, "--out", path, "--vocab-only", "--pre", "kimi-k2")
 	require.NoError(t, err, out)
-	f, err := gguf.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
+	f := gguftest.OpenFile(t, path)
 	pre, err := f.RequireString("tokenizer.ggml.pre")
 	require.NoError(t, err)
 	require.Equal(t, "kimi-k2", pre)

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/api/dialect"
-	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/internal/doctor"
 	"ringmaster/internal/safetext"
 	"ringmaster/internal/server"
@@ -181,9 +181,7 @@ func TestHostileModelName(t *testing.T) {
 	require.NoError(t, err)
 	requireShown(t, out)
 	require.NotContains(t, out, "\nit fits: everything")
-	f, err := gguf.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
+	f := gguftest.OpenFile(t, path)
 	requireRequestable(t, (&server.Options{}).ModelName(node.File{}, decoder.Name(f)))
 
 	ids := written(t, "1 2")

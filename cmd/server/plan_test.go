@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/internal/forecast"
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
@@ -190,12 +190,11 @@ func predictedOf(t *testing.T, all []forecast.Prediction, what string, n int) fo
 func TestPlanPredicts(t *testing.T) {
 	testenv.Need(t, testenv.Full, "predictions against a model traced by hand")
 	path := tinyModel(t, nil)
-	f, err := gguf.Open(path)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, f.Close()) }()
+	f := gguftest.OpenFile(t, path)
 	open := decoder.OpenOptions{Context: 1024, MaxTokens: 256}
 	var m decoder.Decoder
 	tracer, err := calibrate.NewTracer(func(b kernels.Backend) (decoder.Decoder, error) {
+		var err error
 		m, err = arch.Open(f, b, open)
 		return m, err
 	})

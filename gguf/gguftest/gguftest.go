@@ -49,6 +49,12 @@ func Open(t testing.TB, name string, w *gguf.Writer) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	require.NoError(t, w.WriteFile(path))
+	return OpenFile(t, path)
+}
+
+// OpenFile opens a file and closes it at the end of the test.
+func OpenFile(t testing.TB, path string) *gguf.File {
+	t.Helper()
 	f, err := gguf.Open(path)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
@@ -116,9 +117,7 @@ func crawl(b *bed, r *rand.Rand) ([]int, int) {
 func flip(b *bed, r *rand.Rand) ([]int, int) {
 	victim := 1 + r.IntN(b.Size-1)
 	path := b.RankFlags[victim][1]
-	f, err := gguf.Open(path)
-	require.NoError(b.t, err)
-	defer f.Close()
+	f := gguftest.OpenFile(b.t, path)
 	const name = "blk.%d.hc_attn_fn.weight"
 	layers := 0
 	for _, ok := f.Tensor(fmt.Sprintf(name, 0)); ok; _, ok = f.Tensor(fmt.Sprintf(name, layers)) {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
@@ -67,9 +67,7 @@ func (b *bed) verify(flags ...string) (int, verified) {
 // flipExpert changes a bit of one expert's weights in a rank's own copy of the file, which
 // the rank has mapped. It returns the layer.
 func flipExpert(t *testing.T, path, tensor string, expert int, r *rand.Rand) (layer int) {
-	f, err := gguf.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
+	f := gguftest.OpenFile(t, path)
 	layer = r.IntN(16)
 	x, ok := f.Tensor(fmt.Sprintf("blk.%d.%s", layer, tensor))
 	require.True(t, ok)

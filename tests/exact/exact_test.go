@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 	"ringmaster/tests/exact"
@@ -155,8 +156,6 @@ func open(t *testing.T, c synthetic.Config) *gguf.File {
 	t.Helper()
 	written, err := c.WriteFile(filepath.Join(t.TempDir(), "model.gguf"))
 	require.NoError(t, err)
-	f, err := gguf.Open(written.Files[0])
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	f := gguftest.OpenFile(t, written.Files[0])
 	return f
 }

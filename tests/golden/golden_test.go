@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
@@ -83,9 +83,7 @@ func readLogits(t *testing.T, path string, tokens int) [][]float64 {
 // ours evaluates the ids in chunks of the given sizes, cyclically, and returns a
 // copy of the logits.
 func ours(t *testing.T, path string, ids []int32, o cpu.Options, chunks ...int) [][]float64 {
-	f, err := gguf.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
+	f := gguftest.OpenFile(t, path)
 	b, err := cpu.Open(o)
 	require.NoError(t, err)
 	defer b.Close()
@@ -185,9 +183,7 @@ func TestExactForwardPass(t *testing.T) {
 			path := filepath.Join(t.TempDir(), name+".gguf")
 			makeModel(t, dir, path, "--preset", name)
 			want := readLogits(t, filepath.Join(dir, name+".reference.f32"), len(ids))[:100]
-			f, err := gguf.Open(path)
-			require.NoError(t, err)
-			defer f.Close()
+			f := gguftest.OpenFile(t, path)
 			first := make([]int, len(want)) // attention is causal, so the rest changes nothing
 			for i := range first {
 				first[i] = int(ids[i])

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 	"ringmaster/tests/exact"
@@ -64,9 +64,7 @@ func TestRandomLatentShapes(t *testing.T) {
 
 func judged(t *testing.T, c synthetic.Config, ids []int) {
 	model := write(t, c)
-	f, err := gguf.Open(model)
-	require.NoError(t, err)
-	defer f.Close()
+	f := gguftest.OpenFile(t, model)
 	want, err := exact.Forward(f, ids, exact.Rounding{}, nil)
 	require.NoError(t, err)
 

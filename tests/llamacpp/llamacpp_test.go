@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 	"ringmaster/tests/exact"
@@ -158,9 +159,7 @@ func randomIDs(seed uint64, n, vocab int) []int {
 
 func sameVocabulary(t *testing.T, j *judge, model string) {
 	t.Helper()
-	f, err := gguf.Open(model)
-	require.NoError(t, err)
-	defer f.Close()
+	f := gguftest.OpenFile(t, model)
 	want, err := f.RequireStrings("tokenizer.ggml.tokens")
 	require.NoError(t, err)
 	var answer struct{ Tokens []string }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/model/tokenizer"
 	"ringmaster/tests/texts"
 )
@@ -80,9 +81,7 @@ func TestTokenizesLikeLlamaCpp(t *testing.T) {
 				require.NoError(t, w.Put(kv.key, kv.value))
 			}
 			require.NoError(t, w.WriteFile(path))
-			f, err := gguf.Open(path)
-			require.NoError(t, err)
-			defer f.Close()
+			f := gguftest.OpenFile(t, path)
 			ours, err := tokenizer.FromGGUF(f)
 			require.NoError(t, err)
 			judge := startJudge(t, path, "--vocab-only")
