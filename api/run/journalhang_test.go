@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/engine/diskcache"
+	"ringmaster/internal/testenv"
 )
 
 // badDisk is a disk on which one operation fails, or hangs until the test releases it.
@@ -207,8 +208,7 @@ func TestAJournalThatHangsAtTheEnds(t *testing.T) {
 				require.NoError(t, r.keep(path, "m", 1000, slog.New(slog.DiscardHandler), d))
 				d.set("write", nil)
 				r.remember(example(1))
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				defer cancel()
+				ctx := testenv.Within(t, 5*time.Second)
 				began = time.Now()
 				require.ErrorIs(t, r.Close(ctx), context.DeadlineExceeded)
 				require.Equal(t, 5*time.Second, time.Since(began))

@@ -170,7 +170,7 @@ func TestBenchOnRanks(t *testing.T) {
 	alone, err := command(t, append(args, "--stream=false", "--json")...)
 	require.NoError(t, err)
 	run := func(more ...string) string {
-		at := freeAddress(t)
+		at := testenv.LoopbackAddr(t)
 		follower := rank(t, t.Context(), at, 1, 2, "serve")
 		out, err := command(t, append(append(args, "--distributed", "--coordinator", at, "--rank", "0", "--world-size", "2",
 			"--threads", "1", "--verify-model=false"), more...)...)

@@ -101,8 +101,7 @@ func (r *reader) until(text string) string {
 // TestChatOnATerminal runs the program on a pseudo-terminal: editing, history, ^C in
 // an answer, ^D, and SIGTERM at the prompt, after which the terminal is as it was.
 func TestChatOnATerminal(t *testing.T) {
-	program, err := testenv.BuildProgram(t.Context(), t.TempDir())
-	require.NoError(t, err)
+	program := testenv.Program(t)
 	url, state := echoServer(t), t.TempDir()
 	control, terminal := pty(t)
 	start := func() *exec.Cmd {

@@ -126,7 +126,7 @@ func TestPlanRefuses(t *testing.T) {
 // TestServeAndShutDown checks that serve answers, with and without the API key,
 // until its context ends.
 func TestServeAndShutDown(t *testing.T) {
-	addr := freeAddress(t)
+	addr := testenv.LoopbackAddr(t)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	done, _ := start(ctx, "--listen", addr, "--threads", "1", "--api-key", "secret")

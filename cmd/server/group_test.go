@@ -26,14 +26,6 @@ import (
 // groupLimit bounds every wait in these tests.
 const groupLimit = time.Minute
 
-// freeAddress returns a loopback address on which nothing listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	at, err := testenv.FreeAddr("127.0.0.1")
-	require.NoError(t, err)
-	return at
-}
-
 // start starts the program; the channel receives its result, and out has what it printed by
 // then.
 func start(ctx context.Context, args ...string) (done chan error, out *bytes.Buffer) {
@@ -69,7 +61,7 @@ func requireSameLogits(t *testing.T, size, tokens int, all []string, leader ...s
 	t.Helper()
 	ids := strings.Repeat("11 22 33 44 55 ", tokens/5)
 	want := logitsOf(t, ids, "--reduce", "exact")
-	at := freeAddress(t)
+	at := testenv.LoopbackAddr(t)
 	var ends []<-chan error
 	for r := 1; r < size; r++ {
 		ends = append(ends, rank(t, t.Context(), at, r, size, append([]string{"serve"}, all...)...))
@@ -116,7 +108,7 @@ func TestServeOnRanks(t *testing.T) {
 		require.NoError(t, err)
 	}))
 	defer collector.Close()
-	at, listen := freeAddress(t), freeAddress(t)
+	at, listen := testenv.LoopbackAddr(t), testenv.LoopbackAddr(t)
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	follower := rank(t, ctx, at, 1, 2, "serve", "--memory", "90MiB")
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
@@ -175,7 +167,7 @@ func TestServeOnRanks(t *testing.T) {
 
 // TestGroupFails checks that the reason is reported when a group cannot form.
 func TestGroupFails(t *testing.T) {
-	at := freeAddress(t)
+	at := testenv.LoopbackAddr(t)
 	follower := rank(t, t.Context(), at, 1, 2, "serve", "--simd", "portable")
 	leader := rank(t, t.Context(), at, 0, 2, "bench", "--simd", "auto", "--connect-timeout", "1s")
 	if status, err := command(t, "bench", "--simd", "auto", "--prefill", "1", "--decode", "0", "--repeat", "1"); err == nil && !strings.Contains(status, "avx") {
@@ -186,7 +178,7 @@ func TestGroupFails(t *testing.T) {
 		require.ErrorContains(t, await(t, leader), "rank 1 did not join")
 	}
 	// Too little memory.
-	at = freeAddress(t)
+	at = testenv.LoopbackAddr(t)
 	follower = rank(t, t.Context(), at, 1, 2, "serve", "--memory", "1MiB")
 	require.ErrorContains(t, await(t, rank(t, t.Context(), at, 0, 2, "bench")), "its --memory allows 1.0 MiB")
 	require.NoError(t, await(t, follower))

@@ -99,10 +99,7 @@ func packagedExprs(t *testing.T) []string {
 // TestPromtool has Prometheus' own tool check the alert rules and run their tests.
 func TestPromtool(t *testing.T) {
 	testenv.Need(t, testenv.Full, "alert rules by promtool")
-	tool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("NOT CHECKED: no promtool; it is in Debian's package prometheus (scripts/prepare.sh full)")
-	}
+	tool := testenv.NeedTool(t, "promtool", "no promtool; it is in Debian's package prometheus (scripts/prepare.sh full)")
 	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts.test.yml"}} {
 		cmd := exec.CommandContext(t.Context(), tool, args...)
 		cmd.Dir = packaged

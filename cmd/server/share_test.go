@@ -21,7 +21,7 @@ func TestShareCommand(t *testing.T) {
 	files, err := filepath.Glob(filepath.Dir(model) + "/*.gguf")
 	require.NoError(t, err)
 	key := written(t, "a secret of enough bytes")
-	at := freeAddress(t)
+	at := testenv.LoopbackAddr(t)
 	share := func(number int, args ...string) (<-chan error, *bytes.Buffer) {
 		return start(t.Context(), append([]string{"share", "--coordinator", at, "--rank", fmt.Sprint(number), "--world-size", "3",
 			"--cluster-key-file", key}, args...)...)

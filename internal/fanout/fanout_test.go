@@ -107,8 +107,7 @@ func (b *bed) run() []error {
 // until is run, but one rank ends when it has fetched more than some bytes.
 func (b *bed) until(quits int, bytes int64) []error {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), limit)
-	defer cancel()
+	ctx := testenv.Within(b.t, limit)
 	m, err := describe(b.paths, testBlock)
 	require.NoError(b.t, err)
 	b.reports = nil

@@ -241,8 +241,7 @@ func (n *notes) said() string {
 // pulled runs a pull with a deadline, because no fault may make it wait forever.
 func pulled(t *testing.T, p *puller, ref string) ([]string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := testenv.Within(t, 30*time.Second)
 	paths, err := p.pull(ctx, ref)
 	require.NoError(t, ctx.Err(), "the pull ends by itself")
 	return paths, err

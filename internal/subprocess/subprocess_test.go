@@ -10,22 +10,20 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 func TestRun(t *testing.T) {
-	if _, err := exec.LookPath("sh"); err != nil {
-		t.Skipf("NOT CHECKED: no sh here")
-	}
+	testenv.NeedTool(t, "sh", "no sh here")
 	out, err := Run(t.Context(), "sh", "-c", "echo $LC_ALL; echo why >&2; echo more >&2; exit 3")
 	require.Equal(t, "C\n", out)
 	require.EqualError(t, err, "exit status 3: why")
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err = Run(ctx, "sh", "-c", "exec sleep 1000")
+	_, err = Run(testenv.Within(t, 50*time.Millisecond), "sh", "-c", "exec sleep 1000")
 	require.Error(t, err)
 	// A program that ignores SIGTERM is left behind, not killed.
 	dir := t.TempDir()
-	ctx, cancel = context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	pid := filepath.Join(dir, "pid")
 	go func() {

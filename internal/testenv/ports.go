@@ -6,6 +6,9 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // The ports are below those of outgoing connections (from 32768 on Linux, from 49152 on a
@@ -50,6 +53,14 @@ func FreeAddr(host string) (string, error) {
 		return addr, nil
 	}
 	return "", fmt.Errorf("no free port on %s from %d to %d", host, firstPort, lastPort)
+}
+
+// LoopbackAddr is FreeAddr of 127.0.0.1 for a test, which ends if there is none.
+func LoopbackAddr(t testing.TB) string {
+	t.Helper()
+	addr, err := FreeAddr("127.0.0.1")
+	require.NoError(t, err)
+	return addr
 }
 
 // claim takes a block that no other process has.

@@ -8,6 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // ProgramVariable is the environment variable with the path of a program that
@@ -30,6 +33,15 @@ func BuildProgram(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("building the program: %w\n%s", err, out)
 	}
 	return path, nil
+}
+
+// Program puts the program into a folder of the test, which ends if that fails, and
+// returns its path.
+func Program(t testing.TB) string {
+	t.Helper()
+	path, err := BuildProgram(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	return path
 }
 
 // link makes path a hard link to built, or a copy on another file system. It removes an

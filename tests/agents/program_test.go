@@ -20,11 +20,8 @@ import (
 // package has as an option. Where it cannot be had, the test says so.
 func install(t *testing.T, pkg, program string) string {
 	testenv.Need(t, testenv.Full, "true coding agents, from npm (some 400 MB)")
-	if _, err := exec.LookPath("npm"); err != nil {
-		t.Skip("NOT CHECKED: no npm here, from which the agents come")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
+	testenv.NeedTool(t, "npm", "no npm here, from which the agents come")
+	ctx := testenv.Within(t, 10*time.Minute)
 	if err := npm.Install(ctx, "."); err != nil {
 		t.Skipf("NOT CHECKED: the agents cannot be installed: %v", err)
 	}

@@ -13,10 +13,7 @@ import (
 // question in it has a held-out wording.
 func TestHeldOutWordingsAreNotInTraining(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the texts of the training")
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("NOT CHECKED: python3 is not installed")
-	}
+	python := testenv.NeedTool(t, "python3", "python3 is not installed")
 	cmd := exec.CommandContext(t.Context(), python, "-B", "test_corpus.py")
 	cmd.Dir = "../../scripts/train"
 	out, err := cmd.CombinedOutput()

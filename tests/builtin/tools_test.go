@@ -277,10 +277,7 @@ func TestThinksBeforeACall(t *testing.T) {
 // TestPromptsAsInTraining: the server renders conversations with tools as the
 // training text has them.
 func TestPromptsAsInTraining(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("NOT CHECKED: python3 is not installed")
-	}
+	python := testenv.NeedTool(t, "python3", "python3 is not installed")
 	cmd := exec.CommandContext(t.Context(), python, "-B", "tools.py", "--dialogues", "200", "3")
 	cmd.Dir = "../../scripts/train"
 	out, err := cmd.Output()

@@ -7,13 +7,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
@@ -35,18 +32,10 @@ type server struct {
 // empty.
 func serve(t *testing.T, before string, flags ...string) *server {
 	t.Helper()
-	binary, err := testenv.BuildProgram(t.Context(), t.TempDir())
-	require.NoError(t, err)
-	args := append([]string{"sh", "-c", before + ` exec "$0" "$@"`, binary, "serve", "--listen", "127.0.0.1:0", "--threads", "1"}, flags...)
-	p, err := harness.StartProcess(nil, args...)
-	require.NoError(t, err)
-	t.Cleanup(p.End)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ready := regexp.MustCompile(`msg=ready .*url=http://(\S+)`)
-	line, err := p.Log.Wait(ctx, 0, ready)
-	require.NoError(t, err, "%s", p.Log)
-	return &server{p, ready.FindStringSubmatch(line)[1]}
+	binary := testenv.Program(t)
+	args := append([]string{"sh", "-c", before + ` exec "$0" "$@"`, binary, "serve", "--threads", "1"}, flags...)
+	p, addr := harness.Serve(t, args...)
+	return &server{p, addr}
 }
 
 // client makes each request on a connection of its own, so that none stays open.

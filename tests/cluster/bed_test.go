@@ -177,7 +177,7 @@ func newBed(t *testing.T, o harness.Options) *bed {
 	o.Flags = append([]string{"--ctx", "8192", "--reduce", "exact", "--max-batch", "64", "--peer-timeout", "20s"}, o.Flags...)
 	c, err := harness.NewCluster(o)
 	require.NoError(t, err)
-	b := &bed{Cluster: c, t: t, ctx: within(t, 30*hangLimit)}
+	b := &bed{Cluster: c, t: t, ctx: testenv.Within(t, 30*hangLimit)}
 	t.Cleanup(func() {
 		c.Close()
 		if t.Failed() {
@@ -212,13 +212,6 @@ func logTime(t *testing.T, what string, limit, took time.Duration) {
 		mark = ": BEYOND THE DOCUMENTED LIMIT, a very busy host?"
 	}
 	t.Logf("%s after %v, documented %v%s", what, took.Round(time.Millisecond), limit, mark)
-}
-
-// within returns a context that ends after d or with the test.
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // network creates network namespaces, or skips the test.
@@ -285,8 +278,7 @@ func (b *bed) waitLog(rank, from int, pattern string) string {
 // waitLine is waitLog for a process that need not be a rank.
 func waitLine(t *testing.T, p *harness.Process, from int, pattern string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), hangLimit)
-	defer cancel()
+	ctx := testenv.Within(t, hangLimit)
 	line, err := p.Log.Wait(ctx, from, regexp.MustCompile(pattern))
 	require.NoError(t, err, "%s\n%s", p.Args, p.Log)
 	return line
@@ -295,8 +287,7 @@ func waitLine(t *testing.T, p *harness.Process, from int, pattern string) string
 // exitCode waits until a process has exited.
 func exitCode(t *testing.T, p *harness.Process) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), hangLimit)
-	defer cancel()
+	ctx := testenv.Within(t, hangLimit)
 	code, err := p.Wait(ctx)
 	require.NoError(t, err, "%s\n%s", p.Args, p.Log)
 	return code

@@ -116,9 +116,7 @@ func TestRejectedRanks(t *testing.T) {
 			if i := slices.Index(args, noKey); i > 0 { // the flag cannot be taken back by another
 				args = slices.DeleteFunc(args, func(a string) bool { return a == "--cluster-key-file" || a == key || a == noKey })
 			}
-			p, err := harness.StartProcess(nil, args...)
-			require.NoError(t, err)
-			defer p.End()
+			p := harness.Run(t, nil, args...)
 			want := 1
 			if strings.Contains(c.text, " is empty") {
 				want = 2
@@ -146,9 +144,7 @@ func TestRejectedRanks(t *testing.T) {
 		{[]string{"--cluster-key-file", wrong}, "key"},
 		{[]string{"--rank", "2", "--world-size", "3"}, "world size"},
 	} {
-		p, err := harness.StartProcess(nil, append(b.Args(1), c.change...)...)
-		require.NoError(t, err)
-		defer p.End()
+		p := harness.Run(t, nil, append(b.Args(1), c.change...)...)
 		requireExit(t, p, c.text)
 		t.Log(lastLine(p))
 	}
@@ -324,8 +320,7 @@ func TestLateRank(t *testing.T) {
 // TestDataPort: two ranks on one host cannot share a port; of a range each takes its own.
 func TestDataPort(t *testing.T) {
 	t.Parallel()
-	addr, err := testenv.FreeAddr("127.0.0.1")
-	require.NoError(t, err)
+	addr := testenv.LoopbackAddr(t)
 	_, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
 	one := newBed(t, harness.Options{Size: 2, Flags: []string{"--data-port", port}})

@@ -114,7 +114,7 @@ func (b *bed) steps(n int, streams []*stream) {
 	const steps = "ringmaster_engine_steps_total"
 	was, err := b.Client.Metric(b.ctx, steps)
 	require.NoError(b.t, err)
-	require.NoError(b.t, harness.Until(within(b.t, hangLimit), "a moment told by steps", func() (bool, string) {
+	require.NoError(b.t, harness.Until(testenv.Within(b.t, hangLimit), "a moment told by steps", func() (bool, string) {
 		now, err := b.Client.Metric(b.ctx, steps)
 		return err == nil && now >= was+float64(n) || ended(streams), fmt.Sprint(now, err)
 	}))
@@ -252,7 +252,7 @@ func (j *job) cluster(t *testing.T, n int, stopped context.Context) {
 		if size > 2 && j.random.IntN(3) == 0 {
 			b.startWhileKilling(j)
 		} else {
-			require.NoError(t, b.StartAll(within(t, hangLimit)))
+			require.NoError(t, b.StartAll(testenv.Within(t, hangLimit)))
 		}
 		b.ready()
 		b.untilRanks(size)
@@ -272,7 +272,7 @@ func (j *job) cluster(t *testing.T, n int, stopped context.Context) {
 		}
 		// What a loss leaves open is closed soon, but not at once.
 		j.lap = time.Now()
-		require.NoError(t, harness.Until(within(t, hangLimit), "as many goroutines and files as before", func() (bool, string) {
+		require.NoError(t, harness.Until(testenv.Within(t, hangLimit), "as many goroutines and files as before", func() (bool, string) {
 			g, f := b.held()
 			return g <= goroutines+2 && f <= files+2, fmt.Sprintf("%v goroutines and %v files, before %v and %v", g, f, goroutines, files)
 		}))

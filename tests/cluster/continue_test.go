@@ -171,9 +171,7 @@ func TestAnswersOutliveAPartition(t *testing.T) {
 // drain runs the command drain and requires its exit code and a part of its output.
 func (b *bed) drain(rank, code int, says string) {
 	b.t.Helper()
-	p, err := harness.StartProcess(nil, b.Program, "drain", "--rank", fmt.Sprint(rank), "--coordinator", b.Coordinator)
-	require.NoError(b.t, err)
-	defer p.End()
+	p := harness.Run(b.t, nil, b.Program, "drain", "--rank", fmt.Sprint(rank), "--coordinator", b.Coordinator)
 	requireExitCode(b.t, p, code, says)
 }
 

@@ -28,10 +28,8 @@ func compare(t *testing.T, flags ...string) (out string, code int) {
 	t.Helper()
 	path, err := correctness()
 	require.NoError(t, err)
-	p, err := harness.StartProcess(nil, append([]string{path}, flags...)...)
-	require.NoError(t, err)
-	defer p.End()
-	code, err = p.Wait(within(t, 4*hangLimit))
+	p := harness.Run(t, nil, append([]string{path}, flags...)...)
+	code, err = p.Wait(testenv.Within(t, 4*hangLimit))
 	require.NoError(t, err, "%s", p.Log)
 	t.Logf("%s", p.Log)
 	return p.Log.String(), code

@@ -66,7 +66,7 @@ func TestDialects(t *testing.T) {
 	t.Parallel()
 	alone, together := oneAndThree(t)
 	post := func(c *harness.Cluster, path, body string) string {
-		status, said, err := ask(within(t, hangLimit), c, path, body, strings.HasSuffix(body, `"stream":true}`))
+		status, said, err := ask(testenv.Within(t, hangLimit), c, path, body, strings.HasSuffix(body, `"stream":true}`))
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, status, "%s %s\n%s", path, body, said)
 		return said

@@ -175,7 +175,7 @@ func (p *flatPlanner) Choose(context.Context, calibrate.Costs, []parallel.Placem
 }
 
 func newFlatCluster(t *testing.T) *flatCluster {
-	c := &flatCluster{t: t, ctx: within(t, 10*hangLimit), path: model(t, slowModel)}
+	c := &flatCluster{t: t, ctx: testenv.Within(t, 10*hangLimit), path: model(t, slowModel)}
 	c.ranks[0] = c.rank(0, "127.0.0.1:0")
 	program := replica.NewProgram(c.ranks[0], &flatPlanner{c.ranks[0].file})
 	var err error
@@ -280,7 +280,7 @@ func TestEpochsLeaveNothing(t *testing.T) {
 	last := c.suffer(first, first+epochs)
 	var after counts
 	// Connections that have ended are closed soon, but not at once.
-	require.NoError(t, harness.Until(within(t, hangLimit), "as many goroutines and files as before", func() (bool, string) {
+	require.NoError(t, harness.Until(testenv.Within(t, hangLimit), "as many goroutines and files as before", func() (bool, string) {
 		after = count(t)
 		return after.goroutines <= before.goroutines && after.files <= before.files, fmt.Sprintf("%v, before %v", after, before)
 	}))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
 
@@ -38,7 +39,7 @@ func TestLibraryThatHangs(t *testing.T) {
 			require.Eventually(t, func() bool { return loads(pid, lib) }, hangLimit, 5*time.Millisecond, "%s", b.Rank(1).Log)
 			for _, rank := range []int{1, 0} {
 				at := b.signal(rank, syscall.SIGTERM)
-				_, err = b.Rank(rank).Wait(within(t, 8*time.Second)) // less than any limit of a call of the library
+				_, err = b.Rank(rank).Wait(testenv.Within(t, 8*time.Second)) // less than any limit of a call of the library
 				require.NoError(t, err, "%s", b.Rank(rank).Log)
 				t.Logf("rank %d ended %v after SIGTERM", rank, time.Since(at).Round(time.Millisecond))
 			}

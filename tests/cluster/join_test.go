@@ -49,7 +49,7 @@ func TestAJoinUnderWay(t *testing.T) {
 	for range 3 {
 		streams = append(streams, b.ask(q))
 	}
-	require.NoError(t, harness.Until(within(t, hangLimit), "tokens of all answers", func() (bool, string) {
+	require.NoError(t, harness.Until(testenv.Within(t, hangLimit), "tokens of all answers", func() (bool, string) {
 		return !slices.ContainsFunc(streams, func(s *stream) bool { return s.came.Load() < 5 }), ""
 	}))
 	from, restarted := b.Rank(0).Log.Len(), time.Now()

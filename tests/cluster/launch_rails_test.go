@@ -5,7 +5,6 @@ package cluster
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -135,15 +134,13 @@ func TestLaunchRailsChecks(t *testing.T) {
 // too.
 func TestLaunchRails(t *testing.T) {
 	testenv.Need(t, testenv.Full, "launch.sh with rails")
-	if _, err := exec.LookPath("script"); err != nil {
-		t.Skipf("NOT CHECKED: no script here (Debian: bsdutils), which gives a terminal")
-	}
+	testenv.NeedTool(t, "script", "no script here (Debian: bsdutils), which gives a terminal")
 	env := railHosts(t)
 	p := launch(t, env, "--binary", absolute(t, "testdata/fake/rails.sh"), "--coordinator", "192.0.2.7", "--transport", "rdma", "a", "b", "c")
 	matrix := regexp.MustCompile(`^\[2\] ring no matrix (\S*/\.cache/ringmaster/matrix-\d+-\d+\.json) ` + regexp.QuoteMeta(crossed) + `$`)
 	line := waitLine(t, p, 0, `^\[2\] pid \d+ args: .* --rank 2 --world-size 3 .* --transport rdma`)
 	require.NoError(t, syscall.Kill(fakePid(t, line), syscall.SIGKILL))
-	require.NoError(t, harness.Until(within(t, hangLimit), "the matrix of the second start", func() (bool, string) {
+	require.NoError(t, harness.Until(testenv.Within(t, hangLimit), "the matrix of the second start", func() (bool, string) {
 		n := 0
 		for line := range strings.Lines(p.Log.String()) {
 			if matrix.MatchString(strings.TrimSpace(line)) {
@@ -157,7 +154,7 @@ func TestLaunchRails(t *testing.T) {
 		waitLine(t, p, 0, fmt.Sprintf(`^\[%d\] ring no matrix \S+ %s$`, r, regexp.QuoteMeta(crossed)))
 	}
 	require.NotContains(t, p.Log.String(), "two files")
-	require.NoError(t, harness.Until(within(t, hangLimit), "the second start", func() (bool, string) {
+	require.NoError(t, harness.Until(testenv.Within(t, hangLimit), "the second start", func() (bool, string) {
 		n := strings.Count(p.Log.String(), "[2] pid ")
 		return n == 2, p.Log.String()
 	}))

@@ -44,9 +44,7 @@ func fakePid(t *testing.T, line string) int {
 // launch starts launch.sh and stops it at the end of the test.
 func launch(t *testing.T, env []string, args ...string) *harness.Process {
 	t.Helper()
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skipf("NOT CHECKED: no bash here")
-	}
+	testenv.NeedTool(t, "bash", "no bash here")
 	p, err := harness.StartProcess(env, append([]string{"bash", launchScript}, args...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -227,9 +225,7 @@ func TestLaunchLogs(t *testing.T) {
 // TestLaunchEnds checks how launch.sh stops the ranks, and its exit code.
 func TestLaunchEnds(t *testing.T) {
 	fake := absolute(t, "testdata/fake/ringmaster.sh")
-	if _, err := exec.LookPath("script"); err != nil {
-		t.Skipf("NOT CHECKED: no script here (Debian: bsdutils), which gives a terminal")
-	}
+	testenv.NeedTool(t, "script", "no script here (Debian: bsdutils), which gives a terminal")
 	for _, where := range [][]string{{"--local", "3"}, {"--coordinator", "192.0.2.7", "a", "b", "c"}} {
 		if where[0] != "--local" && !testenv.Rest(t, testenv.Full, "the end of ranks over ssh") {
 			continue
@@ -277,7 +273,7 @@ func TestLaunchEnds(t *testing.T) {
 			require.NoError(t, syscall.Kill(pids[2], syscall.SIGKILL))
 			t.Log(waitLine(t, p, 0, `rank 2 exited with code \d+; restarting it`))
 			again := regexp.MustCompile(`^\[2\] pid \d+ args`)
-			require.NoError(t, harness.Until(within(t, hangLimit), "the second start", func() (bool, string) {
+			require.NoError(t, harness.Until(testenv.Within(t, hangLimit), "the second start", func() (bool, string) {
 				n := 0
 				for line := range strings.Lines(p.Log.String()) {
 					if again.MatchString(line) {
@@ -318,7 +314,7 @@ func TestLaunchEnds(t *testing.T) {
 				for range 3 {
 					pid := fakePid(t, waitLine(t, p, from, `^\[2\] pid \d+ args`))
 					ran := time.Now()
-					require.NoError(t, harness.Until(within(t, hangLimit), "a stable rank", func() (bool, string) { return time.Since(ran) > 2*time.Second, "" }))
+					require.NoError(t, harness.Until(testenv.Within(t, hangLimit), "a stable rank", func() (bool, string) { return time.Since(ran) > 2*time.Second, "" }))
 					from = p.Log.Len()
 					require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 					waitLine(t, p, from, `rank 2 exited with code \d+; restarting it in 1 s \(time 1 in a row\)`)
@@ -424,9 +420,7 @@ func TestLaunchHosts(t *testing.T) {
 	testenv.Need(t, testenv.Full, "launch.sh with hosts in network namespaces")
 	t.Parallel()
 	n := network(t, 2)
-	if _, err := exec.LookPath("script"); err != nil {
-		t.Skipf("NOT CHECKED: no script here (Debian: bsdutils), which gives a terminal")
-	}
+	testenv.NeedTool(t, "script", "no script here (Debian: bsdutils), which gives a terminal")
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Net: n})
 	key := keyFile(t, "0123456789abcdef0123456789abcdef")
 	env := []string{"SSH=" + absolute(t, "testdata/fake/ssh.sh"), "RINGS=" + n.Prefix()}

@@ -60,7 +60,7 @@ func TestLimitsOnRanks(t *testing.T) {
 	t.Parallel()
 	const clients, leaving, stalled, answer = 64, 16, 8, 24
 	one, three := oneAndThree(t, "--ctx", "4096", "--queue", "200")
-	ctx := within(t, 5*hangLimit)
+	ctx := testenv.Within(t, 5*hangLimit)
 	want := map[int]string{}
 	for i := range clients {
 		q := apitest.NewMixed(i, answer)

@@ -63,7 +63,7 @@ func TestSoak(t *testing.T) {
 		*soakFor = 2 * time.Minute
 	}
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--share", "all", "--cache-entries", fmt.Sprint(soakSessions)}, continueFlags...)})
-	b.ctx = within(t, *soakFor+30*hangLimit)
+	b.ctx = testenv.Within(t, *soakFor+30*hangLimit)
 	b.form()
 	b.requireAnswer(longAnswer) // warms what is reused
 
@@ -93,7 +93,7 @@ func TestSoak(t *testing.T) {
 			}
 		})
 	}
-	require.NoError(t, harness.Until(within(t, 10*hangLimit), "a full prefix cache", func() (bool, string) {
+	require.NoError(t, harness.Until(testenv.Within(t, 10*hangLimit), "a full prefix cache", func() (bool, string) {
 		return answers.Load() >= warmAnswers || len(wrong) > 0, fmt.Sprint(answers.Load(), " answers")
 	}))
 	end := time.Now().Add(*soakFor)

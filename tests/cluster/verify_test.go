@@ -52,9 +52,7 @@ func (b *bed) verify(flags ...string) (int, verified) {
 	b.t.Helper()
 	file := filepath.Join(b.t.TempDir(), "report.json")
 	args := append([]string{b.Program, "verify", "--coordinator", b.Coordinator, "--report", file, "--timeout", "1m"}, flags...)
-	p, err := harness.StartProcess(nil, args...)
-	require.NoError(b.t, err)
-	b.t.Cleanup(p.End)
+	p := harness.Run(b.t, nil, args...)
 	code := exitCode(b.t, p)
 	var r verified
 	text, err := os.ReadFile(file)
@@ -136,8 +134,7 @@ func TestVerifyRanks(t *testing.T) {
 // on its way to rank 1, so the group must not have a key.
 func dataProxy(t *testing.T, o *harness.Options, b **bed) (data func() *harness.Proxy) {
 	var p atomic.Pointer[harness.Proxy]
-	addr, err := testenv.FreeAddr("127.0.0.1")
-	require.NoError(t, err)
+	addr := testenv.LoopbackAddr(t)
 	o.Via = map[int]string{1: addr}
 	address := regexp.MustCompile(`"addrs":\["(127\.0\.0\.1:\d{5})"`)
 	start := func() {

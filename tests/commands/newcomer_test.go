@@ -2,7 +2,6 @@ package commands
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"os"
 	"os/exec"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 var newcomerIn = flag.String("newcomer", "", "make a fresh Debian in this folder, which must not exist, and try there what a new user does; see scripts/newcomer.sh")
@@ -70,8 +71,7 @@ func freshDebian(t *testing.T, folder string) *bed {
 	require.NoError(t, os.Mkdir(folder, 0o755))
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(folder)) })
 	host := func(args ...string) string {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
-		defer cancel()
+		ctx := testenv.Within(t, 20*time.Minute)
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		var errs bytes.Buffer
 		cmd.Stderr = &errs

@@ -50,9 +50,7 @@ func TestCommands(t *testing.T) {
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
 			for _, p := range g.needs {
-				if _, err := exec.LookPath(p); err != nil {
-					t.Skip("NOT CHECKED: " + p + " is not installed")
-				}
+				testenv.NeedTool(t, p, p+" is not installed")
 			}
 			b := newBed(t, bin)
 			b.repository(t)
@@ -61,8 +59,7 @@ func TestCommands(t *testing.T) {
 				b.run(t, s, s.find(t, commands).text)
 				t.Logf("%v: %s", time.Since(began).Round(time.Millisecond), s.has)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			defer cancel()
+			ctx := testenv.Within(t, limit)
 			for _, p := range b.ending {
 				code, err := p.Wait(ctx)
 				require.NoError(t, err, "%v: %s", p.Args, p.Log)
@@ -158,8 +155,7 @@ func (b *bed) run(t *testing.T, s step, text string) {
 	}
 	limit := max(limit, b.limit)
 	if s.serves == "" && !s.joins && !s.ends {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		defer cancel()
+		ctx := testenv.Within(t, limit)
 		args := b.args(texts[0])
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		cmd.Dir, cmd.Env, cmd.Stdin = b.dir, append(harness.CleanEnvironment(), b.env...), strings.NewReader(s.input)
@@ -186,8 +182,7 @@ func (b *bed) run(t *testing.T, s step, text string) {
 	if s.serves == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
+	ctx := testenv.Within(t, limit)
 	scheme := "http://"
 	if strings.Contains(text, "--tls-cert") {
 		scheme = "https://"

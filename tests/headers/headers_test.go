@@ -35,9 +35,7 @@ func recipesDir(t *testing.T) string {
 	if _, err := os.Stat(filepath.Join(dir, "expected.txt")); err != nil {
 		t.Skipf("NOT CHECKED: no recipes of real files at %s; set RINGMASTER_HEADERS", dir)
 	}
-	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skip("NOT CHECKED: the recipes of real files need python3")
-	}
+	testenv.NeedTool(t, "python3", "the recipes of real files need python3")
 	return dir
 }
 

@@ -31,13 +31,6 @@ func run(t *testing.T, env []string, name string, args ...string) string {
 	return string(out)
 }
 
-// need skips a part of a test if a program is not there.
-func need(t *testing.T, program string) {
-	if _, err := exec.LookPath(program); err != nil {
-		t.Skip("NOT CHECKED: " + program + " is not installed")
-	}
-}
-
 // installed is the directory into which the program was installed as by make install.
 func installed(t *testing.T) string {
 	dir := t.TempDir()
@@ -64,11 +57,11 @@ func TestInstall(t *testing.T) {
 	require.NotContains(t, string(unit), "@BINDIR@")
 
 	t.Run("man", func(t *testing.T) {
-		need(t, "man")
+		testenv.NeedTool(t, "man", "man is not installed")
 		require.Contains(t, run(t, []string{"LC_ALL=C", "MANWIDTH=80"}, "man", "-l", "--warnings=mac", dest+"/share/man/man1/ringmaster-plan.1"), "--preset")
 	})
 	t.Run("unit", func(t *testing.T) {
-		need(t, "systemd-analyze")
+		testenv.NeedTool(t, "systemd-analyze", "systemd-analyze is not installed")
 		here := filepath.Join(t.TempDir(), "ringmaster.service") // with the program where it lies here
 		require.NoError(t, os.WriteFile(here, []byte(strings.ReplaceAll(string(unit), "/opt/rm", dest)), 0o644))
 		out := run(t, []string{"MANPATH=" + dest + "/share/man"}, "systemd-analyze", "verify", "--man=no", here)
@@ -77,7 +70,7 @@ func TestInstall(t *testing.T) {
 		run(t, nil, "systemd-analyze", "security", "--offline=yes", "--threshold=25", "--no-pager", here)
 	})
 	t.Run("user", func(t *testing.T) {
-		need(t, "systemd-sysusers")
+		testenv.NeedTool(t, "systemd-sysusers", "systemd-sysusers is not installed")
 		of := regexp.MustCompile(`(?m)^User=(\S+)$`).FindStringSubmatch(string(unit))
 		require.NotNil(t, of)
 		other := t.TempDir() // the root of a system that is not this one
@@ -101,7 +94,7 @@ func TestInstallAnywhere(t *testing.T) {
 	unit := testenv.ReadFile(t, prefix+"/lib/systemd/system/ringmaster.service")
 	require.Contains(t, string(unit), `ExecStart="`+strings.ReplaceAll(prefix, "%", "%%")+`/bin/ringmaster" serve`)
 	t.Run("unit", func(t *testing.T) {
-		need(t, "systemd-analyze")
+		testenv.NeedTool(t, "systemd-analyze", "systemd-analyze is not installed")
 		here := filepath.Join(t.TempDir(), "ringmaster.service")
 		require.NoError(t, os.WriteFile(here, unit, 0o644))
 		require.Empty(t, run(t, nil, "systemd-analyze", "verify", "--man=no", here))
@@ -198,7 +191,7 @@ func TestRelease(t *testing.T) {
 	require.Equal(t, sums[0], sums[1])
 	t.Run("arm64", func(t *testing.T) {
 		if runtime.GOARCH != "arm64" {
-			need(t, "aarch64-linux-gnu-gcc")
+			testenv.NeedTool(t, "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-gcc is not installed")
 		}
 		require.Contains(t, sums[0], "-linux-arm64.tar.gz")
 	})

@@ -4,7 +4,6 @@ package kubernetes
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -213,8 +212,7 @@ func closed(schema map[string]any) {
 func fetched(t *testing.T, module string) string {
 	t.Helper()
 	var out, message bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := testenv.Within(t, 2*time.Minute)
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), &out, &message // outside of our module
 	err := cmd.Run()

@@ -98,9 +98,7 @@ func TestClangFormat(t *testing.T) {
 // TestClassTableIsCurrent runs the generator of model/tokenizer's table; the
 // other generated files have such a test beside them.
 func TestClassTableIsCurrent(t *testing.T) {
-	if _, err := exec.LookPath("node"); err != nil {
-		t.Skip("NOT CHECKED: no node here")
-	}
+	testenv.NeedTool(t, "node", "no node here")
 	version, err := exec.Command("node", "-p", "process.versions.unicode").Output()
 	require.NoError(t, err)
 	const file = "model/tokenizer/classtable.go"

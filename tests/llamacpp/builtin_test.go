@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 )
 
 // The built-in model and the questions about it, in its package.
@@ -32,7 +33,7 @@ const (
 // model and greedily generates the tokens that are most likely by our logits.
 func TestBuiltinModelGeneratesTheSameTokens(t *testing.T) {
 	install(t)
-	binary := build(t)
+	binary := testenv.Program(t)
 	model, err := filepath.Abs(builtinModel)
 	require.NoError(t, err)
 	f, err := gguf.Open(model)

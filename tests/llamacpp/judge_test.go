@@ -75,11 +75,3 @@ func (j *judge) ask(t *testing.T, request map[string]any, answer any) {
 		require.NoError(t, json.Unmarshal(line, answer))
 	}
 }
-
-// build returns the path of the program.
-func build(t *testing.T) string {
-	t.Helper()
-	program, err := testenv.BuildProgram(t.Context(), t.TempDir())
-	require.NoError(t, err)
-	return program
-}

@@ -20,7 +20,7 @@ import (
 // softmax and adds up the two best.
 func TestLatentAgreesWithLlamaCpp(t *testing.T) {
 	install(t)
-	binary := build(t)
+	binary := testenv.Program(t)
 	for i, name := range []string{"ds2-tiny", "ds2lite-tiny", "k2-tiny", "glm-tiny"} {
 		c, err := synthetic.Preset(name)
 		require.NoError(t, err)

@@ -75,7 +75,7 @@ var cases = []struct {
 
 func TestAgreesWithLlamaCpp(t *testing.T) {
 	install(t)
-	binary := build(t)
+	binary := testenv.Program(t)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) { agree(t, binary, tiny(t, c.change), c.far, c.same) })
 	}
@@ -106,7 +106,7 @@ func agree(t *testing.T, binary string, config synthetic.Config, most, least flo
 // and merged matrices, which llama.cpp does not read, give the logits of the plain
 // file, bit for bit.
 func TestAliasesGiveTheSameLogits(t *testing.T) {
-	binary := build(t)
+	binary := testenv.Program(t)
 	plain := tiny(t, func(c *synthetic.Config) { c.Seed = 19 })
 	alias := plain
 	alias.Alias = true

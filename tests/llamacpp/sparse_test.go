@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 	"ringmaster/tests/exact"
 )
@@ -18,7 +19,7 @@ import (
 // but for such ties is shown in tests/exact.
 func TestSparseAgreesWithLlamaCpp(t *testing.T) {
 	install(t)
-	binary := build(t)
+	binary := testenv.Program(t)
 	const count, read = 160, 64
 	for i, s := range []struct {
 		name, preset string

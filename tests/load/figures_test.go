@@ -5,7 +5,6 @@ package load
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -22,6 +21,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"ringmaster/internal/testenv"
 )
 
 var (
@@ -69,7 +70,7 @@ func TestConstraintFigures(t *testing.T) {
 	if *figures == "" {
 		t.Skip("NOT CHECKED: figures are printed with -figures MODEL")
 	}
-	s := start(t, build(t), "--model", *figures, "--ctx", "4096")
+	s := start(t, testenv.Program(t), "--model", *figures, "--ctx", "4096")
 	const tokens = 160
 	forms := []map[string]any{
 		{}, {"guided_regex": `(.|\n)*`}, {"guided_json": map[string]any{"type": "array", "items": map[string]any{"type": "integer"}, "minItems": 1000}},
@@ -150,7 +151,7 @@ func TestDiskFigures(t *testing.T) {
 	if *figures == "" {
 		t.Skip("NOT CHECKED: figures are printed with -figures MODEL")
 	}
-	program := build(t)
+	program := testenv.Program(t)
 	dir := filepath.Join(t.TempDir(), "cache")
 	ids := make([]int, *prompt+10**rounds)
 	for i := range ids {
@@ -167,8 +168,7 @@ func TestDiskFigures(t *testing.T) {
 			t.Logf("  hits on disk: %v, of %v tokens", s.metric(t, "ringmaster_disk_cache_hits_total"), s.metric(t, "ringmaster_disk_cache_hit_tokens_total"))
 		}
 		require.NoError(t, s.Signal(syscall.SIGTERM))
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
+		ctx := testenv.Within(t, patience)
 		_, err := s.Wait(ctx)
 		require.NoError(t, err)
 		return first

@@ -52,14 +52,10 @@ func size(t *testing.T, number, unit string) int64 {
 
 func start(t *testing.T, program string, args ...string) *server {
 	t.Helper()
-	addr, err := testenv.FreeAddr("127.0.0.1")
-	require.NoError(t, err)
-	p, err := harness.StartProcess(nil, append([]string{program, "serve", "--listen", addr, "--threads", "2", "--log", "warn"}, args...)...)
-	require.NoError(t, err)
-	t.Cleanup(p.End)
+	addr := testenv.LoopbackAddr(t)
+	p := harness.Run(t, nil, append([]string{program, "serve", "--listen", addr, "--threads", "2", "--log", "warn"}, args...)...)
 	s := &server{Process: p, client: newClient(addr)}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testenv.Within(t, patience)
 	// The plan is printed before the server is ready, but its copy to the log may
 	// come later than the first answer.
 	var plan []string
@@ -95,17 +91,11 @@ func (s *server) watch() (stop func() int64) {
 	}
 }
 
-func build(t *testing.T) string {
-	program, err := testenv.BuildProgram(t.Context(), t.TempDir())
-	require.NoError(t, err)
-	return program
-}
-
 // TestTheProcessStaysWithinItsPlan: with every place taken, sessions that come and
 // go, long prompts and bodies, the process's own memory stays below the last line
 // of its plan, for the built-in model and for a synthetic one.
 func TestTheProcessStaysWithinItsPlan(t *testing.T) {
-	program := build(t)
+	program := testenv.Program(t)
 	c, err := synthetic.Preset("tiny")
 	require.NoError(t, err)
 	tiny := t.TempDir() + "/tiny.gguf"
@@ -148,7 +138,7 @@ func TestTheProcessStaysWithinItsPlan(t *testing.T) {
 func TestFiveTimesCapacity(t *testing.T) {
 	const active, queue = 4, 4
 	// Memory for about four sequences of full length beside what is fixed.
-	s := start(t, build(t), "--max-active", fmt.Sprint(active), "--queue", fmt.Sprint(queue), "--cache-entries", "4",
+	s := start(t, testenv.Program(t), "--max-active", fmt.Sprint(active), "--queue", fmt.Sprint(queue), "--cache-entries", "4",
 		"--max-body", "1048576", "--ctx", "4096", "--memory", "120MiB")
 	limit := int64(120 << 20)
 	require.LessOrEqual(t, s.atMost, limit+limit/1000, "rounding")
@@ -216,7 +206,7 @@ func TestFiveTimesCapacity(t *testing.T) {
 // by a documented status; and it serves normally afterwards.
 func TestLargeBodiesAtOnce(t *testing.T) {
 	testenv.Need(t, testenv.Full, "bodies of 32 MiB by the dozen")
-	s := start(t, build(t))
+	s := start(t, testenv.Program(t))
 	bodies := apitest.Large(32<<20, false)
 	for path, body := range apitest.Large(32<<20, true) {
 		bodies[path+"?shown"] = body

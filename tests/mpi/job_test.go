@@ -19,6 +19,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/grouptest"
+	"ringmaster/internal/testenv"
 )
 
 // launchLimit bounds the start and the end of a job.
@@ -27,9 +28,7 @@ const launchLimit = time.Minute
 // needMPI skips the test if MPI is not installed.
 func needMPI(t testing.TB) {
 	t.Helper()
-	if _, err := exec.LookPath("mpirun"); err != nil {
-		t.Skip("NOT CHECKED: no mpirun here (Debian: openmpi-bin libopenmpi-dev)")
-	}
+	testenv.NeedTool(t, "mpirun", "no mpirun here (Debian: openmpi-bin libopenmpi-dev)")
 }
 
 // mpirun returns a command that starts n processes on this host. Tests may run

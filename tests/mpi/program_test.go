@@ -50,10 +50,7 @@ func program(t *testing.T) string {
 
 // TestNotLinked: the program starts without an MPI library.
 func TestNotLinked(t *testing.T) {
-	ldd, err := exec.LookPath("ldd")
-	if err != nil {
-		t.Skip("NOT CHECKED: no ldd here")
-	}
+	ldd := testenv.NeedTool(t, "ldd", "no ldd here")
 	out, err := exec.Command(ldd, program(t)).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "libc.so")
@@ -68,8 +65,7 @@ func TestLogits(t *testing.T) {
 	exe := program(t)
 	dir := t.TempDir()
 	ids := testenv.WriteFile(t, filepath.Join(dir, "ids"), strings.Repeat("17 42 311 9 55 120 ", 11))
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
+	ctx := testenv.Within(t, limit)
 	exchanges := map[int]int{} // of rank 0 over MPI, by ranks
 	logits := func(reduce string, n int) []byte {
 		out := filepath.Join(dir, fmt.Sprint(reduce, n))
@@ -91,7 +87,7 @@ func TestLogits(t *testing.T) {
 	require.Equal(t, want, logits("exact", 2), "2 ranks")
 	require.Equal(t, want, logits("exact", 3), "3 ranks")
 
-	at := freeAddress(t)
+	at := testenv.LoopbackAddr(t)
 	group := []string{"--distributed", "--coordinator", at, "--world-size", "3", "--threads", "1", "--transport", "tcp", "--rank"}
 	var followers []*exec.Cmd
 	for r := 1; r < 3; r++ {
@@ -125,13 +121,6 @@ func exchanged(t *testing.T, log string, steps int) int {
 	return n
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	at, err := testenv.FreeAddr("127.0.0.1")
-	require.NoError(t, err)
-	return at
-}
-
 // cluster is a job of mpirun that serves requests.
 type cluster struct {
 	cmd   *exec.Cmd
@@ -142,7 +131,7 @@ type cluster struct {
 
 // serveJob starts a job and waits until it answers.
 func serveJob(t *testing.T, n int, flags ...string) *cluster {
-	c := &cluster{at: freeAddress(t), log: &bytes.Buffer{}, ended: make(chan error, 1)}
+	c := &cluster{at: testenv.LoopbackAddr(t), log: &bytes.Buffer{}, ended: make(chan error, 1)}
 	args := append([]string{program(t), "serve", "--distributed", "--transport", "mpi", "--listen", c.at, "--threads", "1"}, flags...)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	c.cmd = mpirun(ctx, n, args...)
@@ -286,8 +275,7 @@ func TestKilled(t *testing.T) {
 // TestNoJob: without a launcher, and with flags that contradict it, the error
 // says what to do.
 func TestNoJob(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
+	ctx := testenv.Within(t, limit)
 	cmd := exec.CommandContext(ctx, program(t), "serve", "--distributed", "--transport", "mpi")
 	cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 	out, err := cmd.CombinedOutput()

@@ -1,7 +1,6 @@
 package mpi
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
@@ -86,10 +85,7 @@ func ours(t table, n int) []string {
 // levels deep.
 func TestMembersAgainstMPI(t *testing.T) {
 	needMPI(t)
-	cc, err := exec.LookPath("mpicc")
-	if err != nil {
-		t.Skip("NOT CHECKED: no mpicc here (Debian: libopenmpi-dev)")
-	}
+	cc := testenv.NeedTool(t, "mpicc", "no mpicc here (Debian: libopenmpi-dev)")
 	dir := t.TempDir()
 	program := filepath.Join(dir, "split")
 	out, err := exec.CommandContext(t.Context(), cc, "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1",
@@ -116,8 +112,7 @@ func TestMembersAgainstMPI(t *testing.T) {
 				want = append(want, ours(tb, n)...)
 			}
 			file := testenv.WriteFile(t, filepath.Join(dir, fmt.Sprintf("tables%d", n)), text.String())
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			defer cancel()
+			ctx := testenv.Within(t, 2*time.Minute)
 			cmd := mpirun(ctx, n, "--mca", "mpi_yield_when_idle", "1", program, file)
 			var problems strings.Builder
 			cmd.Stderr = &problems

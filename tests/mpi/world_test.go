@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/internal/testenv"
 )
 
 // TestEpochs: the error of an epoch that does not form says why, and does no
@@ -149,10 +150,7 @@ func TestCoordinator(t *testing.T) {
 // TestInterface compares what rm_mpi.c assumes with the header of the installed
 // Open MPI.
 func TestInterface(t *testing.T) {
-	cc, err := exec.LookPath("mpicc")
-	if err != nil {
-		t.Skip("NOT CHECKED: no mpicc here (Debian: libopenmpi-dev)")
-	}
+	cc := testenv.NeedTool(t, "mpicc", "no mpicc here (Debian: libopenmpi-dev)")
 	file := filepath.Join(t.TempDir(), "x.c")
 	require.NoError(t, os.WriteFile(file, []byte(`
 #include <mpi.h>

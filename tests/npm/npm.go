@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/filelock"
 )
 
@@ -24,9 +25,7 @@ const stamp = "node_modules/.installed-lock"
 func Need(t testing.TB) {
 	t.Helper()
 	for _, tool := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("NOT CHECKED: no %s here; this needs Node.js 20 or newer with npm", tool)
-		}
+		testenv.NeedTool(t, tool, "no "+tool+" here; this needs Node.js 20 or newer with npm")
 	}
 }
 

@@ -3,7 +3,6 @@
 package pages
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,13 +20,11 @@ import (
 // page and the page of the cluster, while a rank is killed and comes back.
 func TestCluster(t *testing.T) {
 	chromium(t)
-	program, err := testenv.BuildProgram(t.Context(), t.TempDir())
-	require.NoError(t, err)
+	program := testenv.Program(t)
 	c, err := harness.NewCluster(harness.Options{Program: program, Size: 3})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), scriptLimit)
-	defer cancel()
+	ctx := testenv.Within(t, scriptLimit)
 	// Rank 2 is late, so that the page is there first.
 	require.NoError(t, c.Start(0, 1))
 	do := func(words string) {

@@ -47,8 +47,7 @@ func chromium(t *testing.T) string {
 func play(t *testing.T, script, url string, do func(words string), env ...string) {
 	t.Helper()
 	path := chromium(t)
-	ctx, cancel := context.WithTimeout(t.Context(), scriptLimit)
-	defer cancel()
+	ctx := testenv.Within(t, scriptLimit)
 	cmd := exec.CommandContext(ctx, "node", script)
 	cmd.Env = append(append(os.Environ(), "CHROMIUM="+path, "URL="+url), env...)
 	cmd.WaitDelay = 10 * time.Second

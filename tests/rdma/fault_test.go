@@ -317,8 +317,7 @@ func TestFaultsWhileFormed(t *testing.T) {
 				}
 				w.script += fmt.Sprintf("fault device=%s %s\n", device(1, 0, 0), c.words)
 				x := setup(t, w, n, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.TokenTimeout = 50 * time.Millisecond })
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-				defer cancel()
+				ctx := testenv.Within(t, 20*time.Second)
 				for r, err := range x.connect(ctx) {
 					if n == 3 && err == nil {
 						continue // the two cables left form a chain, which cannot be a group, or one dead cable was left out

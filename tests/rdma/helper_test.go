@@ -21,6 +21,7 @@ import (
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/rdma/plan"
 	"ringmaster/distributed/tcp"
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/fakeverbs"
 )
 
@@ -153,8 +154,7 @@ func (x *ranks) refused(t testing.TB, cause error, texts ...string) {
 func group(t testing.TB, w net, n int, change func(r int, o *rdma.Options, l *distributed.Link)) *ranks {
 	t.Helper()
 	x := setup(t, w, n, change)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := testenv.Within(t, time.Minute)
 	succeed(t, x.connect(ctx))
 	return x
 }

@@ -2,7 +2,6 @@ package rdma
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,10 +45,8 @@ func newJob(t *testing.T, script, matrix string) *job {
 // logits runs the program on this many ranks and returns the logits of rank 0
 // and the log of the ranks.
 func (j *job) logits(ranks int, args ...string) ([]byte, string, error) {
-	ctx, cancel := context.WithTimeout(j.t.Context(), programLimit)
-	defer cancel()
-	at, err := testenv.FreeAddr("127.0.0.1")
-	require.NoError(j.t, err)
+	ctx := testenv.Within(j.t, programLimit)
+	at := testenv.LoopbackAddr(j.t)
 	fabric := j.t.TempDir()
 	out := filepath.Join(j.dir, fmt.Sprint("logits.", ranks))
 	var log bytes.Buffer
@@ -71,6 +68,7 @@ func (j *job) logits(ranks int, args ...string) ([]byte, string, error) {
 		cmds[r].Stderr = &logs[r]
 		require.NoError(j.t, cmds[r].Start())
 	}
+	var err error
 	for r := range cmds {
 		if werr := cmds[r].Wait(); err == nil && werr != nil {
 			err = fmt.Errorf("rank %d: %w", r, werr)

@@ -118,8 +118,7 @@ func newCrash(t *testing.T, event string, n int) (c crash) {
 			require.Contains(t, notes, device(0, 1, 0))
 		}
 		require.Len(t, cables(g)[0][1], rails, notes)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := testenv.Within(t, time.Minute)
 		began := time.Now()
 		errs := s.judged(func(g *distributed.Group) error { return lifeOfAGroup(ctx, g) })
 		require.Less(t, time.Since(began), 15*time.Second, "before any deadline: %v", errs)

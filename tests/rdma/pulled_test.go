@@ -3,7 +3,6 @@
 package rdma
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -112,8 +111,7 @@ func (s *scene) form(epoch uint32) *distributed.Group {
 	for r := range s.links {
 		s.links[r].Epoch = epoch
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
-	defer cancel()
+	ctx := testenv.Within(s.t, time.Minute)
 	succeed(s.t, s.connect(ctx))
 	return s.groups[0]
 }

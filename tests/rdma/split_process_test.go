@@ -147,8 +147,7 @@ func TestKilledMember(t *testing.T) {
 		signal syscall.Signal
 	}{{"killed", syscall.SIGKILL}, {"stopped", syscall.SIGUSR1}} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := testenv.Within(t, time.Minute)
 			w, dir := meshOf(4, 1, ""), t.TempDir()
 			var cmds [4]*exec.Cmd
 			var outs [4]*bufio.Reader

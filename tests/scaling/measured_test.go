@@ -46,10 +46,8 @@ func TestAgainstAGroup(t *testing.T) {
 	if *measured == 0 {
 		t.Skip("NOT CHECKED: a simulation beside a real group under load, by -measured 60s")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20**measured+10*time.Minute)
-	defer cancel()
-	program, err := testenv.BuildProgram(ctx, t.TempDir())
-	require.NoError(t, err)
+	ctx := testenv.Within(t, 20**measured+10*time.Minute)
+	program := testenv.Program(t)
 	o := harness.Options{Program: program, Size: *measuredRanks, Model: *measuredModel, Flags: []string{"--ctx", "1024", "--cache-entries", "0"}}
 	if o.Size > 1 {
 		o.Flags = append(o.Flags, "--share", "all")

@@ -12,7 +12,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -41,11 +40,9 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
+	ctx := testenv.Within(t, patience)
 	b := &bed{t: t, ctx: ctx}
-	program, err := testenv.BuildProgram(ctx, t.TempDir())
-	require.NoError(t, err)
+	program := testenv.Program(t)
 	for range 2 {
 		g, err := harness.NewCluster(harness.Options{Program: program, Size: 2, Flags: []string{"--cache-entries", "32", "--ctx", "1024"}})
 		require.NoError(t, err)
@@ -67,9 +64,7 @@ func (b *bed) proxy(groupA, groupB, path string) *harness.Process {
 	b.addr, err = testenv.FreeAddr("127.0.0.1")
 	require.NoError(b.t, err)
 	env := []string{"LISTEN=" + b.addr, "GROUP_A=" + groupA, "GROUP_B=" + groupB}
-	proxy, err := harness.StartProcess(env, "haproxy", "-db", "-f", config)
-	require.NoError(b.t, err)
-	b.t.Cleanup(proxy.End)
+	proxy := harness.Run(b.t, env, "haproxy", "-db", "-f", config)
 	require.NoError(b.t, harness.Until(b.ctx, "HAProxy to pass a request", func() (bool, string) {
 		require.True(b.t, proxy.Running(), proxy.Log.String())
 		status, body, err := b.get(path)
@@ -208,9 +203,7 @@ func kinds(i int) *conversation {
 // group lose their cache; when it is back it is used again.
 func TestTwoGroups(t *testing.T) {
 	testenv.Need(t, testenv.Full, "two groups behind HAProxy")
-	if _, err := exec.LookPath("haproxy"); err != nil {
-		t.Skip("NOT CHECKED: no haproxy here (Debian's package haproxy)")
-	}
+	testenv.NeedTool(t, "haproxy", "no haproxy here (Debian's package haproxy)")
 	b := newBed(t)
 	const conversations = 28
 	all := make([]*conversation, conversations)

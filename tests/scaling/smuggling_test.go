@@ -3,13 +3,10 @@
 package scaling
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os/exec"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -25,21 +22,9 @@ import (
 // only the server sees would get the next client's answer.
 func TestSmuggling(t *testing.T) {
 	testenv.Need(t, testenv.Full, "ambiguous requests behind HAProxy")
-	if _, err := exec.LookPath("haproxy"); err != nil {
-		t.Skip("NOT CHECKED: no haproxy here (Debian's package haproxy)")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	program, err := testenv.BuildProgram(ctx, t.TempDir())
-	require.NoError(t, err)
-	server, err := harness.StartProcess(nil, program, "serve", "--listen", "127.0.0.1:0", "--threads", "1")
-	require.NoError(t, err)
-	t.Cleanup(server.End)
-	ready := regexp.MustCompile(`msg=ready .*url=http://(\S+)`)
-	line, err := server.Log.Wait(ctx, 0, ready)
-	require.NoError(t, err, "%s", server.Log)
-	group := ready.FindStringSubmatch(line)[1]
-	b := &bed{t: t, ctx: ctx}
+	testenv.NeedTool(t, "haproxy", "no haproxy here (Debian's package haproxy)")
+	server, group := harness.Serve(t, testenv.Program(t), "serve", "--threads", "1")
+	b := &bed{t: t, ctx: testenv.Within(t, patience)}
 	proxy := b.proxy(group, group, "/healthz")
 	const hidden = "GET /hidden HTTP/1.1\r\nHost: localhost\r\nX: "
 	for form, fields := range map[string]string{
@@ -79,7 +64,7 @@ func TestSmuggling(t *testing.T) {
 			_ = conn.Close()
 		}
 	}
-	metrics, err := harness.NewClient(group, nil).Metrics(ctx)
+	metrics, err := harness.NewClient(group, nil).Metrics(b.ctx)
 	require.NoError(t, err)
 	require.Contains(t, metrics, `ringmaster_http_requests_total{route="/healthz",status="200"}`)
 	require.True(t, server.Running() && proxy.Running())

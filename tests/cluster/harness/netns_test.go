@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // TestNet checks that packets pass between hosts, except while the cable is cut.
@@ -28,7 +30,7 @@ func TestNet(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(out), n.Addr(1)+"/24")
 
-	ctx := within(t, 30*time.Second)
+	ctx := testenv.Within(t, 30*time.Second)
 	refused := func(rank int) error {
 		c, err := n.Dialer(0)(ctx, "tcp", net.JoinHostPort(n.Addr(rank), "9"))
 		if err == nil {
@@ -67,7 +69,7 @@ func TestNet(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(start), 60*time.Millisecond, "round trip; without the delay %v", direct)
 
 	require.NoError(t, n.Cut(1))
-	short := within(t, 300*time.Millisecond)
+	short := testenv.Within(t, 300*time.Millisecond)
 	_, err = n.Dialer(0)(short, "tcp", net.JoinHostPort(n.Addr(1), "9"))
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "refused")

@@ -11,20 +11,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
+	"ringmaster/internal/testenv"
+)
 
 func TestProcess(t *testing.T) {
 	t.Setenv("RINGMASTER_MODEL", "not for the child")
 	p, err := StartProcess([]string{"WORD=hello"}, "/bin/sh", "-c", `echo "$WORD $RINGMASTER_MODEL"; true & echo two >&2; wait; exec sleep 60`) // longer than ctx: it ends by the signal only
 	require.NoError(t, err)
 	defer p.End()
-	ctx := within(t, 20*time.Second)
+	ctx := testenv.Within(t, 20*time.Second)
 	line, err := p.Log.Wait(ctx, 0, regexp.MustCompile("^hello"))
 	require.NoError(t, err)
 	require.Equal(t, "hello ", line)
@@ -49,7 +45,7 @@ func TestHanging(t *testing.T) {
 	p, err := StartProcess(nil, "/bin/sh", "-c", `trap 'echo here; exit 3' QUIT; echo ready; while :; do sleep 0.01; done`)
 	require.NoError(t, err)
 	defer p.End()
-	_, err = p.Log.Wait(within(t, 20*time.Second), 0, regexp.MustCompile("ready"))
+	_, err = p.Log.Wait(testenv.Within(t, 20*time.Second), 0, regexp.MustCompile("ready"))
 	require.NoError(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -58,7 +54,7 @@ func TestHanging(t *testing.T) {
 	if runtime.GOOS == "linux" {
 		require.Regexp(t, `thread \d+ sh: [A-Z] `, err.Error())
 	}
-	code, err := p.Wait(within(t, 20*time.Second))
+	code, err := p.Wait(testenv.Within(t, 20*time.Second))
 	require.NoError(t, err)
 	require.Equal(t, 3, code)
 	require.Regexp(t, "here", p.Log.String())

@@ -4,13 +4,14 @@ package harness
 
 import (
 	"bufio"
-	"context"
 	"net"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // echo starts a server that echoes every line and returns its address.
@@ -63,8 +64,7 @@ func TestProxy(t *testing.T) {
 	p, err := NewProxy("127.0.0.1:0", echo(t))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
+	ctx := testenv.Within(t, 20*time.Second)
 
 	c, r := dial(t, p)
 	roundTrip(t, c, r, "one")

@@ -3,7 +3,6 @@
 package inguest
 
 import (
-	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -222,8 +221,7 @@ func count(t *testing.T, file string) int {
 // until polls for a condition of the kernel that has no notification.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
+	ctx := testenv.Within(t, limit)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

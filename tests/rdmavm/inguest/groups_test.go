@@ -4,7 +4,6 @@ package inguest
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"ringmaster/distributed/rdma/plan"
 	"ringmaster/distributed/rdma/verbs"
 	"ringmaster/distributed/tcp"
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/rdmavm/job"
 )
 
@@ -90,8 +90,7 @@ func (n network) connect(t *testing.T, change func(r int, o *rdma.Options, l *di
 		addrs[r], err = transports[r].Listen("127.0.0.1")
 		require.NoError(t, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*limit)
-	defer cancel()
+	ctx := testenv.Within(t, 3*limit)
 	groups := make([]*distributed.Group, n.ranks)
 	errs := make([]error, n.ranks)
 	var all sync.WaitGroup

@@ -4,7 +4,6 @@ package inguest
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -32,8 +31,7 @@ var pingpongs = map[verbs.QPType]string{verbs.RC: "/bin/ibv_rc_pingpong", verbs.
 func theirs(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
 	t.Helper()
 	const port = 18515
-	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
-	defer cancel()
+	ctx := testenv.Within(t, 2*limit)
 	args := []string{"-g", "1", "-m", "4096", "-c", "-s", strconv.Itoa(size), "-n", strconv.Itoa(count), "-p", strconv.Itoa(port), "-d"}
 	server := exec.CommandContext(ctx, pingpongs[kind], append(args, job.Device(0, 1))...)
 	var said bytes.Buffer

@@ -18,6 +18,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/internal/testenv"
 )
 
 // rankVariable turns this program into one rank of a group: its value is a
@@ -111,8 +112,7 @@ func TestKilledRank(t *testing.T) {
 	for _, c := range []rankConfig{{Ranks: 2, Rails: 1}, {Ranks: 3, Rails: 1}, {Ranks: 4, Rails: 2, Ring: true}, {Ranks: 3, Rails: 1, Type: verbs.UC}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			victim := c.Ranks - 1
-			ctx, cancel := context.WithTimeout(t.Context(), 6*limit)
-			defer cancel()
+			ctx := testenv.Within(t, 6*limit)
 			ranks := make([]*peer, c.Ranks)
 			addrs := make([]string, c.Ranks)
 			for r := range ranks {
@@ -129,10 +129,7 @@ func TestKilledRank(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, cmd.Start())
 				ranks[r] = &peer{cmd: cmd, in: in, out: json.NewDecoder(bufio.NewReader(out))}
-				t.Cleanup(func() {
-					cancel()
-					_ = cmd.Wait() // the test has checked it, or has failed
-				})
+				t.Cleanup(func() { _ = cmd.Wait() }) // the test has checked it, or has failed
 				require.NoError(t, ranks[r].out.Decode(&addrs[r]))
 			}
 			for _, p := range ranks {

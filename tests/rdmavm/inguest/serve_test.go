@@ -3,7 +3,6 @@
 package inguest
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -56,8 +55,7 @@ func TestServe(t *testing.T) {
 	prompt := words.Prompt(1, 8)
 	flags := []string{"--ctx", "512", "--reduce", "exact", "--peer-timeout", "30s", "--connect-timeout", "2m"}
 	ask := func(t *testing.T, o harness.Options) *harness.Answer {
-		ctx, cancel := context.WithTimeout(t.Context(), serveLimit)
-		defer cancel()
+		ctx := testenv.Within(t, serveLimit)
 		o.Program, o.Model = program, model
 		o.Flags = append(flags, o.Flags...)
 		c, err := harness.NewCluster(o)
