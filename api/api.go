@@ -9,6 +9,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -281,21 +282,11 @@ func (c *Config) setDefaults() error {
 		}
 		c.Keys = ring
 	}
-	if c.Model.Format == nil {
-		c.Model.Format = chat.Formats[0]
-	}
-	if c.Model.OwnedBy == "" {
-		c.Model.OwnedBy = "ringmaster"
-	}
-	if c.Model.Fingerprint == "" {
-		c.Model.Fingerprint = "fp_ringmaster"
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
-	if c.Clock == nil {
-		c.Clock = systemClock{}
-	}
+	setDefault(&c.Model.Format, chat.Formats[0])
+	setDefault(&c.Model.OwnedBy, "ringmaster")
+	setDefault(&c.Model.Fingerprint, "fp_ringmaster")
+	setDefault(&c.Log, slog.Default())
+	setDefault[Clock](&c.Clock, systemClock{})
 	if c.NewID == nil {
 		c.NewID = func() string {
 			var b [12]byte
@@ -307,8 +298,6 @@ func (c *Config) setDefaults() error {
 }
 
 // setDefault replaces a zero value by its default.
-func setDefault[T int | int64 | time.Duration](v *T, def T) {
-	if *v == 0 {
-		*v = def
-	}
+func setDefault[T comparable](v *T, def T) {
+	*v = cmp.Or(*v, def)
 }

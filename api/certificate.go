@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -26,9 +27,7 @@ func LoadCertificate(cert, key string, now func() time.Time, log *slog.Logger) (
 	if now == nil {
 		now = time.Now
 	}
-	if log == nil {
-		log = slog.Default()
-	}
+	log = cmp.Or(log, slog.Default())
 	parse := func(contents [][]byte) (*tls.Certificate, error) {
 		c, err := parseCertificate(cert, key, contents)
 		if err != nil {

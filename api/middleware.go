@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,10 +62,7 @@ func (s *server) observe(c *gin.Context) {
 		if v, ok := c.Get(outcome); ok {
 			status = v.(int)
 		}
-		route := c.FullPath()
-		if route == "" {
-			route = "none" // a path that the client chose must not become a label
-		}
+		route := cmp.Or(c.FullPath(), "none") // a path that the client chose must not become a label
 		end := s.Clock.Now()
 		took := end.Sub(start)
 		s.metrics.count(route, status, took)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -58,9 +59,7 @@ func (s *server) pageRoutes(r *gin.Engine) {
 
 // page answers with a file of the pages, by default the one that the path names.
 func (s *server) page(c *gin.Context, name string) {
-	if name == "" {
-		name = c.Param("file")
-	}
+	name = cmp.Or(name, c.Param("file"))
 	if !web.File(c.Writer, c.Request, name) {
 		s.fail(c, &Error{Status: http.StatusNotFound, Code: "unknown_url", Message: "The pages have no file of this name."})
 	}

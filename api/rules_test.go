@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -213,10 +214,7 @@ func TestInvalidRequests(t *testing.T) {
 			name = name[:100]
 		}
 		t.Run(fmt.Sprintf("%s %s", tt.path, name), func(t *testing.T) {
-			path := paths[tt.path]
-			if path == "" {
-				path = tt.path
-			}
+			path := cmp.Or(paths[tt.path], tt.path)
 			w := call(h, "POST", path, tt.body)
 			got := errorOf(t, w)
 			require.Equal(t, tt.status, w.Code, w.Body.String())

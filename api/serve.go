@@ -62,9 +62,7 @@ func NewServer(handler http.Handler, o ServerOptions) *Server {
 	setDefault(&o.MaxHeaderBytes, 64<<10)
 	setDefault(&o.MaxConnections, DefaultConnections())
 	setDefault(&o.MaxPerAddress, max(1, o.MaxConnections/2))
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	setDefault(&o.Log, slog.Default())
 	s := &Server{conns: newConnections(o.MaxConnections, o.MaxPerAddress, o.Log), tls: o.Certificate}
 	s.errors.log = o.Log
 	base, cancel := context.WithCancelCause(context.Background())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -61,9 +62,7 @@ func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch i
 	if limit := n.Model.Info().ContextLength; len(ids) > limit {
 		return usage.Errorf("--tokens: %s has %d token ids; the context holds %d", tokens, len(ids), limit)
 	}
-	if batch == 0 {
-		batch = n.Model.Info().MaxTokens
-	}
+	batch = cmp.Or(batch, n.Model.Info().MaxTokens)
 	f, err := os.Create(out)
 	if err != nil {
 		return err

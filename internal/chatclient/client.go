@@ -10,6 +10,7 @@ package chatclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -162,10 +163,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 // refused returns the error of a status other than 200.
 func (c *Client) refused(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // as much as can be read
-	message := errorMessage(text)
-	if message == "" {
-		message = safetext.Line(resp.Status, safetext.Evidence)
-	}
+	message := cmp.Or(errorMessage(text), safetext.Line(resp.Status, safetext.Evidence))
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return usage.Errorf("%s: %s; give the key with --api-key or RINGMASTER_API_KEY", c.base, message)

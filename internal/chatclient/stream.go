@@ -2,6 +2,7 @@ package chatclient
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,10 +35,7 @@ func (c *Client) Stream(ctx context.Context, r Request, each func(Event) error) 
 	if err != nil {
 		return err
 	}
-	stall := c.Stall
-	if stall == 0 {
-		stall = DefaultStall
-	}
+	stall := cmp.Or(c.Stall, DefaultStall)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := time.AfterFunc(stall, func() { cancel(errStalled) })
@@ -106,10 +104,7 @@ func (c *Client) parse(data string) (Event, error) {
 		return Event{}, fmt.Errorf("%s sent an event that is not JSON (%w); is this an OpenAI-compatible server?", c.base, safetext.Error(err, safetext.Evidence))
 	}
 	if len(chunk.Error) > 0 && string(chunk.Error) != "null" {
-		message := errorMessage([]byte(data))
-		if message == "" {
-			message = "the answer failed; see the server's log"
-		}
+		message := cmp.Or(errorMessage([]byte(data)), "the answer failed; see the server's log")
 		return Event{}, fmt.Errorf("%s: %s", c.base, message)
 	}
 	e := Event{Usage: chunk.Usage}

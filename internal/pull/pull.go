@@ -9,6 +9,7 @@
 package pull
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,18 +82,12 @@ type puller struct {
 const leastBytes = 16 << 10
 
 func newPuller(o Options) (*puller, error) {
-	if o.Endpoint == "" {
-		o.Endpoint = DefaultEndpoint
-	}
-	if o.Connections == 0 {
-		o.Connections = DefaultConnections
-	}
+	o.Endpoint = cmp.Or(o.Endpoint, DefaultEndpoint)
+	o.Connections = cmp.Or(o.Connections, DefaultConnections)
 	if o.Connections < 1 || o.Connections > MostConnections {
 		return nil, inputError("%d connections: want 1 to %d", o.Connections, MostConnections)
 	}
-	if o.Dir == "" {
-		o.Dir = "."
-	}
+	o.Dir = cmp.Or(o.Dir, ".")
 	p := &puller{
 		Options: o, chunk: 64 << 20, stall: 30 * time.Second,
 		firstPause: time.Second / 2, mostPause: 30 * time.Second, mostAsked: 2 * time.Minute, attempts: 8,

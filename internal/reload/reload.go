@@ -6,6 +6,7 @@ package reload
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -60,15 +61,11 @@ type Value[T any] struct {
 
 // New reads the files for the first time; its errors name the file.
 func New[T any](o Options[T]) (*Value[T], error) {
-	if o.Every == 0 {
-		o.Every = Every
-	}
+	o.Every = cmp.Or(o.Every, Every)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
 	v := &Value[T]{o: o, next: o.Now().Add(o.Every)}
 	contents, err := v.read()
 	if err != nil {

@@ -9,6 +9,7 @@
 package traces
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -44,9 +45,7 @@ func Open(ctx context.Context, o Options) (*Sender, error) {
 	if err != nil || target == "" {
 		return nil, err
 	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
 	// Messages of the SDK itself, such as about a variable that it cannot read.
 	otel.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -39,9 +40,7 @@ func (o GroupChecks) Run(ctx context.Context, conn Asker, host *Host, r *Report,
 		return err
 	}
 	r.Group, r.Reduce = &g, g.Reduce
-	if r.Model == "" {
-		r.Model = g.Model
-	}
+	r.Model = cmp.Or(r.Model, g.Model)
 	var arbiter Arbiter
 	kernels := ""
 	if host != nil {

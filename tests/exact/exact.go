@@ -9,6 +9,7 @@
 package exact
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -256,10 +257,7 @@ func (m *pass) route(p string, h [][]float64, forced [][]int) (chosen [][]int, w
 	used, groups := m.number("expert_used_count"), max(1, m.number("expert_group_count"))
 	sigmoid := m.number("expert_gating_func") == 2 || m.f.Architecture() == archGLM && m.number("expert_gating_func") == 0
 	norm, _ := m.f.Bool(m.f.Architecture() + ".expert_weights_norm")
-	scale := m64(m.f, "expert_weights_scale", 1)
-	if scale == 0 {
-		scale = 1
-	}
+	scale := cmp.Or(m64(m.f, "expert_weights_scale", 1), 1)
 	bias, biased := m.f.Tensor(p + "exp_probs_b.bias")
 	for t, scores := range m.product(m.tensor(p+"ffn_gate_inp.weight"), h) {
 		if sigmoid {

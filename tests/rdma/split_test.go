@@ -3,6 +3,7 @@
 package rdma
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -266,10 +267,7 @@ func TestChildWithoutResources(t *testing.T) {
 	} {
 		for rails := 1; rails <= 2; rails++ {
 			t.Run(fmt.Sprintf("%s %s, %d rails", c.link, c.words, rails), func(t *testing.T) {
-				words := c.link
-				if words == "" {
-					words = "profile=26.3" // of long messages, for the sizes of memory
-				}
+				words := cmp.Or(c.link, "profile=26.3") // of long messages, for the sizes of memory
 				w := meshOf(4, rails, words)
 				short := device(1, 0, rails-1)
 				line := "device " + short + " host=1 "

@@ -9,6 +9,7 @@ package rdmavm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -149,10 +150,7 @@ func (m *machine) qemu(ctx context.Context, dir string, r Run) (results []Result
 	if err != nil {
 		return nil, 0, err
 	}
-	memory := r.MemoryMB
-	if memory == 0 {
-		memory = 1024
-	}
+	memory := cmp.Or(r.MemoryMB, 1024)
 	console := filepath.Join(dir, "console")
 	args := []string{
 		"-accel", "tcg", "-cpu", "max,la57=off", "-smp", "2", "-m", fmt.Sprint(memory),
