@@ -21,7 +21,7 @@ func (s *server) tokenize(c *gin.Context, f *body) {
 		}
 	}
 	if !given {
-		f.Fail(dialect.Invalid("text", "missing_required_parameter", "'text' is missing."))
+		f.Missing("text")
 	}
 	addBOS := f.Bool("add_special", f.Bool("add_special_tokens", false))
 	special := f.Bool("parse_special", true)
@@ -56,7 +56,7 @@ func (s *server) detokenize(c *gin.Context, f *body) {
 	raw := f.Get("tokens")
 	switch {
 	case raw == nil:
-		f.Fail(dialect.Invalid("tokens", "missing_required_parameter", "'tokens' is missing."))
+		f.Missing("tokens")
 	case dialect.KindOf(raw) != "array":
 		f.WrongType("tokens", "an array", raw)
 	}

@@ -120,6 +120,18 @@ func (f *Fields) WrongType(name, want string, raw json.RawMessage) {
 	f.Fail(Invalid(param, "invalid_type", "'%s' must be %s, not %s.", param, want, Article(KindOf(raw))))
 }
 
+// Missing records that a member is missing.
+func (f *Fields) Missing(name string) {
+	f.Fail(Invalid(f.Path+name, "missing_required_parameter", "'%s' is missing.", f.Path+name))
+}
+
+// Require records an error if a member is absent or null.
+func (f *Fields) Require(name string) {
+	if !f.Has(name) {
+		f.Missing(name)
+	}
+}
+
 // getOf is Get for a member that must be of a kind; want describes it to the client.
 func (f *Fields) getOf(kind, name, want string) json.RawMessage {
 	raw := f.Get(name)
@@ -187,11 +199,14 @@ func (f *Fields) Object(name string) *Fields { return f.ObjectOf(name, MaxMember
 // ObjectOf is Object with another limit on the number of members.
 func (f *Fields) ObjectOf(name string, most int) *Fields {
 	o := &Fields{Path: f.Path + name + "."}
-	if raw := f.getOf("object", name, "an object"); raw != nil {
+	if raw := f.RawObject(name); raw != nil {
 		o.ReadMembers(raw, most)
 	}
 	return o
 }
+
+// RawObject reads a member that is an object as it is written; nil if it is absent.
+func (f *Fields) RawObject(name string) json.RawMessage { return f.getOf("object", name, "an object") }
 
 // Adopt takes over the error of an object that was read from f.
 func (f *Fields) Adopt(o *Fields) {

@@ -25,7 +25,7 @@ func (s *Service) Functions(f *Fields) []chat.Function {
 			return
 		}
 		if !o.Has("function") {
-			o.Fail(Invalid(o.Path+"function", "missing_required_parameter", "'%sfunction' is missing.", o.Path))
+			o.Missing("function")
 			return
 		}
 		d := o.Object("function")
@@ -45,7 +45,7 @@ func FunctionOf(d *Fields, schema string) chat.Function {
 	switch {
 	case d.Err != nil:
 	case fn.Name == "":
-		d.Fail(Invalid(d.Path+"name", "missing_required_parameter", "'%sname' is missing.", d.Path))
+		d.Missing("name")
 	case !chat.IsName(fn.Name):
 		d.Fail(Invalid(d.Path+"name", "invalid_value", "'%sname' must have from 1 to 128 letters, digits, _, -, . and :, not '%s'.", d.Path, Excerpt(json.RawMessage(fn.Name))))
 	case d.Has(schema):
@@ -68,14 +68,25 @@ func FunctionOf(d *Fields, schema string) chat.Function {
 	return fn
 }
 
+// CheckName refuses a call of something that no tool can be named; what is "tool" or
+// "function".
+func (f *Fields) CheckName(name, what string) {
+	if f.Err == nil && !chat.IsName(name) {
+		f.Fail(Invalid(f.Path+"name", "invalid_value", "'%sname' is not the name of a %s: '%s'.", f.Path, what, Excerpt(json.RawMessage(name))))
+	}
+}
+
 // Choose applies the choice of a tool to a conversation: none, auto, required, or the
 // name of a function. If there is nothing to choose from, none and auto do nothing.
-func Choose(c *chat.Conversation, choice string, names ...string) *Error {
-	param := "tool_choice"
+func (f *Fields) Choose(c *chat.Conversation, choice string, names ...string) {
+	if f.Err != nil {
+		return
+	}
+	const param = "tool_choice"
 	switch choice {
 	case "none":
 		c.Functions = nil // not even shown to the model, because it would call them
-		return nil
+		return
 	case "auto", "":
 	case "required":
 		c.Choice = chat.Required
@@ -83,13 +94,13 @@ func Choose(c *chat.Conversation, choice string, names ...string) *Error {
 	if len(names) > 0 {
 		for _, name := range names {
 			if !slices.ContainsFunc(c.Functions, func(f chat.Function) bool { return f.Name == name }) {
-				return Invalid(param, "invalid_value", "'%s' names the function '%s', which is not among the tools.", param, Excerpt(json.RawMessage(name)))
+				f.Fail(Invalid(param, "invalid_value", "'%s' names the function '%s', which is not among the tools.", param, Excerpt(json.RawMessage(name))))
+				return
 			}
 		}
 		c.Functions = slices.DeleteFunc(c.Functions, func(f chat.Function) bool { return !slices.Contains(names, f.Name) })
 	}
 	if c.Choice == chat.Required && len(c.Functions) == 0 {
-		return Invalid(param, "invalid_value", "'%s' asks for a call, but there are no tools to call.", param)
+		f.Fail(Invalid(param, "invalid_value", "'%s' asks for a call, but there are no tools to call.", param))
 	}
-	return nil
 }

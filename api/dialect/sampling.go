@@ -87,3 +87,18 @@ func (f *Fields) EachObject(name string, most int, read func(i int, o *Fields)) 
 		}
 	}
 }
+
+// TextOrObjects reads a member that is a string, for text, or an array of at most the
+// given number of objects, each for read. items says to the client what they are.
+func (f *Fields) TextOrObjects(name, items string, most int, text func(string), read func(o *Fields)) {
+	raw := f.Get(name)
+	switch {
+	case raw == nil:
+	case KindOf(raw) == "string":
+		text(Text(raw))
+	case KindOf(raw) != "array":
+		f.WrongType(name, "a string or an array of "+items, raw)
+	default:
+		f.EachObject(name, most, func(_ int, o *Fields) { read(o) })
+	}
+}

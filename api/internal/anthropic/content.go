@@ -16,7 +16,7 @@ func parseMessage(m *dialect.Fields) []chat.Message {
 	switch role {
 	case chat.User, chat.System, chat.Assistant:
 	case "":
-		m.Fail(dialect.Invalid(m.Path+"role", "missing_required_parameter", "'%srole' is missing.", m.Path))
+		m.Missing("role")
 	default:
 		m.Fail(dialect.Invalid(m.Path+"role", "invalid_value", "'%srole' must be user or assistant, not '%s'.", m.Path, dialect.Excerpt(json.RawMessage(role))))
 	}
@@ -50,18 +50,8 @@ type blocks struct {
 
 // read reads a member that is a string or a list of blocks.
 func (b *blocks) read(f *dialect.Fields, name string) {
-	raw := f.Get(name)
-	switch {
-	case f.Err != nil:
-	case raw == nil:
-		f.Fail(dialect.Invalid(f.Path+name, "missing_required_parameter", "'%s' is missing.", f.Path+name))
-	case dialect.KindOf(raw) == "string":
-		b.text(dialect.Text(raw))
-	case dialect.KindOf(raw) != "array":
-		f.WrongType(name, "a string or an array of blocks", raw)
-	default:
-		f.EachObject(name, maxBlocks, func(_ int, o *dialect.Fields) { b.block(o) })
-	}
+	f.Require(name)
+	f.TextOrObjects(name, "blocks", maxBlocks, b.text, b.block)
 }
 
 func (b *blocks) text(s string) {
@@ -94,13 +84,8 @@ func (b *blocks) block(o *dialect.Fields) {
 // call reads a block of type tool_use.
 func (b *blocks) call(o *dialect.Fields) {
 	c := chat.Call{ID: o.String("id", ""), Name: o.String("name", ""), Arguments: "{}"}
-	if o.Err == nil && !chat.IsName(c.Name) {
-		o.Fail(dialect.Invalid(o.Path+"name", "invalid_value", "'%sname' is not the name of a tool: '%s'.", o.Path, dialect.Excerpt(json.RawMessage(c.Name))))
-	}
-	if raw := o.Get("input"); raw != nil {
-		if dialect.KindOf(raw) != "object" {
-			o.WrongType("input", "an object", raw)
-		}
+	o.CheckName(c.Name, "tool")
+	if raw := o.RawObject("input"); raw != nil {
 		c.Arguments = string(raw)
 	}
 	b.calls = append(b.calls, c)
@@ -111,21 +96,15 @@ func (b *blocks) result(o *dialect.Fields) {
 	b.turn()
 	m := chat.Message{Role: chat.Tool, CallID: o.String("tool_use_id", "")}
 	var texts []string
-	switch raw := o.Get("content"); {
-	case raw == nil: // the tool said nothing
-	case dialect.KindOf(raw) == "string":
-		texts = append(texts, dialect.Text(raw))
-	case dialect.KindOf(raw) != "array":
-		o.WrongType("content", "a string or an array of blocks", raw)
-	default:
-		o.EachObject("content", maxBlocks, func(_ int, part *dialect.Fields) {
-			if kind := part.String("type", ""); kind == "text" {
-				texts = append(texts, part.String("text", ""))
-			} else {
-				texts = append(texts, fmt.Sprintf("[Unsupported %s]", dialect.Excerpt(json.RawMessage(kind))))
-			}
-		})
-	}
+	add := func(text string) { texts = append(texts, text) }
+	// Without content, the tool said nothing.
+	o.TextOrObjects("content", "blocks", maxBlocks, add, func(part *dialect.Fields) {
+		if kind := part.String("type", ""); kind == "text" {
+			add(part.String("text", ""))
+		} else {
+			add(fmt.Sprintf("[Unsupported %s]", dialect.Excerpt(json.RawMessage(kind))))
+		}
+	})
 	m.Content = strings.Join(texts, "\n\n")
 	if o.Bool("is_error", false) {
 		m.Content = "Error: " + m.Content

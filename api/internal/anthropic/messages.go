@@ -62,9 +62,7 @@ func parse(s *dialect.Service, f *dialect.Fields) *request {
 			c.Messages = append(c.Messages, chat.Message{Role: chat.System, Content: text})
 		}
 	}
-	if f.Err == nil && !f.Has("messages") {
-		f.Fail(dialect.Invalid("messages", "missing_required_parameter", "'messages' is missing."))
-	}
+	f.Require("messages")
 	n := 0
 	f.EachObject("messages", s.MaxMessages, func(_ int, m *dialect.Fields) {
 		n++

@@ -30,9 +30,6 @@ func parseTools(f *dialect.Fields, c *chat.Conversation) {
 	default:
 		o.Fail(dialect.Invalid("tool_choice.type", "invalid_value", "'tool_choice.type' must be auto, any, tool or none, not '%s'.", dialect.Excerpt(json.RawMessage(choice))))
 	}
-	if f.Adopt(o); f.Err == nil {
-		if failed := dialect.Choose(c, choice, names...); failed != nil {
-			f.Fail(failed)
-		}
-	}
+	f.Adopt(o)
+	f.Choose(c, choice, names...)
 }

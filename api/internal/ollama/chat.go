@@ -1,7 +1,6 @@
 package ollama
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -59,7 +58,7 @@ func parseMessage(f *dialect.Fields) chat.Message {
 	case chat.Tool:
 		m.CallID = f.String("tool_call_id", "")
 	case "":
-		f.Fail(dialect.Invalid(f.Path+"role", "missing_required_parameter", "'%srole' is missing.", f.Path))
+		f.Missing("role")
 	default:
 		f.Fail(dialect.Invalid(f.Path+"role", "invalid_value", "'%srole' must be system, user, assistant or tool, not '%s'.", f.Path, dialect.Excerpt(json.RawMessage(m.Role))))
 	}
@@ -80,15 +79,10 @@ func parseCalls(f *dialect.Fields) []chat.Call {
 		}
 		fn := o.Object("function")
 		call.Name = fn.String("name", "")
-		if raw := fn.Get("arguments"); raw != nil {
-			if dialect.KindOf(raw) != "object" {
-				fn.WrongType("arguments", "an object", raw)
-			}
-			call.Arguments = string(bytes.Clone(raw))
+		if raw := fn.RawObject("arguments"); raw != nil {
+			call.Arguments = string(raw)
 		}
-		if fn.Err == nil && !chat.IsName(call.Name) {
-			fn.Fail(dialect.Invalid(fn.Path+"name", "invalid_value", "'%sname' is not the name of a function: '%s'.", fn.Path, dialect.Excerpt(json.RawMessage(call.Name))))
-		}
+		fn.CheckName(call.Name, "function")
 		o.Adopt(fn)
 		out = append(out, call)
 	})

@@ -76,7 +76,7 @@ func prompts(s *dialect.Service, f *dialect.Fields) []textPrompt {
 	const name = "prompt"
 	raw := f.Get(name)
 	if raw == nil {
-		f.Fail(dialect.Invalid(name, "missing_required_parameter", "'prompt' is missing."))
+		f.Missing(name)
 		return nil
 	}
 	if dialect.KindOf(raw) == "string" {

@@ -30,12 +30,12 @@ func parseFormat(f *dialect.Fields) (form *dialect.Form, shown json.RawMessage) 
 		defer o.Adopt(d)
 		raw := d.Get("schema")
 		if raw == nil {
-			d.Fail(dialect.Invalid(d.Path+"schema", "missing_required_parameter", "'%sschema' is missing.", d.Path))
+			d.Missing("schema")
 			return nil, nil
 		}
 		return schema(d, "schema", raw)
 	case "":
-		o.Fail(dialect.Invalid("response_format.type", "missing_required_parameter", "'response_format.type' is missing."))
+		o.Missing("type")
 	default:
 		o.Fail(dialect.Unsupported("response_format.type", "'response_format.type' must be text, json_object or json_schema, not '%s'.", dialect.Excerpt(json.RawMessage(kind))))
 	}

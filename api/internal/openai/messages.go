@@ -13,9 +13,7 @@ import (
 // last one, as in DeepSeek's API, the model continues this message of the assistant
 // instead of answering it.
 func parseMessages(f *dialect.Fields, most int) (messages []chat.Message, continues bool) {
-	if f.Err == nil && !f.Has("messages") {
-		f.Fail(dialect.Invalid("messages", "missing_required_parameter", "'messages' is missing."))
-	}
+	f.Require("messages")
 	f.EachObject("messages", most, func(i int, m *dialect.Fields) {
 		if continues { // the message before says so
 			at := fmt.Sprintf("messages[%d].prefix", i-1)
@@ -52,7 +50,7 @@ func parseMessage(f *dialect.Fields) chat.Message {
 	case "function":
 		f.Fail(dialect.Unsupported(param, "Messages with the role 'function' are not supported; use tools."))
 	case "":
-		f.Fail(dialect.Invalid(param, "missing_required_parameter", "'%s' is missing.", param))
+		f.Missing("role")
 	default:
 		f.Fail(dialect.Invalid(param, "invalid_value", "'%s' must be system, developer, user, assistant or tool, not '%s'.", param, dialect.Excerpt(json.RawMessage(m.Role))))
 	}
@@ -68,14 +66,12 @@ func parseCalls(f *dialect.Fields) []chat.Call {
 		case o.Err != nil:
 		case kind != "function":
 			o.Fail(dialect.Unsupported(o.Path+"type", "Calls of the type '%s' are not supported; only 'function' is.", dialect.Excerpt(json.RawMessage(kind))))
-		case !o.Has("function"):
-			o.Fail(dialect.Invalid(o.Path+"function", "missing_required_parameter", "'%sfunction' is missing.", o.Path))
+		default:
+			o.Require("function")
 		}
 		fn := o.Object("function")
 		call.Name, call.Arguments = fn.String("name", ""), fn.String("arguments", "")
-		if fn.Err == nil && !chat.IsName(call.Name) {
-			fn.Fail(dialect.Invalid(fn.Path+"name", "invalid_value", "'%sname' is not the name of a function: '%s'.", fn.Path, dialect.Excerpt(json.RawMessage(call.Name))))
-		}
+		fn.CheckName(call.Name, "function")
 		o.Adopt(fn)
 		out = append(out, call)
 	})
@@ -87,33 +83,19 @@ const maxParts = 1024
 
 // content reads a string, or a list of text parts, which are concatenated.
 func content(f *dialect.Fields, required bool) string {
-	const name = "content"
-	raw := f.Get(name)
-	if raw == nil {
-		if required {
-			f.Fail(dialect.Invalid(f.Path+name, "missing_required_parameter", "'%s' is missing.", f.Path+name))
+	if required {
+		f.Require("content")
+	}
+	var out strings.Builder
+	add := func(text string) { out.WriteString(text) }
+	f.TextOrObjects("content", "parts", maxParts, add, func(part *dialect.Fields) {
+		if kind := part.String("type", ""); kind != "text" {
+			part.Fail(dialect.Unsupported(part.Path+"type", "Content parts of type '%s' are not supported; only 'text' is.", dialect.Excerpt(json.RawMessage(kind))))
 		}
-		return ""
-	}
-	switch dialect.KindOf(raw) {
-	case "string":
-		return dialect.Text(raw)
-	case "array":
-		var out strings.Builder
-		f.EachObject(name, maxParts, func(_ int, part *dialect.Fields) {
-			switch kind := part.String("type", ""); {
-			case part.Err != nil:
-			case kind != "text":
-				part.Fail(dialect.Unsupported(part.Path+"type", "Content parts of type '%s' are not supported; only 'text' is.", dialect.Excerpt(json.RawMessage(kind))))
-			case !part.Has("text"):
-				part.Fail(dialect.Invalid(part.Path+"text", "missing_required_parameter", "'%s' is missing.", part.Path+"text"))
-			}
-			out.WriteString(part.String("text", ""))
-		})
-		return out.String()
-	}
-	f.WrongType(name, "a string or an array of parts", raw)
-	return ""
+		part.Require("text")
+		add(part.String("text", ""))
+	})
+	return out.String()
 }
 
 // parseThinking reads the different ways in which clients request reasoning. An

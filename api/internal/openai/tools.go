@@ -26,11 +26,7 @@ func parseTools(s *dialect.Service, f *dialect.Fields, c *chat.Conversation) {
 	default:
 		f.WrongType("tool_choice", "a string or an object", raw)
 	}
-	if f.Err == nil {
-		if failed := dialect.Choose(c, choice, names...); failed != nil {
-			f.Fail(failed)
-		}
-	}
+	f.Choose(c, choice, names...)
 }
 
 // toolChoice reads a "tool_choice" that is an object: one function, or the allowed ones.
@@ -41,7 +37,7 @@ func toolChoice(f *dialect.Fields) (choice string, names []string) {
 		fn := o.Object("function")
 		n := fn.String("name", "")
 		if fn.Err == nil && n == "" {
-			fn.Fail(dialect.Invalid(fn.Path+"name", "missing_required_parameter", "'%sname' is missing.", fn.Path))
+			fn.Missing("name")
 		}
 		names = append(names, n)
 		o.Adopt(fn)

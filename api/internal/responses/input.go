@@ -21,22 +21,13 @@ const sealed = "rm1."
 // which become one message.
 func (r *request) input(s *dialect.Service, f *dialect.Fields) {
 	c := &r.conversation
-	raw := f.Get("input")
-	switch {
-	case f.Err != nil:
-		return
-	case raw == nil:
-		f.Fail(dialect.Invalid("input", "missing_required_parameter", "'input' is missing."))
-		return
-	case dialect.KindOf(raw) == "string":
-		c.Messages = append(c.Messages, chat.Message{Role: chat.User, Content: dialect.Text(raw)})
-		return
-	case dialect.KindOf(raw) != "array":
-		f.WrongType("input", "a string or an array of items", raw)
-		return
-	}
+	f.Require("input")
 	n := 0
-	f.EachObject("input", s.MaxMessages, func(_ int, o *dialect.Fields) {
+	text := func(text string) {
+		n++
+		c.Messages = append(c.Messages, chat.Message{Role: chat.User, Content: text})
+	}
+	f.TextOrObjects("input", "items", s.MaxMessages, text, func(o *dialect.Fields) {
 		n++
 		r.item(o)
 	})
@@ -73,9 +64,7 @@ func (r *request) item(o *dialect.Fields) {
 		}
 	case "function_call", "custom_tool_call":
 		call := chat.Call{ID: o.String("call_id", ""), Name: o.String("name", ""), Arguments: o.String("arguments", "{}")}
-		if o.Err == nil && !chat.IsName(call.Name) {
-			o.Fail(dialect.Invalid(o.Path+"name", "invalid_value", "'%sname' is not the name of a tool: '%s'.", o.Path, dialect.Excerpt(json.RawMessage(call.Name))))
-		}
+		o.CheckName(call.Name, "tool")
 		if kind == "custom_tool_call" {
 			call.Arguments = string(dialect.Marshal(map[string]string{customInput: o.String("input", "")}))
 		}
@@ -115,29 +104,18 @@ func (r *request) message(o *dialect.Fields) {
 
 // parts reads a string, or a list of parts with texts.
 func parts(o *dialect.Fields, name string) string {
-	raw := o.Get(name)
-	switch {
-	case o.Err != nil:
-		return ""
-	case raw == nil:
-		o.Fail(dialect.Invalid(o.Path+name, "missing_required_parameter", "'%s%s' is missing.", o.Path, name))
-		return ""
-	case dialect.KindOf(raw) == "string":
-		return dialect.Text(raw)
-	case dialect.KindOf(raw) != "array":
-		o.WrongType(name, "a string or an array of parts", raw)
-		return ""
-	}
+	o.Require(name)
 	var texts []string
-	o.EachObject(name, maxParts, func(_ int, p *dialect.Fields) {
+	add := func(text string) { texts = append(texts, text) }
+	o.TextOrObjects(name, "parts", maxParts, add, func(p *dialect.Fields) {
 		switch kind := p.String("type", ""); {
 		case p.Err != nil:
 		case kind == "input_text" || kind == "output_text" || kind == "text" || kind == "reasoning_text" || kind == "summary_text":
-			texts = append(texts, p.String("text", ""))
+			add(p.String("text", ""))
 		case kind == "refusal":
-			texts = append(texts, p.String("refusal", ""))
+			add(p.String("refusal", ""))
 		case name == "output": // of a tool; the prompt names what the model cannot see
-			texts = append(texts, fmt.Sprintf("[Unsupported %s]", dialect.Excerpt(json.RawMessage(kind))))
+			add(fmt.Sprintf("[Unsupported %s]", dialect.Excerpt(json.RawMessage(kind))))
 		default:
 			p.Fail(dialect.Unsupported(p.Path+"type", "Parts of the type '%s' are not supported; only texts are.", dialect.Excerpt(json.RawMessage(kind))))
 		}

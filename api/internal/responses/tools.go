@@ -29,7 +29,7 @@ func (r *request) readTools(f *dialect.Fields) (out []chat.Function) {
 		case kind == "custom":
 			out = append(out, r.customTool(o))
 		case kind == "":
-			o.Fail(dialect.Invalid(o.Path+"type", "missing_required_parameter", "'%stype' is missing.", o.Path))
+			o.Missing("type")
 		case !slices.Contains(hosted, kind):
 			r.unknown = append(r.unknown, kind)
 		}
@@ -96,11 +96,7 @@ func (r *request) choose(f *dialect.Fields) {
 		}
 		f.Adopt(o)
 	}
-	if f.Err == nil {
-		if failed := dialect.Choose(c, choice, names...); failed != nil {
-			f.Fail(failed)
-		}
-	}
+	f.Choose(c, choice, names...)
 }
 
 // offered returns the tools that are offered to the model: tool_choice may leave out
