@@ -114,12 +114,10 @@ func (e *PeerError) Error() string {
 
 // culprit returns the world rank that an error blames, -1 if it names none.
 func culprit(err error) int {
-	var p *PeerError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*PeerError](err); ok {
 		return p.Rank
 	}
-	var op *OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*OpError](err); ok {
 		return op.WorldPeer()
 	}
 	return -1

@@ -151,8 +151,7 @@ func (g *Group) finish() error {
 // broken ends the current operation with the cause of the group's failure,
 // after the driver has released the operation's memory.
 func (g *Group) broken(err error) error {
-	var s *Suspicion
-	if errors.As(err, &s) {
+	if s, ok := errors.AsType[*Suspicion](err); ok {
 		g.suspect(s.Peer, s.Err)
 	}
 	g.verdict(err)

@@ -182,8 +182,7 @@ func TestAllRanksTakePart(t *testing.T) {
 					continue
 				}
 				require.ErrorContains(t, err, c.problem, "rank %d", r)
-				var op *distributed.OpError
-				require.ErrorAs(t, err, &op)
+				op := grouptest.OpError(t, err)
 				require.Equal(t, []any{"split", r}, []any{op.Op, op.Rank})
 				if c.bad >= 0 {
 					require.ErrorIs(t, err, distributed.ErrBootstrap)

@@ -2,12 +2,12 @@ package parallel_test
 
 import (
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/grouptest"
 	"ringmaster/distributed/memory"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
@@ -59,66 +59,60 @@ func TestRowGather(t *testing.T) {
 	cut := weighted(t, 1, 2, 5, 1, 3).Cut(rows, 1)
 	kept := []int32{0, 7, 8, 19}
 	value := func(round, row, i int) float32 { return float32(1000*round + 10*row + i) }
-	var done sync.WaitGroup
-	for r, g := range memory.Groups(len(cut)) {
-		done.Go(func() {
-			defer g.Close()
-			b, err := cpu.New(1)
+	for r, err := range grouptest.OnAll(memory.Groups(len(cut)), func(r int, g *distributed.Group) error {
+		defer g.Close()
+		b, err := cpu.New(1)
+		if err != nil {
+			return err
+		}
+		defer b.Close()
+		x, _ := kernels.Make[float32](b, rows*wide)
+		ids, _ := kernels.Make[int32](b, (rows+3)*narrow)
+		gather := parallel.NewRowGather(b, parallel.NewMeter(nil).For("test"))
+		gather.Join(g)
+		for round := range 3 {
+			for i := range x {
+				x[i] = -1
+			}
+			for row := cut[r].Start; row < cut[r].End; row++ {
+				for i := range wide {
+					x[row*wide+i] = value(round, row, i)
+				}
+				for i := range narrow {
+					ids[row*narrow+i] = int32(value(round, row, i))
+				}
+			}
+			fields := []parallel.Field{parallel.FieldOf(x, wide), parallel.FieldOf(ids, narrow)}
+			switch round {
+			case 0:
+				err = gather.Start(t.Context(), cut, fields...)
+			case 1:
+				err = gather.Start(t.Context(), cut, fields[0])
+			default:
+				err = gather.Some(t.Context(), cut, kept, fields...)
+			}
+			if err == nil && round < 2 {
+				err = gather.Finish()
+			}
 			if err != nil {
-				t.Error(err)
-				return
+				return err
 			}
-			defer b.Close()
-			x, _ := kernels.Make[float32](b, rows*wide)
-			ids, _ := kernels.Make[int32](b, (rows+3)*narrow)
-			gather := parallel.NewRowGather(b, parallel.NewMeter(nil).For("test"))
-			gather.Join(g)
-			for round := range 3 {
-				for i := range x {
-					x[i] = -1
+			for row := range rows {
+				has := round < 2 || slices.Contains(kept, int32(row)) || row >= cut[r].Start && row < cut[r].End
+				want := float32(-1)
+				if has {
+					want = value(round, row, 1)
 				}
-				for row := cut[r].Start; row < cut[r].End; row++ {
-					for i := range wide {
-						x[row*wide+i] = value(round, row, i)
-					}
-					for i := range narrow {
-						ids[row*narrow+i] = int32(value(round, row, i))
-					}
+				if got := x[row*wide+1]; got != want {
+					t.Errorf("rank %d, round %d, row %d: %v, expected %v", r, round, row, got, want)
 				}
-				fields := []parallel.Field{parallel.FieldOf(x, wide), parallel.FieldOf(ids, narrow)}
-				switch round {
-				case 0:
-					err = gather.Start(t.Context(), cut, fields...)
-				case 1:
-					err = gather.Start(t.Context(), cut, fields[0])
-				default:
-					err = gather.Some(t.Context(), cut, kept, fields...)
-				}
-				if err == nil && round < 2 {
-					err = gather.Finish()
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				for row := range rows {
-					has := round < 2 || slices.Contains(kept, int32(row)) || row >= cut[r].Start && row < cut[r].End
-					want := float32(-1)
-					if has {
-						want = value(round, row, 1)
-					}
-					if got := x[row*wide+1]; got != want {
-						t.Errorf("rank %d, round %d, row %d: %v, expected %v", r, round, row, got, want)
-					}
-					if got := ids[row*narrow]; has && round != 1 && got != int32(value(round, row, 0)) {
-						t.Errorf("rank %d, round %d, row %d: id %d", r, round, row, got)
-					}
+				if got := ids[row*narrow]; has && round != 1 && got != int32(value(round, row, 0)) {
+					t.Errorf("rank %d, round %d, row %d: id %d", r, round, row, got)
 				}
 			}
-			if err := gather.Some(t.Context(), cut, nil, parallel.FieldOf(x, wide)); err != nil {
-				t.Error(err) // no rank has any of no rows
-			}
-		})
+		}
+		return gather.Some(t.Context(), cut, nil, parallel.FieldOf(x, wide)) // no rank has any of no rows
+	}) {
+		require.NoError(t, err, "rank %d", r)
 	}
-	done.Wait()
 }

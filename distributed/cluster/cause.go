@@ -28,8 +28,7 @@ func closeCause(err error) string {
 // peerOf returns the rank, in the numbering of the whole group, that an
 // operation blames for its failure.
 func peerOf(err error) (int, bool) {
-	var op *distributed.OpError
-	if errors.As(err, &op) && op.Peer >= 0 {
+	if op, ok := errors.AsType[*distributed.OpError](err); ok && op.Peer >= 0 {
 		return op.WorldPeer(), true
 	}
 	return -1, false

@@ -34,8 +34,7 @@ type pair struct {
 
 // missingOf returns the unconnected ranks that an error of Transport.Connect lists.
 func missingOf(err error) []distributed.Unconnected {
-	var u *distributed.UnconnectedError
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*distributed.UnconnectedError](err); ok {
 		return u.Missing
 	}
 	return nil

@@ -21,8 +21,7 @@ func splitAddr(addr string) (host string, port uint16, err error) {
 			return "", 0, fmt.Errorf("address %q has no port: give [ADDRESS]:PORT, for example [%s]:7700", addr, strings.Trim(addr, "[]"))
 		}
 		why := err.Error()
-		var ae *net.AddrError
-		if errors.As(err, &ae) {
+		if ae, ok := errors.AsType[*net.AddrError](err); ok {
 			why = ae.Err
 		}
 		return "", 0, fmt.Errorf("address %q: %s: give HOST:PORT, for example 192.168.1.10:7700 or [fd00::10]:7700", addr, why)

@@ -62,9 +62,7 @@ func failures(t *testing.T, connect Connect) {
 			g.Fail(errors.New("a later cause"))
 			err := <-done
 			require.ErrorIs(t, err, distributed.ErrPeerGone)
-			var op *distributed.OpError
-			require.ErrorAs(t, err, &op)
-			require.Equal(t, 1, op.Peer)
+			require.Equal(t, 1, OpError(t, err).Peer)
 			var peer *distributed.PeerError
 			require.ErrorAs(t, err, &peer)
 			require.Equal(t, verdict, peer)
@@ -84,8 +82,7 @@ func failures(t *testing.T, connect Connect) {
 			require.NoError(t, all[1].Close())
 			err := <-done
 			require.ErrorIs(t, err, distributed.ErrPeerGone)
-			var op *distributed.OpError
-			require.ErrorAs(t, err, &op)
+			op := OpError(t, err)
 			require.Equal(t, 1, op.Peer)
 			require.NotEmpty(t, op.Addr)
 			later(t, all[0], err)
@@ -101,9 +98,7 @@ func failures(t *testing.T, connect Connect) {
 			err := w.wait(ctx, all[0])
 			require.ErrorIs(t, err, distributed.ErrTimeout)
 			require.ErrorContains(t, err, "rank 1")
-			var op *distributed.OpError
-			require.ErrorAs(t, err, &op)
-			require.Equal(t, 1, op.Peer)
+			require.Equal(t, 1, OpError(t, err).Peer)
 			later(t, all[0], err)
 		})
 		t.Run("context ends: "+w.name, func(t *testing.T) {
@@ -165,9 +160,7 @@ func desyncs(t *testing.T, groups func(t *testing.T, n int) []Group) {
 			told := false
 			for r, err := range errs {
 				require.Error(t, err, "rank %d", r)
-				var op *distributed.OpError
-				require.ErrorAs(t, err, &op)
-				require.Equal(t, 1-r, op.Peer)
+				require.Equal(t, 1-r, OpError(t, err).Peer)
 				if errors.Is(err, distributed.ErrDesync) {
 					told = true
 					require.ErrorContains(t, err, c.text[0])

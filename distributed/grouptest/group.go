@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"ringmaster/distributed"
 )
 
@@ -53,6 +55,14 @@ func OnAll[G comparable](groups []G, f func(rank int, g G) error) []error {
 	}
 	all.Wait()
 	return errs
+}
+
+// OpError is the error of an operation as a distributed.OpError, which it must be.
+func OpError(t testing.TB, err error) *distributed.OpError {
+	t.Helper()
+	var op *distributed.OpError
+	require.ErrorAs(t, err, &op)
+	return op
 }
 
 // Here turns a function that makes groups in this process into a Connect.

@@ -387,9 +387,7 @@ func arguments(t *testing.T, groups []Group) {
 			"number of sizes":          g.StartAllGatherV(ctx, b, make([]int, n+1)).Wait(),
 		} {
 			require.ErrorIs(t, err, distributed.ErrArgument, name)
-			var op *distributed.OpError
-			require.ErrorAs(t, err, &op, name)
-			require.Equal(t, r, op.Rank, name)
+			require.Equal(t, r, OpError(t, err).Rank, name)
 		}
 		over, cancel := context.WithCancelCause(ctx)
 		cancel(fmt.Errorf("too late"))

@@ -31,8 +31,7 @@ func splitFailures(t *testing.T, connect Connect) {
 		parents[1].Fail(verdict)
 		err := <-done
 		require.ErrorIs(t, err, verdict)
-		var op *distributed.OpError
-		require.ErrorAs(t, err, &op)
+		op := OpError(t, err)
 		require.Equal(t, []int{1, 0, 3}, []int{op.Rank, op.Peer, op.WorldPeer()})
 		require.ErrorContains(t, err, "on rank 1 (world rank 1): rank 0 (world rank 3)")
 		for _, g := range []Group{children[1], grand[1], single[1]} {
@@ -78,8 +77,7 @@ func splitFailures(t *testing.T, connect Connect) {
 		require.NoError(t, children[3].Close())
 		err := children[1].Barrier(ctx)
 		require.ErrorIs(t, err, distributed.ErrPeerGone)
-		var op *distributed.OpError
-		require.ErrorAs(t, err, &op)
+		op := OpError(t, err)
 		require.Equal(t, []int{1, 0, 3}, []int{op.Rank, op.Peer, op.WorldPeer()})
 		require.NotEmpty(t, op.Addr)
 		require.ErrorContains(t, err, "rank 0 (world rank 3)")
@@ -102,9 +100,7 @@ func splitFailures(t *testing.T, connect Connect) {
 		}) {
 			require.ErrorIs(t, err, distributed.ErrArgument, "rank %d", i)
 			require.ErrorContains(t, err, "rank 1 has color -2")
-			var op *distributed.OpError
-			require.ErrorAs(t, err, &op)
-			require.Equal(t, i, op.Rank)
+			require.Equal(t, i, OpError(t, err).Rank)
 		}
 		exercise(t, splitAll(t, parents, []int{0, 0, 0}, []int{0, 0, 0}), 1)
 		exercise(t, parents, 2)

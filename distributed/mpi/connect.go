@@ -120,8 +120,7 @@ func (t *Transport) join(ctx context.Context, l distributed.Link) (distributed.D
 	if err == nil {
 		return d, nil
 	}
-	var at *distributed.OpError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*distributed.OpError](err); ok {
 		at.Elapsed = time.Since(begun)
 		return nil, at
 	}

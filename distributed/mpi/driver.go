@@ -219,8 +219,7 @@ func (d *driver) Close() error {
 // suspect informs the group at once when a peer is to blame, because the caller
 // may compute for a long time before it waits.
 func (d *driver) suspect(err error) {
-	var s *distributed.Suspicion
-	if errors.As(err, &s) {
+	if s, ok := errors.AsType[*distributed.Suspicion](err); ok {
 		d.link.Suspect(s.Peer, s.Err)
 	}
 }

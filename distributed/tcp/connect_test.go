@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/grouptest"
 )
 
 // works requires that the groups of a mesh complete an operation.
@@ -204,8 +205,7 @@ func TestMissingRank(t *testing.T) {
 	for r, err := range m.connect(ctx) {
 		require.ErrorIs(t, err, distributed.ErrBootstrap, "rank %d", r)
 		require.ErrorContains(t, err, "time is up")
-		var op *distributed.OpError
-		require.ErrorAs(t, err, &op)
+		op := grouptest.OpError(t, err)
 		require.Equal(t, "connect", op.Op)
 		if r != 0 {
 			require.Equal(t, 0, op.Peer)

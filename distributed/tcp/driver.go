@@ -217,8 +217,7 @@ func laneError(err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%w: connection closed", distributed.ErrPeerGone)
 	}
-	var sys *os.SyscallError
-	if errors.As(err, &sys) {
+	if sys, ok := errors.AsType[*os.SyscallError](err); ok {
 		err = sys.Err
 	}
 	return fmt.Errorf("%w: connection lost: %v", distributed.ErrPeerGone, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/grouptest"
 )
 
 // suspicion is one call of Link.Suspect.
@@ -52,8 +53,7 @@ func TestVerdict(t *testing.T) {
 				g.Fail(verdict)
 				err := <-done
 				require.ErrorIs(t, err, verdict)
-				var op *distributed.OpError
-				require.ErrorAs(t, err, &op)
+				op := grouptest.OpError(t, err)
 				require.Equal(t, 2, op.Peer)
 				require.Equal(t, "all_sum", op.Op)
 				require.EqualValues(t, 1, op.Seq)
@@ -209,9 +209,7 @@ func TestHalfOpen(t *testing.T) {
 		close(p.hold)
 		for r, err := range m.each(func(g *distributed.Group) error { return g.Barrier(t.Context()) }) {
 			require.ErrorIs(t, err, distributed.ErrTimeout, "rank %d", r)
-			var op *distributed.OpError
-			require.ErrorAs(t, err, &op)
-			require.Equal(t, 1-r, op.Peer)
+			require.Equal(t, 1-r, grouptest.OpError(t, err).Peer)
 		}
 	})
 }

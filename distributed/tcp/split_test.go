@@ -52,9 +52,7 @@ func TestSuspicionOfAChild(t *testing.T) {
 		m.groups[1].Fail(verdict)
 		err := <-done
 		require.ErrorIs(t, err, verdict)
-		var op *distributed.OpError
-		require.ErrorAs(t, err, &op)
-		require.Equal(t, -1, op.Peer, "the culprit is no member")
+		require.Equal(t, -1, grouptest.OpError(t, err).Peer, "the culprit is no member")
 		require.ErrorIs(t, children[1].Barrier(t.Context()), verdict)
 		require.Empty(t, told, "told once")
 	})
@@ -75,8 +73,7 @@ func TestSplitFailsOnAll(t *testing.T) {
 		return err
 	}) {
 		require.ErrorIs(t, err, distributed.ErrBootstrap, "rank %d", r)
-		var op *distributed.OpError
-		require.ErrorAs(t, err, &op)
+		op := grouptest.OpError(t, err)
 		require.Equal(t, []any{"split", r}, []any{op.Op, op.Rank})
 		if r > 0 {
 			require.ErrorContains(t, err, "rank 0")
