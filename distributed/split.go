@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -254,9 +256,5 @@ func (g *Group) closeChildren() error {
 func (g *Group) family() ([]*Group, context.CancelCauseFunc) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	children := make([]*Group, 0, len(g.children))
-	for c := range g.children {
-		children = append(children, c)
-	}
-	return children, g.abort
+	return slices.Collect(maps.Keys(g.children)), g.abort
 }

@@ -3,6 +3,7 @@ package parallel
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"ringmaster/distributed"
 )
@@ -189,12 +190,7 @@ func (p Placement) Check(s Sizes, ranks int) error {
 
 // Replicated reports whether every rank has all n things.
 func Replicated(n int, ranges []Range) bool {
-	for _, r := range ranges {
-		if r != (Range{0, n}) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(ranges, func(r Range) bool { return r != Range{0, n} })
 }
 
 // checkShared checks that ranges are a division of n things, or the whole on every

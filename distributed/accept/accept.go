@@ -10,6 +10,7 @@ package accept
 import (
 	"errors"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -53,10 +54,6 @@ func Next(ln net.Listener, room func(), note func(error)) (net.Conn, error) {
 
 // lacking reports whether accepting failed because files or memory have run out.
 func lacking(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	causes := []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}
+	return slices.ContainsFunc(causes, func(e error) bool { return errors.Is(err, e) })
 }

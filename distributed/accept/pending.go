@@ -3,6 +3,7 @@ package accept
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 )
 
@@ -55,13 +56,11 @@ func (p *Pending) Add(c net.Conn) {
 func (p *Pending) Remove(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range p.conns {
-		if p.conns[i].c == c {
-			p.take(i)
-			return true
-		}
+	i := slices.IndexFunc(p.conns, func(x pending) bool { return x.c == c })
+	if i >= 0 {
+		p.take(i)
 	}
-	return false
+	return i >= 0
 }
 
 // Evict closes the connection that Add would close to make room, if any is pending.

@@ -108,10 +108,8 @@ func (m *stateMachine) answered(rank int, k kind) {
 		return
 	}
 	m.members[rank].ready = true
-	for _, r := range m.group {
-		if !m.members[r].ready {
-			return
-		}
+	if slices.ContainsFunc(m.group, func(r int) bool { return !m.members[r].ready }) {
+		return
 	}
 	if m.phase == loading {
 		addrs := m.addrs(m.group)

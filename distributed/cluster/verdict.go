@@ -160,13 +160,21 @@ const sameResults = "the hosts do not compute the same results: compare their ve
 func (m *stateMachine) desynced(s *suspicion, clear bool) {
 	cause := s.cause + "; " + sameResults
 	if clear {
-		m.end(s.peer, cause)
-		m.disputed = false // the majority has decided
-		m.exclude(s.peer, forever, cause)
-		m.afterLoss()
+		m.outvoted(cause, s.peer)
 		return
 	}
 	m.dispute(max(s.peer, s.by), cause+unknownWhich) // of two, the follower
+}
+
+// outvoted ends the epoch because the majority of the ranks has decided that some compute
+// wrongly, and excludes those.
+func (m *stateMachine) outvoted(cause string, wrong ...int) {
+	m.end(wrong[0], cause)
+	m.disputed = false
+	for _, rank := range wrong {
+		m.exclude(rank, forever, cause)
+	}
+	m.afterLoss()
 }
 
 // judge ends the epoch and blames a rank that is still connected, -1 for none. If no epoch has

@@ -121,12 +121,7 @@ func (m *stateMachine) diverged(e entry) bool {
 		return true
 	}
 	if m.onLoss == Continue && 2*len(wrong) < len(m.group) {
-		m.end(wrong[0], cause)
-		m.disputed = false // the majority has decided
-		for _, rank := range wrong {
-			m.exclude(rank, forever, cause)
-		}
-		m.afterLoss()
+		m.outvoted(cause, wrong...)
 		return true
 	}
 	m.dispute(wrong[0], cause+unknownWhich)

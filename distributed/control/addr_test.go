@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -174,16 +175,11 @@ func TestReadKey(t *testing.T) {
 		for _, mode := range []os.FileMode{0o640, 0o604, 0o620, 0o601, 0o644} {
 			path := file("open", "0123456789abcdef", mode)
 			_, err := ReadKey(path)
-			require.ErrorContains(t, err, "others can read or change it (mode 0"+octal(mode)+`); run: chmod 600 "`+path+`"`)
+			require.ErrorContains(t, err, "others can read or change it (mode 0"+strconv.FormatUint(uint64(mode), 8)+`); run: chmod 600 "`+path+`"`)
 		}
 	}
 	_, err = ReadKey(dir)
 	require.ErrorContains(t, err, "expected a regular file")
 	_, err = ReadKey(filepath.Join(dir, "none"))
 	require.ErrorIs(t, err, os.ErrNotExist)
-}
-
-func octal(m os.FileMode) string {
-	const digits = "01234567"
-	return string([]byte{digits[m>>6&7], digits[m>>3&7], digits[m&7]})
 }

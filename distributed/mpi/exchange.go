@@ -241,11 +241,7 @@ func (d *driver) await(set *round, x *exchange) error {
 		}
 		switch code {
 		case progressDone:
-			open := false
-			for i := range set.msgs {
-				open = open || set.msgs[i].state == msgPosted
-			}
-			if !open {
+			if !slices.ContainsFunc(set.msgs, func(m message) bool { return m.state == msgPosted }) {
 				return d.count(set)
 			}
 		case progressStopped:

@@ -55,12 +55,9 @@ func Expect(traces []Trace, models []Model, links Links) (Estimate, error) {
 
 // chooses reports whether the experts of a few rows are chosen in a step.
 func chooses(traces []Trace) bool {
-	for _, e := range traces[0] {
-		if e.Op != nil && e.Op.Chosen != nil && e.Op.Chosen.Rows < fewRows {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(traces[0], func(e Event) bool {
+		return e.Op != nil && e.Op.Chosen != nil && e.Op.Chosen.Rows < fewRows
+	})
 }
 
 // alike checks that all ranks have the same exchanges.
