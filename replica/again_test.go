@@ -29,8 +29,9 @@ func (c *fakeCluster) replace(rank int) {
 // epoch continues the answers with the tokens of an undisturbed group. At the end all ranks
 // have the same sequences.
 func TestAnswersOutliveEpochs(t *testing.T) {
-	epochs, recoveries := 0, uint64(0)
+	epochs, forks, recoveries := 0, 0, uint64(0)
 	defer func() {
+		require.Greater(t, forks, 40)
 		require.Greater(t, epochs, 100)
 		require.Greater(t, recoveries, uint64(40))
 	}()
@@ -44,13 +45,16 @@ func TestAnswersOutliveEpochs(t *testing.T) {
 						c.disturb(seed)
 					}
 					e := newEngine(t, l)
-					got := answers(t, e, requests(seed))
+					got := answers(t, e, requestsOf(seed, 90))
 					if !disturbed {
 						want = got
 					} else {
 						require.Equal(t, want, got)
 						synctest.Wait()
 						epochs += int(c.epoch.Number)
+						for _, s := range c.ranks[0].Steps() {
+							forks += len(s.Forks)
+						}
 						again, took := l.Recoveries()
 						require.Less(t, again, uint64(c.epoch.Number))
 						recoveries += again

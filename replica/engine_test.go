@@ -44,11 +44,14 @@ func newEngine(t *testing.T, m model.Model) *engine.Engine {
 }
 
 // requests are the requests of one history: prompts with common beginnings.
-func requests(seed uint64) (all []engine.Request) {
+func requests(seed uint64) []engine.Request { return requestsOf(seed, 30) }
+
+// requestsOf is requests with common beginnings of up to most tokens.
+func requestsOf(seed uint64, most int) (all []engine.Request) {
 	random := rand.New(rand.NewPCG(seed, 3))
 	for range 12 {
 		r := engine.Request{MaxTokens: 1 + random.IntN(6), IgnoreEOS: true}
-		for i := range 1 + random.IntN(30) {
+		for i := range 1 + random.IntN(most) {
 			r.Prompt = append(r.Prompt, int32(i%5))
 		}
 		for range random.IntN(3) {
@@ -93,7 +96,7 @@ func TestOneHistoryOnAnyNumberOfRanks(t *testing.T) {
 						m = l
 					}
 					e := newEngine(t, m)
-					got := answers(t, e, requests(seed))
+					got := answers(t, e, requestsOf(seed, 90))
 					require.NoError(t, e.Close(t.Context()))
 					if size == 0 {
 						want = got
