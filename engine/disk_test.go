@@ -177,7 +177,8 @@ func TestDamagedOnDisk(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, list, 1)
 
-			l = begin(t, dir, Options{})
+			// What was restored holds the memory that the prompt needs.
+			l = beginOn(t, dir, Options{}, enginetest.Options{MaxTokens: 64, Rewind: 2, SequenceBudget: 300})
 			harm(t, list[0]) // while the server runs
 			a := ask(t, l.e, r)
 			require.Zero(t, a.Usage.Cached)

@@ -81,16 +81,18 @@ func (s *scheduler) restored(id requestID, tokens []int32, peak int, checkpoints
 	return n, true
 }
 
-// restoreFailed makes a request run its prompt instead.
+// restoreFailed makes a request wait again, because what was restored holds memory until it
+// is dropped. The disk is not asked again.
 func (s *scheduler) restoreFailed(id requestID) {
 	t := s.find(id)
 	if t == nil || t.restore == nil {
 		return
 	}
-	s.drop = append(s.drop, t.seq) // the part that was restored
-	s.lastSeq++
-	t.sequence, t.named = &sequence{seq: s.lastSeq}, false
-	t.restore, t.cold, t.todo = nil, true, t.prompt
+	s.remove(t)
+	s.drop = append(s.drop, t.seq)
+	t.sequence, t.named = &sequence{}, false
+	t.restore, t.cold, t.room = nil, true, 0
+	s.queue = slices.Insert(s.queue, 0, t)
 }
 
 // toSave returns the entry to save next: one that waits to be dropped before one that

@@ -386,7 +386,7 @@ func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 // ids. Requests that no step has run yet stay. Sequence ids are not used again.
 func (s *scheduler) forget() (lost []requestID) {
 	s.prefixCache, s.leaving, s.drop, s.dropFirst = nil, nil, nil, false
-	for _, t := range s.active {
+	for _, t := range slices.Clone(s.active) {
 		if t.restore != nil {
 			s.restoreFailed(t.id)
 			continue
