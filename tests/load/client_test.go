@@ -49,6 +49,7 @@ type request struct {
 	n      int // answers, if more than one
 	stream bool
 	first  int           // first token, which decides what prefixes are shared
+	chat   bool          // a message of that many words after a system prompt that all share
 	leave  time.Duration // after which the client is gone, if not 0
 	body   int           // bytes of a body that is too large, if not 0
 }
@@ -71,7 +72,16 @@ func (c *client) complete(ctx context.Context, r request) outcome {
 	for i := range ids {
 		ids[i] = (r.first + i) % 200
 	}
-	body := map[string]any{"prompt": ids, "temperature": 0, "stream": r.stream}
+	path, body := "/v1/completions", map[string]any{"prompt": ids, "temperature": 0, "stream": r.stream}
+	if r.chat {
+		type message struct {
+			Role    string `json:"role"`
+			Content string `json:"content"`
+		}
+		path = "/v1/chat/completions"
+		delete(body, "prompt")
+		body["messages"] = []message{{"system", strings.Repeat("You answer questions. ", 40)}, {"user", strings.Repeat(fmt.Sprint(r.first, " "), r.prompt)}}
+	}
 	if r.max > 0 {
 		body["max_tokens"], body["ignore_eos"] = r.max, true
 	}
@@ -86,7 +96,7 @@ func (c *client) complete(ctx context.Context, r request) outcome {
 		return outcome{status: -1, code: err.Error()}
 	}
 	began := time.Now()
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/v1/completions", bytes.NewReader(text))
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(text))
 	if err != nil {
 		return outcome{status: -1, code: err.Error()}
 	}
@@ -162,10 +172,10 @@ func (t *tally) totals() (answered, refused int) {
 func (s *server) hammer(ctx context.Context, seed uint64, t *tally) {
 	random := rand.New(rand.NewPCG(seed, 7))
 	for ctx.Err() == nil {
-		r := request{prompt: 1 + random.IntN(60), max: 1 + random.IntN(12), stream: random.IntN(2) == 0, first: random.IntN(6)}
+		r := request{prompt: 1 + random.IntN(60), max: 1 + random.IntN(12), stream: random.IntN(2) == 0, first: random.IntN(6), chat: random.IntN(2) == 0}
 		switch random.IntN(10) {
 		case 0:
-			r.prompt = 300 + random.IntN(1200)
+			r.prompt, r.chat = 300+random.IntN(1200), false
 		case 1:
 			r.max = 0
 		case 2:

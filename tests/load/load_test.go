@@ -132,9 +132,10 @@ func TestTheProcessStaysWithinItsPlan(t *testing.T) {
 }
 
 // TestFiveTimesCapacity: five times as many clients as the server has places ask
-// without a pause but the one after a refusal. The process stays below --memory,
-// answers what it admits, refuses the rest by the documented statuses, and serves
-// normally afterwards.
+// without a pause but the one after a refusal. Half of the requests share a system
+// prompt, so that some begin with forks. The process stays below --memory, answers
+// what it admits, refuses the rest by the documented statuses, and serves normally
+// afterwards.
 func TestFiveTimesCapacity(t *testing.T) {
 	const active, queue = 4, 4
 	// Memory for about four sequences of full length beside what is fixed.
@@ -175,6 +176,11 @@ func TestFiveTimesCapacity(t *testing.T) {
 	}))
 	require.True(t, s.Running(), s.Log.String())
 	used := s.metric(t, `ringmaster_budget_used{budget="KV caches (bytes)"}`)
+	reused := map[string]float64{}
+	for _, kind := range []string{"continued", "forked"} {
+		reused[kind] = s.metric(t, fmt.Sprintf(`ringmaster_prefix_cache_hits_total{kind=%q}`, kind))
+	}
+	evicted := s.metric(t, `ringmaster_prefix_cache_dropped_total{reason="memory"}`)
 	cancel()
 	all.Wait()
 	after := time.Now()
@@ -188,13 +194,14 @@ func TestFiveTimesCapacity(t *testing.T) {
 	answered, refused := tally.totals()
 	most := stop()
 	slices.Sort(tally.refusals)
-	t.Logf("%v: %d answered, %d refused, %v; refusals: median %v, 99 of 100 within %v, worst %v; %.1f MiB of %d; KV caches %.1f of %.1f MiB; the next answer after %v",
+	t.Logf("%v: %d answered, %d refused, %v; refusals: median %v, 99 of 100 within %v, worst %v; %.1f MiB of %d; KV caches %.1f of %.1f MiB; prompts reused: %v; %v entries evicted; the next answer after %v",
 		time.Since(began).Round(time.Second), answered, refused, tally.counts, tally.refusals[len(tally.refusals)/2], tally.refusals[len(tally.refusals)*99/100], tally.refusals[len(tally.refusals)-1],
-		float64(most)/(1<<20), limit>>20, used/(1<<20), budget/(1<<20), again.Round(time.Millisecond))
+		float64(most)/(1<<20), limit>>20, used/(1<<20), budget/(1<<20), reused, evicted, again.Round(time.Millisecond))
 	require.NoError(t, served)
 	require.Empty(t, tally.wrong)
 	require.Less(t, most, limit)
 	require.LessOrEqual(t, used, budget)
+	require.Positive(t, reused["forked"], "the load does not reach forks")
 	require.NoError(t, harness.Until(limited, "connections and goroutines to end", func() (bool, string) {
 		g, f := s.metric(t, "go_goroutines"), s.metric(t, `ringmaster_budget_used{budget="files"}`)
 		return g <= goroutines+8 && f <= files+8, fmt.Sprintf("%v goroutines, before %v; %v files, before %v", g, goroutines, f, files)
