@@ -3,6 +3,7 @@ package tcp
 import (
 	"bytes"
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +96,23 @@ func awaitRejection(t *testing.T, want status, greet func() error) {
 		err := greet()
 		return err != nil && err.Error() == "rejected: "+want.String()
 	}, time.Minute, time.Millisecond)
+}
+
+// neverConnects requires that rank 0 waits in vain for rank 1, whose error says why. The time
+// that this takes is not known, so the limit grows until rank 1 has the answer.
+func (m *mesh) neverConnects(t *testing.T, why string) {
+	t.Helper()
+	for limit := 200 * time.Millisecond; ; limit *= 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		errs := m.connect(ctx)
+		cancel()
+		require.ErrorContains(t, errs[0], "has not connected")
+		require.Error(t, errs[1])
+		if limit > 30*time.Second || strings.Contains(errs[1].Error(), why) {
+			require.ErrorContains(t, errs[1], why)
+			return
+		}
+	}
 }
 
 // each runs f on all ranks at once.
