@@ -149,90 +149,59 @@ void rm_op_hadamard(rm_pool *p, float *x, int64_t rows, int64_t dim) {
 // all threads.
 #define BLOCK 4096
 
-typedef struct {
+typedef struct element_args element_args;
+struct element_args {
 	const rm_op_kernels *k;
+	void (*run)(const element_args *e, int64_t at, int64_t n); // computes n elements from `at` on
 	float *out;
+	uint16_t *out_halves;
 	const float *a, *b;
+	const uint16_t *halves;
 	int64_t n;
 	float clamp;
-} element_args;
+};
 
 static int64_t block_length(int64_t n, int64_t block) { return n - block * BLOCK < BLOCK ? n - block * BLOCK : BLOCK; }
 
-static void swiglu_task(void *arg, int64_t begin, int64_t end, int worker) {
+static void element_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const element_args *e = arg;
 	(void)worker;
-	for (int64_t i = begin; i < end; i++) {
-		int64_t at = i * BLOCK;
-		e->k->swiglu(e->out + at, e->a + at, e->b + at, block_length(e->n, i), e->clamp);
-	}
+	for (int64_t i = begin; i < end; i++) e->run(e, i * BLOCK, block_length(e->n, i));
+}
+
+static void run_elements(rm_pool *p, int64_t grain, element_args e) {
+	e.k = rm_op_kernels_at(rm_pool_level(p));
+	rm_pool_for(p, (e.n + BLOCK - 1) / BLOCK, grain, element_task, &e);
+}
+
+static void swiglu(const element_args *e, int64_t at, int64_t n) {
+	e->k->swiglu(e->out + at, e->a + at, e->b + at, n, e->clamp);
 }
 
 void rm_op_swiglu(rm_pool *p, float *out, const float *gate, const float *up, int64_t n, float clamp) {
-	element_args e = {rm_op_kernels_at(rm_pool_level(p)), out, gate, up, n, clamp};
-	rm_pool_for(p, (n + BLOCK - 1) / BLOCK, 2, swiglu_task, &e);
+	run_elements(p, 2, (element_args){.run = swiglu, .out = out, .a = gate, .b = up, .n = n, .clamp = clamp});
 }
 
-static void add_task(void *arg, int64_t begin, int64_t end, int worker) {
-	const element_args *e = arg;
-	(void)worker;
-	for (int64_t i = begin; i < end; i++) {
-		int64_t at = i * BLOCK;
-		e->k->add(e->out + at, e->a + at, e->b + at, block_length(e->n, i));
-	}
-}
+static void add(const element_args *e, int64_t at, int64_t n) { e->k->add(e->out + at, e->a + at, e->b + at, n); }
 
 void rm_op_add(rm_pool *p, float *out, const float *a, const float *b, int64_t n) {
-	element_args e = {rm_op_kernels_at(rm_pool_level(p)), out, a, b, n, 0};
-	rm_pool_for(p, (n + BLOCK - 1) / BLOCK, 8, add_task, &e);
+	run_elements(p, 8, (element_args){.run = add, .out = out, .a = a, .b = b, .n = n});
 }
 
-static void clear_task(void *arg, int64_t begin, int64_t end, int worker) {
-	const element_args *e = arg;
-	(void)worker;
-	for (int64_t i = begin; i < end; i++) {
-		memset(e->out + i * BLOCK, 0, (size_t)block_length(e->n, i) * sizeof(float));
-	}
-}
+static void clear(const element_args *e, int64_t at, int64_t n) { memset(e->out + at, 0, (size_t)n * sizeof(float)); }
 
-void rm_op_clear(rm_pool *p, float *x, int64_t n) {
-	element_args e = {.out = x, .n = n};
-	rm_pool_for(p, (n + BLOCK - 1) / BLOCK, 16, clear_task, &e);
-}
+void rm_op_clear(rm_pool *p, float *x, int64_t n) { run_elements(p, 16, (element_args){.run = clear, .out = x, .n = n}); }
 
-typedef struct {
-	const rm_op_kernels *k;
-	float *floats;
-	uint16_t *halves;
-	const float *from_floats;
-	const uint16_t *from_halves;
-	int64_t n;
-} half_args;
-
-static void to_half_task(void *arg, int64_t begin, int64_t end, int worker) {
-	const half_args *h = arg;
-	(void)worker;
-	for (int64_t i = begin; i < end; i++) {
-		h->k->to_float16(h->halves + i * BLOCK, h->from_floats + i * BLOCK, block_length(h->n, i));
-	}
-}
+static void to_float16(const element_args *e, int64_t at, int64_t n) { e->k->to_float16(e->out_halves + at, e->a + at, n); }
 
 void rm_op_to_float16(rm_pool *p, uint16_t *out, const float *x, int64_t n) {
-	half_args h = {.k = rm_op_kernels_at(rm_pool_level(p)), .halves = out, .from_floats = x, .n = n};
-	rm_pool_for(p, (n + BLOCK - 1) / BLOCK, 8, to_half_task, &h);
+	run_elements(p, 8, (element_args){.run = to_float16, .out_halves = out, .a = x, .n = n});
 }
 
-static void from_half_task(void *arg, int64_t begin, int64_t end, int worker) {
-	const half_args *h = arg;
-	(void)worker;
-	for (int64_t i = begin; i < end; i++) {
-		h->k->from_float16(h->floats + i * BLOCK, h->from_halves + i * BLOCK, block_length(h->n, i));
-	}
-}
+static void from_float16(const element_args *e, int64_t at, int64_t n) { e->k->from_float16(e->out + at, e->halves + at, n); }
 
 void rm_op_from_float16(rm_pool *p, float *out, const uint16_t *x, int64_t n) {
-	half_args h = {.k = rm_op_kernels_at(rm_pool_level(p)), .floats = out, .from_halves = x, .n = n};
-	rm_pool_for(p, (n + BLOCK - 1) / BLOCK, 8, from_half_task, &h);
+	run_elements(p, 8, (element_args){.run = from_float16, .out = out, .halves = x, .n = n});
 }
 
 typedef struct {
