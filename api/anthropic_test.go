@@ -11,6 +11,7 @@ import (
 
 	"ringmaster/api/apitest"
 	"ringmaster/engine"
+	"ringmaster/internal/testenv"
 )
 
 // TestAnthropicTranscripts compares whole responses of the Messages API with golden
@@ -183,12 +184,10 @@ func TestModelNames(t *testing.T) {
 				if !strict && status == 404 {
 					status = 200
 				}
-				quoted, err := json.Marshal(name)
-				require.NoError(t, err)
+				quoted := testenv.JSON(t, name)
 				w := call(h, "POST", path, `{"model":`+string(quoted)+`,`+body+`}`)
 				require.Equal(t, status, w.Code, "%s %s", path, name)
-				var o struct{ Model string }
-				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &o))
+				o := testenv.FromJSON[struct{ Model string }](t, w.Body.Bytes())
 				if status == 200 {
 					require.Equal(t, name, o.Model, path)
 				}

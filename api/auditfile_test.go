@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -31,8 +30,7 @@ func TestAuditLog(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	require.Len(t, lines, 2)
 	for _, l := range lines {
-		var m map[string]any
-		require.NoError(t, json.Unmarshal([]byte(l), &m))
+		m := testenv.FromJSON[map[string]any](t, l)
 		require.Equal(t, "alice", m["key"])
 	}
 

@@ -11,6 +11,7 @@ import (
 	"ringmaster/api/apitest"
 	"ringmaster/engine"
 	"ringmaster/engine/enginetest"
+	"ringmaster/internal/testenv"
 )
 
 // In every dialect a conversation comes to the engine with the ends of its system prompt
@@ -64,8 +65,7 @@ func TestChoicesAreRequests(t *testing.T) {
 		require.NoError(t, e.Close(context.Background()))
 		require.Empty(t, m.Violations())
 		require.Equal(t, 200, w.Code, w.Body)
-		var c completion
-		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &c))
+		c := testenv.FromJSON[completion](t, w.Body.Bytes())
 		require.NoError(t, json.Unmarshal(c.Usage, &u))
 		for _, choice := range c.Choices {
 			texts = append(texts, choice.Text+choice.Message.Content)

@@ -12,6 +12,7 @@ import (
 	"ringmaster/api/apitest"
 	"ringmaster/engine"
 	"ringmaster/engine/enginetest"
+	"ringmaster/internal/testenv"
 )
 
 // A conversation of an agent that waits for results stays in the prefix cache, however
@@ -48,8 +49,7 @@ func TestSideRequestsKeepTheConversation(t *testing.T) {
 		for i := range 20 {
 			post(fmt.Sprintf(`,"messages":[{"role":"user","content":"%d: a title"}]}`, i))
 		}
-		var blocks []struct{ ID string }
-		require.NoError(t, json.Unmarshal(first.Content, &blocks))
+		blocks := testenv.FromJSON[[]struct{ ID string }](t, first.Content)
 		require.Len(t, blocks, 2)
 		next := post(fmt.Sprintf(`,"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":%s},{"role":"user","content":[{"type":"tool_result","tool_use_id":"%s","content":"22"},{"type":"tool_result","tool_use_id":"%s","content":"30"}]}]%s}`,
 			first.Content, blocks[0].ID, blocks[1].ID, anthropicTools))

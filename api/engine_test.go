@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"ringmaster/api/keys"
 	"ringmaster/engine"
 	"ringmaster/engine/enginetest"
+	"ringmaster/internal/testenv"
 )
 
 // realConfig is the configuration of a handler over a real engine, whose model
@@ -44,15 +44,13 @@ func TestRealEngine(t *testing.T) {
 	for _, tt := range tests {
 		w := call(h, "POST", "/v1/chat/completions", `{`+user+tt.body+`}`)
 		require.Equal(t, 200, w.Code, w.Body)
-		var c completion
-		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &c))
+		c := testenv.FromJSON[completion](t, w.Body.Bytes())
 		for _, choice := range c.Choices {
 			require.Equal(t, tt.content, choice.Message.Content, tt.body)
 			require.Equal(t, tt.reasoning, value(choice.Message.Reasoning), tt.body)
 			require.Equal(t, tt.finish, *choice.FinishReason, tt.body)
 		}
-		var u usage
-		require.NoError(t, json.Unmarshal(c.Usage, &u))
+		u := testenv.FromJSON[usage](t, c.Usage)
 		require.Equal(t, 6, u.PromptTokens)
 		if strings.Contains(tt.body, "max_tokens") {
 			require.Equal(t, 4, u.CompletionTokens)
@@ -81,8 +79,7 @@ func TestRealEngineScores(t *testing.T) {
 	h := New(realConfig(t, "xyz"))
 	w := call(h, "POST", "/v1/completions", `{"prompt":[97,98,99],"echo":true,"logprobs":1,"max_tokens":2}`)
 	require.Equal(t, 200, w.Code, w.Body)
-	var c completion
-	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &c))
+	c := testenv.FromJSON[completion](t, w.Body.Bytes())
 	l := c.Choices[0].Logprobs
 	require.Equal(t, "abcxy", c.Choices[0].Text)
 	require.Equal(t, []string{"a", "b", "c", "x", "y"}, l.Tokens)
@@ -129,8 +126,7 @@ func TestCacheOfAKey(t *testing.T) {
 		cached := func(path, body, key string) int {
 			w := call(h, "POST", path, body, "Authorization", "Bearer "+key)
 			require.Equal(t, 200, w.Code, w.Body)
-			var r struct{ Usage usage }
-			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &r))
+			r := testenv.FromJSON[struct{ Usage usage }](t, w.Body.Bytes())
 			return r.Usage.PromptDetails.CachedTokens
 		}
 		for path, body := range map[string]string{

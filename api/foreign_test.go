@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/api/apitest"
+	"ringmaster/internal/testenv"
 )
 
 // turn is a dialect's request that sends an answer back: its path, the field with the
@@ -83,8 +84,7 @@ func TestForeignAnswers(t *testing.T) {
 				}
 				w := call(h, http.MethodPost, tt.path, tt.ask, "Authorization", "Bearer one")
 				require.Equal(t, 200, w.Code, w.Body)
-				var reply map[string]json.RawMessage
-				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &reply))
+				reply := testenv.FromJSON[map[string]json.RawMessage](t, w.Body.Bytes())
 				body := tt.next(string(reply[tt.field]))
 				require.NotContains(t, body, "xyzzy")
 				require.Contains(t, prompt(body, "one"), secret)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // chunk is a chunk of a chat stream as a client reads it.
@@ -38,8 +40,7 @@ func chunks(t *testing.T, body string) []chunk {
 		}
 		data, ok := strings.CutPrefix(event, "data: ")
 		require.True(t, ok, event)
-		var c chunk
-		require.NoError(t, json.Unmarshal([]byte(data), &c))
+		c := testenv.FromJSON[chunk](t, data)
 		out = append(out, c)
 	}
 	return out

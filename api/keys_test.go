@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/api/keys"
+	"ringmaster/internal/testenv"
 )
 
 // ringOf makes a ring of keys without names.
@@ -84,8 +84,7 @@ func TestLimitsOfKeys(t *testing.T) {
 			h := New(c)
 			post := func(key string) (int, map[string]any, string) {
 				w := call(h, "POST", path, generations[path], "Authorization", "Bearer "+key)
-				var body map[string]any
-				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body), w.Body.String())
+				body := testenv.FromJSON[map[string]any](t, w.Body.Bytes())
 				return w.Code, body, w.Header().Get("Retry-After")
 			}
 			for range 2 {
@@ -130,8 +129,7 @@ func TestTokenLimits(t *testing.T) {
 	auth := []string{"Authorization", "Bearer 1"}
 	w := call(h, "POST", "/v1/completions", `{"prompt":"Hi","max_tokens":5}`, auth...)
 	require.Equal(t, 200, w.Code, "one token is left")
-	var reply struct{ Usage usage }
-	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &reply))
+	reply := testenv.FromJSON[struct{ Usage usage }](t, w.Body.Bytes())
 	require.Positive(t, reply.Usage.PromptTokens)
 	require.Positive(t, reply.Usage.CompletionTokens)
 	owed := len(submittedPrompt(t, c)) + reply.Usage.CompletionTokens
@@ -201,8 +199,7 @@ func TestAudit(t *testing.T) {
 	require.Len(t, lines, 3)
 	var got []map[string]any
 	for _, l := range lines {
-		var m map[string]any
-		require.NoError(t, json.Unmarshal([]byte(l), &m))
+		m := testenv.FromJSON[map[string]any](t, l)
 		require.Contains(t, m["id"], "req_")
 		delete(m, "id")
 		delete(m, "time")

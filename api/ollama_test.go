@@ -173,8 +173,7 @@ func TestOllamaInvalid(t *testing.T) {
 // ollamaError returns the text of an error and checks that the body has nothing else.
 func ollamaError(t *testing.T, body string) string {
 	t.Helper()
-	var e map[string]string
-	require.NoError(t, json.Unmarshal([]byte(body), &e), body)
+	e := testenv.FromJSON[map[string]string](t, body)
 	require.Len(t, e, 1)
 	require.NotEmpty(t, e["error"])
 	return e["error"]
@@ -250,8 +249,7 @@ func TestOllamaReplay(t *testing.T) {
 	e := answering("I look.\n\n" + callText)
 	h := New(testConfig(e))
 	w := call(h, "POST", "/api/chat", `{`+user+tools+`,"think":false,"stream":false}`)
-	var got struct{ Message json.RawMessage }
-	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got), w.Body)
+	got := testenv.FromJSON[struct{ Message json.RawMessage }](t, w.Body.Bytes())
 	body := `{"messages":[{"role":"user","content":"Hi"},` + string(got.Message) + `,{"role":"tool","content":"1"},{"role":"tool","content":"2"}],"think":false` + tools + `}`
 	require.Equal(t, 200, call(h, "POST", "/api/chat", body).Code)
 	requests := e.submitted()

@@ -15,6 +15,7 @@ import (
 
 	"ringmaster/api/keys"
 	"ringmaster/api/web"
+	"ringmaster/internal/testenv"
 )
 
 // ranks is a web.Source with a status.
@@ -54,8 +55,7 @@ func TestClusterStatus(t *testing.T) {
 	w := call(New(c), "GET", "/cluster/status", "")
 	require.Equal(t, 200, w.Code)
 	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
-	var s web.Status
-	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &s))
+	s := testenv.FromJSON[web.Status](t, w.Body.Bytes())
 	require.Equal(t, threeRanks.Ranks, s.Ranks)
 	require.Equal(t, "tiny", s.Model)
 	require.Equal(t, &web.Engine{Queued: 3, Active: 2, Steps: 70}, s.Engine)

@@ -10,6 +10,7 @@ import (
 	"ringmaster/api/apitest"
 	"ringmaster/api/run"
 	"ringmaster/engine"
+	"ringmaster/internal/testenv"
 	"ringmaster/model/chat"
 )
 
@@ -79,8 +80,7 @@ func TestReplaysOfReasoning(t *testing.T) {
 			const thinking = `"max_tokens":64,"thinking":{"type":"adaptive","display":"omitted"}` + anthropicTools
 			w := call(h, "POST", "/v1/messages", `{`+user+`,`+thinking+`}`)
 			require.Equal(t, 200, w.Code, w.Body)
-			var got struct{ Content json.RawMessage }
-			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+			got := testenv.FromJSON[struct{ Content json.RawMessage }](t, w.Body.Bytes())
 			content := string(got.Content)
 			require.Contains(t, content, `"thinking":""`)
 			prompt := func(content string) string {
@@ -123,8 +123,7 @@ func TestReplaysOfGLM(t *testing.T) {
 		require.Equal(t, []string{"Yes", " Hm.\n", "tool_calls"}, []string{strings.TrimSpace(m.Content), m.Reasoning, got.Choices[0].Finish})
 		require.Contains(t, string(m.Calls), `"arguments":"{\"place\": \"Rome\"}"`)
 		prompt := func(calls string) string {
-			content, err := json.Marshal(m.Content)
-			require.NoError(t, err)
+			content := testenv.JSON(t, m.Content)
 			w := call(h, "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":`+string(content)+`,"reasoning_content":" Hm.\n","tool_calls":`+calls+`},{"role":"tool","content":"1"}]`+tools+`,"enable_thinking":true}`)
 			require.Equal(t, 200, w.Code, w.Body)
 			return withControls(e.last().Prompt)

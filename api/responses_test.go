@@ -13,6 +13,7 @@ import (
 
 	"ringmaster/api/apitest"
 	"ringmaster/engine"
+	"ringmaster/internal/testenv"
 )
 
 const responsesTools = `,"tools":[{"type":"function","name":"weather","parameters":{"type":"object","properties":{"place":{"type":"string"},"days":{"type":"integer"}}}},{"type":"custom","name":"patch","format":{"type":"grammar","syntax":"lark","definition":"start: X"}},{"type":"web_search"},{"type":"namespace","name":"n"}]`
@@ -44,8 +45,7 @@ func TestResponsesInput(t *testing.T) {
 	e := answering("Hm.</think>Yes\n\n" + callText)
 	h := New(testConfig(e))
 	w := call(h, "POST", "/v1/responses", `{"input":"Hi","reasoning":{"effort":"low"}`+responsesTools+`}`)
-	var got struct{ Output []json.RawMessage }
-	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got), w.Body)
+	got := testenv.FromJSON[struct{ Output []json.RawMessage }](t, w.Body.Bytes())
 	require.Len(t, got.Output, 4) // reasoning, message, two calls
 	var items []string
 	for _, item := range got.Output {

@@ -16,6 +16,7 @@ import (
 	"ringmaster/api/dialect"
 	"ringmaster/api/internal/openai"
 	"ringmaster/engine"
+	"ringmaster/internal/testenv"
 )
 
 const user = `"messages":[{"role":"user","content":"Hi"}]`
@@ -31,8 +32,7 @@ func errorOf(t *testing.T, w *httptest.ResponseRecorder) errorBody {
 		require.Contains(t, o.Error, name)
 	}
 	require.Len(t, o.Error, 4)
-	var e struct{ Error errorBody }
-	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &e))
+	e := testenv.FromJSON[struct{ Error errorBody }](t, w.Body.Bytes())
 	require.NotEmpty(t, e.Error.Message)
 	return e.Error
 }

@@ -1,13 +1,14 @@
 package gguf
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // A file with types that this program does not compute with is refused once, with all of
@@ -58,8 +59,7 @@ func TestNamesOfTypes(t *testing.T) {
 	if err != nil {
 		t.Skipf("NOT CHECKED: no recipes of real files at %s", path)
 	}
-	var types map[string][3]int
-	require.NoError(t, json.Unmarshal(text, &types))
+	types := testenv.FromJSON[map[string][3]int](t, text)
 	for name, t3 := range types {
 		require.Contains(t, Type(t3[0]).String(), strings.ToUpper(name))
 	}

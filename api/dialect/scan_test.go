@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // FuzzScan checks Elements and members against encoding/json on every value
@@ -19,8 +21,7 @@ func FuzzScan(f *testing.F) {
 	check = func(t *testing.T, raw json.RawMessage) {
 		switch KindOf(raw) {
 		case "array":
-			var want []json.RawMessage
-			require.NoError(t, json.Unmarshal(raw, &want))
+			want := testenv.FromJSON[[]json.RawMessage](t, raw)
 			n := 0
 			for i, item := range Elements(raw) {
 				require.Equal(t, string(want[i]), string(item))
@@ -29,8 +30,7 @@ func FuzzScan(f *testing.F) {
 			}
 			require.Equal(t, len(want), n)
 		case "object":
-			var want map[string]json.RawMessage
-			require.NoError(t, json.Unmarshal(raw, &want))
+			want := testenv.FromJSON[map[string]json.RawMessage](t, raw)
 			o := &Fields{}
 			o.ReadMembers(raw, len(raw))
 			require.Nil(t, o.Err)
@@ -65,8 +65,7 @@ func TestScan(t *testing.T) {
 		require.Equal(t, min(len(want), 3), Count(raw, 2), value)
 	}
 	for _, value := range []string{`{}`, `{ }`, `{"a":1,"b" : [1,2] , "c\"}":{"d":"}"},"a":2}`} {
-		var want map[string]json.RawMessage
-		require.NoError(t, json.Unmarshal([]byte(value), &want))
+		want := testenv.FromJSON[map[string]json.RawMessage](t, value)
 		f := &Fields{}
 		f.ReadMembers(json.RawMessage(value), 9)
 		require.Nil(t, f.Err)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -95,8 +94,7 @@ func TestLogitsCommand(t *testing.T) {
 func TestTokenizeCommand(t *testing.T) {
 	out, _, err := logged(t, `{"text":"Hello <｜User｜>"}`, "tokenize")
 	require.NoError(t, err)
-	var line struct{ IDs []int32 }
-	require.NoError(t, json.Unmarshal([]byte(out), &line))
+	line := testenv.FromJSON[struct{ IDs []int32 }](t, out)
 	require.NotEmpty(t, line.IDs)
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,8 +20,7 @@ func effective(t *testing.T, args ...string) map[string]cli.Setting {
 	t.Helper()
 	out, err := command(t, append([]string{"config", "--json"}, args...)...)
 	require.NoError(t, err)
-	var report struct{ Settings []cli.Setting }
-	require.NoError(t, json.Unmarshal([]byte(out), &report))
+	report := testenv.FromJSON[struct{ Settings []cli.Setting }](t, out)
 	by := map[string]cli.Setting{}
 	for _, s := range report.Settings {
 		by[s.Name] = s

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -74,8 +73,7 @@ func response(status int, body string) string {
 }
 
 func quoted(t *testing.T, text string) string {
-	b, err := json.Marshal(text)
-	require.NoError(t, err)
+	b := testenv.JSON(t, text)
 	return string(b)
 }
 
@@ -220,13 +218,10 @@ func TestHostileHosts(t *testing.T) {
 		Model: &doctor.Model{Path: escapes, Error: strings.Repeat(escapes, 1000)},
 		RDMA:  doctor.RDMA{Library: escapes, Devices: []doctor.RDMADevice{{Name: escapes, State: escapes, Why: escapes}}, Notes: []string{escapes}},
 		Mac:   &doctor.Mac{RDMA: escapes, Firewall: escapes}}
-	sound, err := json.Marshal(facts)
-	require.NoError(t, err)
+	sound := testenv.JSON(t, facts)
 	facts.Errors = make([]string, 100000)
-	many, err := json.Marshal(facts)
-	require.NoError(t, err)
-	big, err := json.Marshal(doctor.Facts{Version: doctor.FactsVersion, Host: strings.Repeat("h", 2<<20)})
-	require.NoError(t, err)
+	many := testenv.JSON(t, facts)
+	big := testenv.JSON(t, doctor.Facts{Version: doctor.FactsVersion, Host: strings.Repeat("h", 2<<20)})
 	noise := strings.Repeat(escapes, 1<<19)
 	for name, remote := range map[string]string{
 		"facts": "cat %s", "errors of ssh": "cat %s >&2; exit 255", "noise": "cat %s",

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -94,8 +93,7 @@ func TestFilesThatDoNotRun(t *testing.T) {
 					return
 				}
 				require.Equal(t, 4, exitCode(err))
-				var report doctor.Report
-				require.NoError(t, json.Unmarshal([]byte(out), &report))
+				report := testenv.FromJSON[doctor.Report](t, out)
 				require.Contains(t, report.Hosts[0].Model.Error, says)
 				for _, f := range report.Findings {
 					if f.Check == "model" {

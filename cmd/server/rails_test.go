@@ -20,8 +20,7 @@ import (
 func TestRailsHereCommand(t *testing.T) {
 	out, err := command(t, "rails", "here", "--json", "--name", "desk")
 	require.NoError(t, err)
-	var r rails.Report
-	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	r := testenv.FromJSON[rails.Report](t, out)
 	require.Equal(t, "desk", r.Name)
 	require.NotEmpty(t, r.System)
 	if len(r.Devices) == 0 {

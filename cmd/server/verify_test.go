@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -21,6 +20,7 @@ import (
 	"ringmaster/api/apitest"
 	"ringmaster/engine"
 	"ringmaster/engine/enginetest"
+	"ringmaster/internal/testenv"
 	"ringmaster/internal/verify"
 )
 
@@ -79,8 +79,7 @@ func TestVerify(t *testing.T) {
 		t.Log(out)
 		text, rerr := os.ReadFile(report)
 		require.NoError(t, rerr, "%v", err)
-		var r verify.Report
-		require.NoError(t, json.Unmarshal(text, &r))
+		r := testenv.FromJSON[verify.Report](t, text)
 		verdicts := map[string]string{"": r.Verdict}
 		for _, c := range r.Checks {
 			verdicts[c.Name] = c.Verdict

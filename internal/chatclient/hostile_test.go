@@ -1,7 +1,6 @@
 package chatclient
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,16 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/internal/safetext"
+	"ringmaster/internal/testenv"
 )
 
 // TestHostileNamesAndAnswers: a conversation with a server that puts escape sequences
 // into names, answers and usage shows nothing but text and styles.
 func TestHostileNamesAndAnswers(t *testing.T) {
 	bad := "\x1b[2J\x1b]52;c;eA==\x07\u009b6n\r\u202e\u2066\x7f\x1b[31m\x1b[5A"
-	name, err := json.Marshal("m" + strings.Repeat(bad, 1000))
-	require.NoError(t, err)
-	text, err := json.Marshal("**bold** `c" + bad + "` &#27;]0;t&#7; [l](<&#27;c>)\n\n```" + bad + "\ncode" + bad + "\n```\n\n| a" + bad + " |\n|---|\n| b |\n\n# h" + bad + "\n")
-	require.NoError(t, err)
+	name := testenv.JSON(t, "m"+strings.Repeat(bad, 1000))
+	text := testenv.JSON(t, "**bold** `c"+bad+"` &#27;]0;t&#7; [l](<&#27;c>)\n\n```"+bad+"\ncode"+bad+"\n```\n\n| a"+bad+" |\n|---|\n| b |\n\n# h"+bad+"\n")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			fmt.Fprintf(w, `{"data":[{"id":%s},{"id":%s}]}`, name, name)

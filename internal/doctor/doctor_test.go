@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // sound returns a host without anything worse than a note.
@@ -167,10 +169,8 @@ func TestReport(t *testing.T) {
 		"low power mode is on (unproven", "-> pmset -a lowpowermode 0"} {
 		require.Contains(t, b.String(), want)
 	}
-	text, err := json.Marshal(r)
-	require.NoError(t, err)
-	var back Report
-	require.NoError(t, json.Unmarshal(text, &back))
+	text := testenv.JSON(t, r)
+	back := testenv.FromJSON[Report](t, text)
 	require.Equal(t, *r, back)
 	require.Error(t, json.Unmarshal([]byte(`{"findings":[{"severity":"bad"}]}`), &back))
 }
@@ -237,8 +237,7 @@ func TestRemote(t *testing.T) {
 		h := sound("own name")
 		h.Clock = clock.Add(time.Hour + time.Second)
 		change(&h)
-		text, err := json.Marshal(h)
-		require.NoError(t, err)
+		text := testenv.JSON(t, h)
 		return "Welcome!\n" + string(text)
 	}
 	var asked []string

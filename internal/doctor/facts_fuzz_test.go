@@ -1,18 +1,18 @@
 package doctor
 
 import (
-	"encoding/json"
 	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // FuzzFacts: any answer over ssh is refused or taken as the facts of a host, and the
 // checks of these end.
 func FuzzFacts(f *testing.F) {
-	good, err := json.Marshal(Facts{Version: FactsVersion})
-	require.NoError(f, err)
+	good := testenv.JSON(f, Facts{Version: FactsVersion})
 	f.Add("Last login: today\n" + string(good) + "\nbye")
 	f.Add("{}")
 	f.Add("\n{\"Version\":1e999}")

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // hostile has what a terminal could obey or display misleadingly.
@@ -67,8 +69,7 @@ func TestWriterKeepsJSON(t *testing.T) {
 	enc.SetEscapeHTML(false)
 	require.NoError(t, enc.Encode(want))
 	requireSafe(t, out.String())
-	var got map[string]string
-	require.NoError(t, json.Unmarshal(out.Bytes(), &got))
+	got := testenv.FromJSON[map[string]string](t, out.Bytes())
 	require.Equal(t, want, got)
 }
 

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"encoding/json"
 	"os"
 	"testing"
 
@@ -21,4 +22,19 @@ func WriteFile[Data string | []byte](t testing.TB, path string, data Data) strin
 	t.Helper()
 	require.NoError(t, os.WriteFile(path, []byte(data), 0o600))
 	return path
+}
+
+// JSON encodes v. It ends the test if v has no JSON.
+func JSON(t testing.TB, v any) []byte {
+	t.Helper()
+	data, err := json.Marshal(v)
+	require.NoError(t, err)
+	return data
+}
+
+// FromJSON decodes a T. It ends the test, and shows the text, if it is none.
+func FromJSON[T any, Text ~string | ~[]byte](t testing.TB, text Text) (v T) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(text), &v), "%s", text)
+	return v
 }

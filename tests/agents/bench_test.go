@@ -50,12 +50,10 @@ func BenchmarkGrammars(b *testing.B) {
 	sets := map[string][]chat.Function{}
 	for _, file := range files {
 		data := testenv.ReadFile(b, file)
-		var list []sent
-		require.NoError(b, json.Unmarshal(data, &list))
+		list := testenv.FromJSON[[]sent](b, data)
 		found := map[string]chat.Function{}
 		for _, r := range list {
-			var body any
-			require.NoError(b, json.Unmarshal(r.Body, &body))
+			body := testenv.FromJSON[any](b, r.Body)
 			toolsOf(body, found)
 		}
 		require.NotEmpty(b, found)

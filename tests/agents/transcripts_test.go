@@ -104,8 +104,7 @@ func TestTranscripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
 			data := testenv.ReadFile(t, file)
-			var list []sent
-			require.NoError(t, json.Unmarshal(data, &list))
+			list := testenv.FromJSON[[]sent](t, data)
 			p := newPlay()
 			s := start(t, p)
 			var ids []string

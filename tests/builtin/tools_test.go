@@ -58,8 +58,7 @@ func canonical(t *testing.T, calls []call) []string {
 		if err := json.Unmarshal(c.Arguments, &v); err != nil {
 			v = string(c.Arguments)
 		}
-		line, err := json.Marshal([]any{c.Name, v})
-		require.NoError(t, err)
+		line := testenv.JSON(t, []any{c.Name, v})
 		out = append(out, string(line))
 	}
 	slices.Sort(out)
@@ -124,8 +123,7 @@ func complete(t *testing.T, url string, tools json.RawMessage, more map[string]a
 		request["tools"] = tools
 	}
 	maps.Copy(request, more)
-	body, err := json.Marshal(request)
-	require.NoError(t, err)
+	body := testenv.JSON(t, request)
 	r, err := http.Post(url, "application/json", bytes.NewReader(body))
 	require.NoError(t, err)
 	defer r.Body.Close()
@@ -223,8 +221,7 @@ func unconstrained(t *testing.T, e *engine.Engine, tok *tokenizer.Tokenizer, q *
 // functions are tools as the API reads them.
 func functions(t *testing.T, tools json.RawMessage) []chat.Function {
 	t.Helper()
-	var list []struct{ Function json.RawMessage }
-	require.NoError(t, json.Unmarshal(tools, &list))
+	list := testenv.FromJSON[[]struct{ Function json.RawMessage }](t, tools)
 	var out []chat.Function
 	for _, tool := range list {
 		out = append(out, function(t, tool.Function))

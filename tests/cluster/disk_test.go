@@ -169,8 +169,7 @@ func TestReplaysOutliveAServer(t *testing.T) {
 	}))
 	end(syscall.SIGKILL)
 	history := func(id string) string {
-		arguments, err := json.Marshal(calls[0].Function.Arguments)
-		require.NoError(t, err)
+		arguments := testenv.JSON(t, calls[0].Function.Arguments)
 		return question + `,{"role":"assistant","content":null,"tool_calls":[{"id":"` + id + `","type":"function","function":{"name":"weather","arguments":` + string(arguments) +
 			`}}]},{"role":"tool","tool_call_id":"` + id + `","content":"22"}`
 	}

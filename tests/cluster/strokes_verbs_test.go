@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 	"ringmaster/tests/fakeverbs"
 )
@@ -42,8 +42,7 @@ func init() {
 		}
 		f := fabricIn(t, shared, script.String())
 		devices := filepath.Join(t.TempDir(), "devices.json")
-		text, err := json.Marshal(matrix)
-		require.NoError(t, err)
+		text := testenv.JSON(t, matrix)
 		require.NoError(t, os.WriteFile(devices, text, 0o600))
 		o.Env = append(o.Env, "RINGMASTER_VERBS_LIBRARY="+f.Path, "FAKEVERBS_DIR="+shared)
 		o.Flags = append(o.Flags, "--transport", "rdma", "--rdma-devices", devices)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/internal/testenv"
 )
 
 // address is what one process sends the other on its standard output.
@@ -41,8 +42,7 @@ func child(t *testing.T, mode string) {
 	in := bufio.NewReader(os.Stdin)
 	line, err := in.ReadBytes('\n')
 	require.NoError(t, err)
-	var peer address
-	require.NoError(t, json.Unmarshal(line, &peer))
+	peer := testenv.FromJSON[address](t, line)
 	require.NoError(t, e.qp.RTR(verbs.Route{PeerQPN: peer.QPN, PeerLID: peer.LID, PeerPSN: 7, PathMTU: port.ActiveMTU}))
 	require.NoError(t, e.qp.RTS(7, verbs.DefaultRetries))
 	// Both are in RTS before either sends.

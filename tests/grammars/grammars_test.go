@@ -6,7 +6,6 @@ package grammars
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"math/rand/v2"
 	"os/exec"
 	"slices"
@@ -165,14 +164,12 @@ func TestAgreesWithXGrammar(t *testing.T) {
 		require.NoError(t, err, schema)
 		questions = append(questions, ask(t, question{Schema: schema}, e, r))
 	}
-	in, err := json.Marshal(questions)
-	require.NoError(t, err)
+	in := testenv.JSON(t, questions)
 	cmd := exec.CommandContext(t.Context(), "node", "judge.cjs")
 	var out, complaints bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, &complaints
 	require.NoError(t, cmd.Run(), "%s", &complaints)
-	var verdicts [][]bool
-	require.NoError(t, json.Unmarshal(out.Bytes(), &verdicts), "%s", &out)
+	verdicts := testenv.FromJSON[[][]bool](t, out.Bytes())
 	require.Len(t, verdicts, len(questions))
 	yes, no := 0, 0
 	for i, q := range questions {

@@ -4,7 +4,6 @@
 package headers
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -144,8 +143,7 @@ func (r recipe) check(t *testing.T, dir, path string) {
 // architecture is general.architecture of a recipe.
 func architecture(t *testing.T, dir, name string) string {
 	text := testenv.ReadFile(t, filepath.Join(dir, name+".json"))
-	var r struct{ KV [][]any }
-	require.NoError(t, json.Unmarshal(text, &r))
+	r := testenv.FromJSON[struct{ KV [][]any }](t, text)
 	for _, pair := range r.KV {
 		if pair[0] == "general.architecture" {
 			return pair[2].(string)

@@ -117,8 +117,7 @@ func parse(t *testing.T, text []byte) (out []map[string]any) {
 			return out
 		}
 		require.NoError(t, err)
-		js, err := json.Marshal(o)
-		require.NoError(t, err)
+		js := testenv.JSON(t, o)
 		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(js))
 		require.NoError(t, err)
 		out = append(out, value.(map[string]any))
@@ -172,8 +171,7 @@ func definition(t *testing.T, kind, at string) *jsonschema.Schema {
 		root := v.Schema.OpenAPIV3Schema
 		closed(root)
 		root["properties"].(map[string]any)["metadata"] = map[string]any{"type": "object"}
-		js, err := json.Marshal(root)
-		require.NoError(t, err)
+		js := testenv.JSON(t, root)
 		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(js))
 		require.NoError(t, err)
 		c := jsonschema.NewCompiler()

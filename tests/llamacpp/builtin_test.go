@@ -2,7 +2,6 @@ package llamacpp_test
 
 import (
 	"bufio"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -84,8 +83,7 @@ func questions(t *testing.T, n int) []string {
 	var all []string
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		var q struct{ Question string }
-		require.NoError(t, json.Unmarshal(lines.Bytes(), &q))
+		q := testenv.FromJSON[struct{ Question string }](t, lines.Bytes())
 		require.NotEmpty(t, strings.TrimSpace(q.Question))
 		all = append(all, q.Question)
 	}

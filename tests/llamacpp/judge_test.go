@@ -60,16 +60,13 @@ func startJudge(t *testing.T, model string, flags ...string) *judge {
 // ask sends a request and decodes the response into answer, if that is not nil.
 func (j *judge) ask(t *testing.T, request map[string]any, answer any) {
 	t.Helper()
-	b, err := json.Marshal(request)
-	require.NoError(t, err)
-	_, err = j.in.Write(append(b, '\n'))
+	_, err := j.in.Write(append(testenv.JSON(t, request), '\n'))
 	require.NoError(t, err)
 	line, err := j.out.ReadBytes('\n')
 	if err != nil {
 		t.Fatalf("no response from the judge: %v", err)
 	}
-	var fault struct{ Error string }
-	require.NoError(t, json.Unmarshal(line, &fault))
+	fault := testenv.FromJSON[struct{ Error string }](t, line)
 	require.Empty(t, fault.Error)
 	if answer != nil {
 		require.NoError(t, json.Unmarshal(line, answer))

@@ -5,7 +5,6 @@ package load
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -35,8 +34,7 @@ var (
 // when the last line.
 func (s *server) firstToken(t *testing.T, body map[string]any) (first, whole time.Duration) {
 	body["stream"], body["temperature"] = true, 0
-	text, err := json.Marshal(body)
-	require.NoError(t, err)
+	text := testenv.JSON(t, body)
 	began := time.Now()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.base+"/v1/completions", bytes.NewReader(text))
 	require.NoError(t, err)

@@ -22,6 +22,7 @@ import (
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/tcp"
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/fakeverbs"
 )
 
@@ -155,8 +156,7 @@ func BenchmarkHelper(b *testing.B) {
 	}
 	zero, err := newBenchRank(0, "")
 	require.NoError(b, err)
-	text, err := json.Marshal(zero.addrs)
-	require.NoError(b, err)
+	text := testenv.JSON(b, zero.addrs)
 	peer := exec.CommandContext(b.Context(), os.Args[0])
 	peer.Env = append(os.Environ(), benchVariable+"="+string(text))
 	peer.Stderr = os.Stderr

@@ -190,8 +190,7 @@ func TestKilledMember(t *testing.T) {
 			for r := range 4 {
 				addrs[r] = read(r, "addr ")
 			}
-			list, err := json.Marshal(addrs)
-			require.NoError(t, err)
+			list := testenv.JSON(t, addrs)
 			for r := range 4 {
 				_, err := ins[r].Write(append(list, '\n'))
 				require.NoError(t, err)
@@ -202,8 +201,7 @@ func TestKilledMember(t *testing.T) {
 			const victim = 2
 			require.NoError(t, cmds[victim].Process.Signal(c.signal))
 			for _, r := range []int{0, 1, 3} {
-				var o outcome
-				require.NoError(t, json.Unmarshal([]byte(read(r, "outcome ")), &o))
+				o := testenv.FromJSON[outcome](t, read(r, "outcome "))
 				require.Less(t, o.Elapsed, processTimeout+time.Second, "rank %d: %s", r, o.Text)
 				if r == 3 && c.name == "stopped" {
 					continue // no other rank joins its barrier

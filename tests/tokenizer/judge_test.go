@@ -5,7 +5,6 @@ package tokenizer_test
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -46,8 +45,7 @@ func TestAgreesWithOtherTokenizers(t *testing.T) {
 	var in bytes.Buffer
 	for i := range texts {
 		texts[i] = random.Random(r)
-		line, err := json.Marshal(map[string]string{"text": texts[i]})
-		require.NoError(t, err)
+		line := testenv.JSON(t, map[string]string{"text": texts[i]})
 		in.Write(append(line, '\n'))
 	}
 
@@ -62,8 +60,7 @@ func TestAgreesWithOtherTokenizers(t *testing.T) {
 	lines.Buffer(nil, 1<<20)
 	compared := 0
 	for i := 0; lines.Scan(); i++ {
-		var v verdict
-		require.NoError(t, json.Unmarshal(lines.Bytes(), &v))
+		v := testenv.FromJSON[verdict](t, lines.Bytes())
 		special, plain := ids(tok.Encode(texts[i], true)), ids(tok.Encode(texts[i], false))
 		if !strings.ContainsAny(texts[i], "\u0085\ufeff") {
 			require.Equal(t, v.JS, special, "text %d: %+q (JavaScript)", i, texts[i])

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/internal/testenv"
 )
 
 // peerConfig says what the process at the other end does: it echoes Count
@@ -134,8 +135,7 @@ type peer struct {
 // startPeer starts the process and connects an end of this one to it.
 func startPeer(t *testing.T, c peerConfig, device string, r verbs.Retries) (*peer, *end) {
 	t.Helper()
-	text, err := json.Marshal(c)
-	require.NoError(t, err)
+	text := testenv.JSON(t, c)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*limit)
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Env = append(os.Environ(), peerVariable+"="+string(text))

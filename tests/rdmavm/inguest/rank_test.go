@@ -117,8 +117,7 @@ func TestKilledRank(t *testing.T) {
 			addrs := make([]string, c.Ranks)
 			for r := range ranks {
 				c.Rank = r
-				text, err := json.Marshal(c)
-				require.NoError(t, err)
+				text := testenv.JSON(t, c)
 				cmd := exec.CommandContext(ctx, "/proc/self/exe")
 				cmd.Env = append(os.Environ(), rankVariable+"="+string(text))
 				cmd.Stderr = os.Stderr
