@@ -37,8 +37,19 @@ func (s *scheduler) findPrefix(t *task) (best hit) {
 	if t.allRows {
 		return best
 	}
+	t.forgetMatches(len(s.prefixCache) + len(s.active))
 	look := func(q *sequence, most int, k *entry) {
-		n := q.forkable(min(commonPrefix(q.tokens, t.prompt), most, len(t.prompt)-1), s.rewind)
+		least := best.n + 1
+		if k != nil && !best.inPlace && len(q.tokens)-best.n < leastKept {
+			least = best.n
+		}
+		// Of most sequences one token shows that they save no more, which matters while
+		// many long prompts wait.
+		least, most = q.forkableFrom(least, s.rewind), min(most, len(t.prompt)-1)
+		if most < least || q.tokens[least-1] != t.prompt[least-1] {
+			return
+		}
+		n := q.forkable(min(t.match(q), most), s.rewind)
 		tail := len(q.tokens) - n
 		inPlace := k != nil && tail < leastKept && tail <= n && q.peak-n <= s.rewind
 		if n > best.n || n == best.n && n > 0 && inPlace && !best.inPlace {
@@ -56,6 +67,38 @@ func (s *scheduler) findPrefix(t *task) (best hit) {
 		}
 	}
 	return best
+}
+
+// match is what a request knows of a sequence: the first n tokens are those of its prompt.
+type match struct {
+	n, cuts int
+	differs bool // the next token is another one
+}
+
+// match returns how many tokens at the beginning of a sequence are those of t's prompt. A
+// request that waits asks in every plan, so only tokens that are new are compared.
+func (t *task) match(q *sequence) int {
+	m := t.matches[q.seq]
+	if m.cuts != q.cuts {
+		m = match{cuts: q.cuts}
+	}
+	if !m.differs {
+		m.n += commonPrefix(q.tokens[m.n:], t.prompt[m.n:])
+		m.differs = m.n < min(len(q.tokens), len(t.prompt))
+		if t.matches == nil {
+			t.matches = map[model.SeqID]match{}
+		}
+		t.matches[q.seq] = m
+	}
+	return m.n
+}
+
+// forgetMatches bounds what t knows when there are so many sequences; it may know some that
+// are gone.
+func (t *task) forgetMatches(sequences int) {
+	if len(t.matches) > 2*sequences {
+		t.matches = nil
+	}
 }
 
 // awaits reports whether a waiting request should wait for the prefill of another one of

@@ -76,7 +76,8 @@ type task struct {
 	found      *diskcache.Entry
 	foundReuse int
 	shared     map[requestID]int // tokens of the prompt that it shares with active requests
-	waits      bool              // for the prefill of another request
+	matches    map[model.SeqID]match
+	waits      bool // for the prefill of another request
 	waited     bool
 }
 
@@ -257,6 +258,9 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 			prompt += p.n
 		} else {
 			decoding++
+		}
+		if t.pos < len(t.tokens) {
+			t.cuts++
 		}
 		t.tokens = append(t.tokens[:t.pos], t.todo[:p.n]...)
 		t.checkpoints = upTo(t.checkpoints, t.pos)

@@ -11,6 +11,7 @@ type sequence struct {
 	seq         model.SeqID
 	tokens      []int32 // committed tokens
 	peak        int     // greatest length, as the model counts it: it bounds rewinds and forks
+	cuts        int     // rewinds that took tokens away
 	checkpoints []int   // lengths, ascending
 	planned     []int   // checkpoints after the step in flight, nil if they stay
 }
@@ -29,6 +30,19 @@ func (q *sequence) forkable(n, rewind int) int {
 	return 0
 }
 
+// forkableFrom returns the least length, at least n and 1, at which the sequence can be
+// forked; it may be more than the sequence has.
+func (q *sequence) forkableFrom(n, rewind int) int {
+	n = max(n, 1)
+	least := max(n, q.peak-rewind)
+	for _, at := range q.checkpoints {
+		if at >= n {
+			return min(least, at)
+		}
+	}
+	return least
+}
+
 // forkPeak returns the peak of a fork at n.
 func (q *sequence) forkPeak(n, rewind int) int {
 	if q.peak-n <= rewind {
@@ -43,12 +57,16 @@ func upTo(lengths []int, n int) []int {
 	return slices.Clone(lengths[:i])
 }
 
-func commonPrefix(a, b []int32) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
+// commonPrefix compares blocks as long as they are equal, which is several times faster
+// than single tokens.
+func commonPrefix(a, b []int32) (n int) {
+	const block = 64
+	most := min(len(a), len(b))
+	for n+block <= most && *(*[block]int32)(a[n:]) == *(*[block]int32)(b[n:]) {
+		n += block
+	}
+	for n < most && a[n] == b[n] {
+		n++
 	}
 	return n
 }
