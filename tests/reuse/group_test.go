@@ -174,6 +174,7 @@ func (g *group) end() {
 	require.NoError(g.t, g.leader.Close(ctx, "the test is over"))
 	require.NoError(g.t, g.steps.Close())
 	for _, f := range g.followers[1:] {
+		f.leave(errors.New("the test is over")) // it may not have joined yet
 		require.NoError(g.t, <-f.ended)
 	}
 }
