@@ -210,7 +210,7 @@ func TestReuse(t *testing.T) {
 func (x *tree) life(t *testing.T, plain *bed, size int, over fabric, cache string, reached map[string]float64) {
 	r := x.r
 	o := harness.Options{Size: size, Model: plain.Model, RankFlags: map[int][]string{0: {"--cache-dir", cache}},
-		Flags: append([]string{"--share", []string{"experts", "all"}[r.IntN(2)], "--max-batch", fmt.Sprint(16<<r.IntN(4)),
+		Flags: append([]string{"--share", []string{"experts", "all"}[r.IntN(2)], "--max-batch", fmt.Sprint(16 << r.IntN(4)),
 			"--cache-entries", []string{"1", "4", "128"}[r.IntN(3)], "--max-active", fmt.Sprint(2 + r.IntN(5))}, continueFlags...)}
 	left := func() {}
 	if size > 1 {
