@@ -8,8 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
-	"ringmaster/kernels"
-	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
 	"ringmaster/parallel"
 )
@@ -40,17 +38,8 @@ func shrinkSparse(c *synthetic.Config) {
 func TestLatentRanks(t *testing.T) {
 	for name, edit := range map[string]func(*synthetic.Config){"ds2-tiny": shrinkLatent, "ds2lite-tiny": shrinkLite, "glm5-tiny": shrinkSparse} {
 		f := preset(t, name, edit)
-		o := decoder.OpenOptions{MaxTokens: 64, Reduce: parallel.Exact}
-		one := openModel(t, f, openMetal(t), o)
-		ids := randomIDs(one.Info().Vocab, 50)
-		want, err := run(t, one, ids, 40)
-		require.NoError(t, err)
-		for how, backends := range map[parallel.Share][]kernels.Backend{
-			parallel.ShareExperts: {openMetal(t), openMetal(t)}, parallel.ShareAll: {openMetal(t), openMetal(t), openMetal(t)},
-		} {
-			got, err := ranksBy(t, how, f, backends, o, ids, 40)
-			require.NoError(t, err)
+		againstOne(t, f, parallel.Exact, func(how parallel.Share, want, got [][]float32) {
 			require.True(t, same(want, got), "%s, %v: the ranks differ from one", name, how)
-		}
+		})
 	}
 }

@@ -256,19 +256,14 @@ func TestGreedyTokens(t *testing.T) {
 	require.Equal(t, say(openCPU(t)), say(openMetal(t)))
 }
 
-// ranks runs ids on the model small, as ranks of a group with a backend each, and returns
-// the logits of rank 0. The experts are divided.
-func ranks(t testing.TB, f *gguf.File, backends []kernels.Backend, o decoder.OpenOptions, ids []int32, chunks ...int) ([][]float32, error) {
-	return ranksBy(t, parallel.ShareExperts, f, backends, o, ids, chunks...)
-}
-
-// ranksBy is ranks with the choice of what is divided.
-func ranksBy(t testing.TB, how parallel.Share, f *gguf.File, backends []kernels.Backend, o decoder.OpenOptions, ids []int32, chunks ...int) ([][]float32, error) {
+// ranks runs ids on ranks of a group with a backend each, which divide the model as how
+// says, and returns the logits of rank 0.
+func ranks(t testing.TB, how parallel.Share, f *gguf.File, backends []kernels.Backend, o decoder.OpenOptions, ids []int32, chunks ...int) ([][]float32, error) {
 	logits, _, err := ranksOfRows(t, how, 0, f, backends, o, ids, chunks...)
 	return logits, err
 }
 
-// ranksOfRows is ranksBy with the rows of steps of at least from rows divided too, 0 for
+// ranksOfRows is ranks with the rows of steps of at least from rows divided too, 0 for
 // none, and also returns the exchanges of rank 0. All ranks must have computed the same.
 func ranksOfRows(t testing.TB, how parallel.Share, from int, f *gguf.File, backends []kernels.Backend, o decoder.OpenOptions, ids []int32, chunks ...int) ([][]float32, uint64, error) {
 	n := len(backends)
@@ -306,29 +301,34 @@ func ranksOfRows(t testing.TB, how parallel.Share, from int, f *gguf.File, backe
 	return logits[0], exchanges, nil
 }
 
+// againstOne gives the logits of 60 tokens, 40 of them in one step, on one rank, then on
+// two ranks that divide the experts and on three that divide everything.
+func againstOne(t *testing.T, f *gguf.File, reduce parallel.Reduce, compare func(how parallel.Share, want, got [][]float32)) {
+	o := decoder.OpenOptions{MaxTokens: 64, Reduce: reduce}
+	one := openModel(t, f, openMetal(t), o)
+	ids := randomIDs(one.Info().Vocab, 60)
+	want, err := run(t, one, ids, 40)
+	require.NoError(t, err)
+	for how, backends := range map[parallel.Share][]kernels.Backend{
+		parallel.ShareExperts: {openMetal(t), openMetal(t)}, parallel.ShareAll: {openMetal(t), openMetal(t), openMetal(t)},
+	} {
+		got, err := ranks(t, how, f, backends, o, ids, 40)
+		require.NoError(t, err)
+		compare(how, want, got)
+	}
+}
+
 // TestRanks: two or three ranks that reduce exactly give the bits of one, whatever is
 // divided; with float16 sums they agree with each other, and with one rank up to
 // rounding.
 func TestRanks(t *testing.T) {
 	f := small(t)
-	for _, reduce := range []parallel.Reduce{parallel.Exact, parallel.Sum} {
-		o := decoder.OpenOptions{MaxTokens: 64, Reduce: reduce}
-		one := openModel(t, f, openMetal(t), o)
-		ids := randomIDs(one.Info().Vocab, 60)
-		want, err := run(t, one, ids, 40)
-		require.NoError(t, err)
-		for how, backends := range map[parallel.Share][]kernels.Backend{
-			parallel.ShareExperts: {openMetal(t), openMetal(t)}, parallel.ShareAll: {openMetal(t), openMetal(t), openMetal(t)},
-		} {
-			got, err := ranksBy(t, how, f, backends, o, ids, 40)
-			require.NoError(t, err)
-			if reduce == parallel.Exact {
-				require.True(t, same(want, got), "%v, %v: the ranks differ from one", reduce, how)
-			} else {
-				require.Less(t, difference(want, got), 0.02)
-			}
-		}
-	}
+	againstOne(t, f, parallel.Exact, func(how parallel.Share, want, got [][]float32) {
+		require.True(t, same(want, got), "%v: the ranks differ from one", how)
+	})
+	againstOne(t, f, parallel.Sum, func(_ parallel.Share, want, got [][]float32) {
+		require.Less(t, difference(want, got), 0.02)
+	})
 }
 
 // TestRowsOnRanks: ranks that divide the rows of a step give the bits of ranks that all
@@ -383,13 +383,13 @@ func TestFlushBeforeExchange(t *testing.T) {
 	o := decoder.OpenOptions{MaxTokens: 64}
 	ids := randomIDs(256, 20)
 	flushed := []kernels.Backend{openMetal(t), openMetal(t)}
-	want, err := ranks(t, f, flushed, o, ids, 10)
+	want, err := ranks(t, parallel.ShareExperts, f, flushed, o, ids, 10)
 	require.NoError(t, err)
 	const layers = 5
 	unflushed := []kernels.Backend{
 		&eager{Backend: openMetal(t), layers: layers}, &eager{Backend: openMetal(t), layers: layers},
 	}
-	got, err := ranks(t, f, unflushed, o, ids, 10)
+	got, err := ranks(t, parallel.ShareExperts, f, unflushed, o, ids, 10)
 	if err == nil {
 		require.False(t, same(want, got), "logits are right without the flush before the exchange")
 	}
@@ -409,13 +409,13 @@ func TestCommandBuffers(t *testing.T) {
 	require.Equal(t, steps*(layers+1), one.CommandBuffers()-before)
 
 	two := []kernels.Backend{openMetal(t), openMetal(t)}
-	_, err = ranks(t, f, two, decoder.OpenOptions{MaxTokens: 64}, randomIDs(256, steps))
+	_, err = ranks(t, parallel.ShareExperts, f, two, decoder.OpenOptions{MaxTokens: 64}, randomIDs(256, steps))
 	require.NoError(t, err)
 	require.Equal(t, steps*(2*layers+1), two[0].(*metal.Backend).CommandBuffers())
 
 	// With everything divided: one before each of the two exchanges, and the head.
 	two = []kernels.Backend{openMetal(t), openMetal(t)}
-	_, err = ranksBy(t, parallel.ShareAll, f, two, decoder.OpenOptions{MaxTokens: 64}, randomIDs(256, steps))
+	_, err = ranks(t, parallel.ShareAll, f, two, decoder.OpenOptions{MaxTokens: 64}, randomIDs(256, steps))
 	require.NoError(t, err)
 	require.Equal(t, steps*(2*layers+1), two[0].(*metal.Backend).CommandBuffers())
 }
