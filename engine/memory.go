@@ -103,21 +103,25 @@ func (s *scheduler) canHold(length int, beside int64) bool {
 	return !s.mem.limited() || s.mem.size(length)+beside <= s.mem.budget
 }
 
-// canAdmit reports whether there is memory for a waiting request that begins with a hit and for
-// so many positions.
+// canAdmit reports whether there is memory for a waiting request that begins with a hit and
+// for so many positions.
 // If others must be evicted for it, it is admitted when the next step has dropped them.
 // It chooses the checkpoints of the request's sequence; if they do not fit the budget even
-// alone, it has none.
+// alone, it has only those that the hit begins with, until the first step has freed them.
 func (s *scheduler) canAdmit(t *task, h hit, reserve int) bool {
 	var held []int
-	lowest := 0
-	if h.from != nil {
+	lowest, room := 0, 0
+	switch {
+	case h.saved != nil:
+		room = len(h.saved.Checkpoints())
+	case h.from != nil:
 		held = upTo(h.from.checkpoints, h.n)
 		lowest = h.from.forkPeak(h.n, s.rewind) - s.rewind
+		room = s.beginsWith(h)
 	}
 	t.want = s.wanted(t, held, lowest)
-	if t.room = len(held) + len(t.want); !s.canHold(reserve, int64(t.room)*s.mem.checkpoint+t.beside) {
-		t.want, t.room = nil, 0
+	if t.room = room + len(t.want); !s.canHold(reserve, int64(t.room)*s.mem.checkpoint+t.beside) {
+		t.want, t.room = nil, room
 	}
 	if !s.mem.limited() {
 		return true
@@ -127,6 +131,21 @@ func (s *scheduler) canAdmit(t *task, h hit, reserve int) bool {
 		need = max(need-s.mem.of(h.from.seq), 0)
 	}
 	return s.makeRoom(need+t.beside, h.entry)
+}
+
+// beginsWith returns the most checkpoints that a request has whose sequence is that of a
+// hit, or a fork: a fork also gets those that the same step takes.
+func (s *scheduler) beginsWith(h hit) int {
+	if h.inPlace {
+		return len(h.from.checkpoints)
+	}
+	n := len(upTo(h.from.checkpoints, h.n))
+	for _, a := range s.active {
+		if a.sequence == h.from {
+			n = max(n, len(upTo(s.checkpointsOf(a), h.n)))
+		}
+	}
+	return n
 }
 
 // makeRoom reports whether the bytes are free. If not, it evicts as many entries of the

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"ringmaster/engine/diskcache"
 	"ringmaster/model"
 )
 
@@ -11,12 +12,13 @@ import (
 // otherwise the request begins with a fork, and the other sequence stays for others. A
 // request that shares more with a prompt that is still running waits for that.
 
-// hit is a prefix of a prompt that a sequence has.
+// hit is a prefix of a prompt that a sequence has, or a snapshot on disk.
 type hit struct {
-	from    *sequence // nil: none
-	entry   *entry    // that has the sequence; nil: a running request has it
-	n       int       // tokens
-	inPlace bool      // the request takes the sequence of the entry
+	saved   *diskcache.Entry // if it is set, the others are not
+	from    *sequence        // nil: none
+	entry   *entry           // that has the sequence; nil: a running request has it
+	n       int              // tokens
+	inPlace bool             // the request takes the sequence of the entry
 }
 
 // Hits count the requests that did not run all of their prompt, by what saved it.
@@ -53,7 +55,7 @@ func (s *scheduler) findPrefix(t *task) (best hit) {
 		tail := len(q.tokens) - n
 		inPlace := k != nil && tail < leastKept && tail <= n && q.peak-n <= s.rewind
 		if n > best.n || n == best.n && n > 0 && inPlace && !best.inPlace {
-			best = hit{q, k, n, inPlace}
+			best = hit{from: q, entry: k, n: n, inPlace: inPlace}
 		}
 	}
 	for _, k := range s.prefixCache {

@@ -18,7 +18,7 @@ type snapshots interface {
 }
 
 // findOnDisk returns the snapshot that a prompt continues, if it saves enough tokens more
-// than the prefix cache, which saves reuse.
+// than the prefix cache, which saves reuse, and if the budget could hold all of it.
 func (s *scheduler) findOnDisk(t *task, reuse int) *diskcache.Entry {
 	if s.disk == nil || t.allRows || t.cold {
 		return nil
@@ -31,6 +31,9 @@ func (s *scheduler) findOnDisk(t *task, reuse int) *diskcache.Entry {
 	// A model that rewinds to any length finds long snapshots for short prefixes.
 	// Restoring a token takes much less than running it, but not nothing.
 	if t.found == nil || t.foundReuse-reuse < max(diskcache.MinTokens/2, t.found.Length()/32) {
+		return nil
+	}
+	if !s.canHold(max(t.reserve, t.found.Length()), int64(len(t.found.Checkpoints()))*s.mem.checkpoint+t.beside) {
 		return nil
 	}
 	return t.found

@@ -218,7 +218,7 @@ func (s *scheduler) admit() {
 		}
 		saved, reserve := s.findOnDisk(t, h.n), t.reserve
 		if saved != nil {
-			h, reserve = hit{}, max(reserve, saved.Length())
+			h, reserve = hit{saved: saved}, max(reserve, saved.Length())
 		}
 		if !s.canAdmit(t, h, reserve) {
 			if h.from == nil || len(s.active)+len(s.drop)+len(s.leaving) > 0 {

@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/engine/enginetest"
+)
+
+// TestASnapshotLargerThanTheBudget: a request that would use the beginning of a long
+// conversation on disk runs its prompt where memory does not suffice for all of that.
+func TestASnapshotLargerThanTheBudget(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cache")
+	mo := enginetest.Options{MaxTokens: 64, Rewind: 2, CheckpointBytes: 1}
+	l := beginOn(t, dir, Options{}, mo)
+	long := prompt(1, 600)
+	ask(t, l.e, Request{Prompt: long, Branches: []int{200}, MaxTokens: 2, IgnoreEOS: true})
+	l.end()
+
+	r := Request{Prompt: append(long[:200:200], 1, 2, 3), MaxTokens: 2, IgnoreEOS: true}
+	for _, c := range []struct {
+		budget int64
+		cached int
+	}{{400, 0}, {0, 200}} {
+		mo.SequenceBudget = c.budget
+		l = beginOn(t, dir, Options{}, mo)
+		a := ask(t, l.e, r)
+		require.Equal(t, c.cached, a.Usage.Cached, "budget %d", c.budget)
+		require.NoError(t, l.e.Close(testContext(t))) // without saving it
+		require.NoError(t, l.s.Close(testContext(t)))
+		require.Empty(t, l.m.Violations())
+	}
+}
+
+// TestContinuingWithoutMemoryForCheckpoints: a request that continues an entry has memory
+// for the checkpoints that the sequence has until the first step has freed them.
+func TestContinuingWithoutMemoryForCheckpoints(t *testing.T) {
+	m := enginetest.NewModel(enginetest.Size, enginetest.Options{SequenceBudget: 230, CheckpointBytes: 100})
+	e := start(t, m, Options{})
+	first := Request{Prompt: prompt(1, 58), MaxTokens: 3, IgnoreEOS: true}
+	a := ask(t, e, first)
+	require.Len(t, m.Checkpoints(), 1)
+	second := Request{Prompt: nextPrompt(first.Prompt, a, prompt(2, 60)...), MaxTokens: 2, IgnoreEOS: true}
+	ask(t, e, second)
+	require.Empty(t, m.Violations())
+}
