@@ -46,3 +46,22 @@ func TestContinuingWithoutMemoryForCheckpoints(t *testing.T) {
 	ask(t, e, second)
 	require.Empty(t, m.Violations())
 }
+
+// TestUncommittedCheckpointsCountNoMore: the checkpoints of a step that was not committed
+// do not count for the sequence that its cancelled request leaves.
+func TestUncommittedCheckpointsCountNoMore(t *testing.T) {
+	s := cacheScheduler(t, 1000)
+	s.mem.checkpoint, s.anywhere, s.rewind = 10, false, 1
+	id := s.add("", chat(1, 100), nil, false, "", hints{}, 10, 0)
+	_, ok := s.plan()
+	require.True(t, ok)
+	s.commit()
+	s.next(id, 1)
+	step, ok := s.plan()
+	require.True(t, ok)
+	require.Len(t, step.Checkpoints, 1)
+	s.cancel(id)
+	s.abort()
+	require.Len(t, s.prefixCache, 1)
+	require.EqualValues(t, 100+1, s.use(), "the position of the step stays reserved")
+}

@@ -293,7 +293,10 @@ func (s *scheduler) abort() { s.finishStep() }
 func (s *scheduler) finishStep() {
 	s.inFlight, s.parts = false, nil
 	for _, t := range slices.Clone(s.active) {
-		t.planned = nil
+		if t.planned != nil { // not committed
+			t.planned = nil
+			s.mem.haveCheckpoints(t.seq, len(t.checkpoints))
+		}
 		if t.fork != nil {
 			t.fork.inFlight = false
 		}
