@@ -113,6 +113,8 @@ func (s *scheduler) canAdmit(t *task, h hit, reserve int) bool {
 	lowest, room := 0, 0
 	switch {
 	case h.saved != nil:
+		held = upTo(h.saved.Checkpoints(), t.foundReuse)
+		lowest = h.saved.Peak() - s.rewind
 		room = len(h.saved.Checkpoints())
 	case h.from != nil:
 		held = upTo(h.from.checkpoints, h.n)

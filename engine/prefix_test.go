@@ -65,3 +65,32 @@ func TestUncommittedCheckpointsCountNoMore(t *testing.T) {
 	require.Len(t, s.prefixCache, 1)
 	require.EqualValues(t, 100+1, s.use(), "the position of the step stays reserved")
 }
+
+// TestARestoredConversationKeepsItsCheckpoints: it has those that it would have if the
+// server had not been restarted.
+func TestARestoredConversationKeepsItsCheckpoints(t *testing.T) {
+	mo := enginetest.Options{MaxTokens: 64, Rewind: 2, CheckpointBytes: 1}
+	var has [][]int
+	for _, restart := range []bool{false, true} {
+		dir := filepath.Join(t.TempDir(), "cache")
+		l := beginOn(t, dir, Options{}, mo)
+		r := Request{Prompt: prompt(1, 1400), MaxTokens: 3, IgnoreEOS: true}
+		for n := 200; n < 1400; n += 100 {
+			r.Branches = append(r.Branches, n)
+		}
+		a := ask(t, l.e, r)
+		if restart {
+			l.end()
+			l = beginOn(t, dir, Options{}, mo)
+		}
+		r.Prompt = nextPrompt(r.Prompt, a, prompt(2, 200)...)
+		r.Branches = append(r.Branches, 1400, 1500, 1600)
+		require.Equal(t, 1402, ask(t, l.e, r).Usage.Cached)
+		for _, at := range l.m.Checkpoints() {
+			has = append(has, at)
+		}
+		l.end()
+	}
+	require.Len(t, has, 2)
+	require.Equal(t, has[0], has[1])
+}
