@@ -41,6 +41,7 @@ type saving struct {
 	entry  *entry
 	export model.Export
 	saver  *diskcache.Saver
+	first  *diskcache.Saver // a first part is being written, before the rest is saved
 }
 
 // loading is a sequence that is being restored.
@@ -132,7 +133,7 @@ func (e *Engine) loadPiece() bool {
 		}
 	}
 	d.stopLoading()
-	d.store.Refuse(l.from, err)
+	d.store.Refuse(l.loader.At(), err)
 	e.mu.Lock()
 	e.sched.restoreFailed(l.request)
 	e.mu.Unlock()
@@ -175,6 +176,13 @@ func (e *Engine) savePiece() bool {
 	}
 	e.mu.Unlock()
 	s := d.saving
+	if s.first != nil {
+		if !s.first.Ended() {
+			return false
+		}
+		d.stopSaving()
+		return true
+	}
 	if s.saver.Ended() {
 		e.endSaving()
 		return true
@@ -188,8 +196,12 @@ func (e *Engine) savePiece() bool {
 		s.saver.Put(piece)
 		return true
 	case errors.Is(err, io.EOF):
-		s.saver.Finish()
-		s.saver = nil
+		w := s.saver
+		w.Finish()
+		if s.saver = nil; w.To() < len(s.entry.tokens) {
+			s.first, s.entry.cuts = w, nil
+			return true
+		}
 		e.endSaving()
 		return true
 	case errors.Is(err, model.ErrRecovering) && !s.entry.leaving:
@@ -213,10 +225,10 @@ func (e *Engine) beginSavingLocked() bool {
 			}
 			return false
 		}
-		w := d.store.Save(diskcache.Sequence{Scope: k.scope, Tokens: k.tokens, Peak: k.peak, Checkpoints: k.checkpoints,
+		w := d.store.Save(diskcache.Sequence{Scope: k.scope, Tokens: k.tokens, Peak: k.peak, Checkpoints: k.checkpoints, Cuts: k.cuts,
 			Worth: diskcache.Worth{Awaited: k.awaited, Hit: k.hit, Marked: k.hints.marked}})
 		if w != nil {
-			d.saving = &saving{entry: k, export: d.model.Export(k.seq, k.tokens), saver: w}
+			d.saving = &saving{entry: k, export: d.model.Export(k.seq, k.tokens[:w.To()], w.From()), saver: w}
 			return true
 		}
 		e.sched.saved(k)

@@ -17,10 +17,11 @@ type entry struct {
 
 	id      requestID // of the request that has ended
 	hints   hints
-	hit     bool // the request continued an entry itself, or others forked this one
-	awaited bool // the answer called functions, so that the client will send results
-	saved   bool // it is on disk, or need not be
-	leaving bool // it is evicted, and dropped as soon as it is saved
+	hit     bool  // the request continued an entry itself, or others forked this one
+	awaited bool  // the answer called functions, so that the client will send results
+	saved   bool  // it is on disk, or need not be
+	cuts    []int // where its first file on disk may end, for others to continue it
+	leaving bool  // it is evicted, and dropped as soon as it is saved
 }
 
 // hints are what a client says about how its requests belong together.
@@ -34,7 +35,7 @@ type hints struct {
 func (s *scheduler) keep(t *task) {
 	s.insert(&entry{
 		sequence: t.sequence, scope: t.scope, since: s.now,
-		id: t.id, hints: t.hints, hit: t.cached > 0, awaited: t.awaited,
+		id: t.id, hints: t.hints, hit: t.cached > 0, awaited: t.awaited, cuts: t.branches,
 	})
 	s.trimCache()
 }

@@ -158,11 +158,7 @@ func (r *fakeRank) Restore(in io.Reader, id model.SeqID) (tokens []int32, err er
 	if err != nil {
 		return nil, err
 	}
-	bytes := fakeState
-	if r.each > 0 {
-		bytes = r.each * x.Length
-	}
-	if err := r.read(x, bytes); err != nil {
+	if err := r.read(x, r.state(x.From, x.Length)); err != nil {
 		return nil, err
 	}
 	tokens = x.Tokens
@@ -170,6 +166,14 @@ func (r *fakeRank) Restore(in io.Reader, id model.SeqID) (tokens []int32, err er
 	r.restored++
 	r.Model.Restore(id, tokens, x.Checkpoints...)
 	return tokens, nil
+}
+
+// state returns the bytes of the state in a snapshot of these positions.
+func (r *fakeRank) state(from, to int) int {
+	if from == 0 && r.each == 0 {
+		return fakeState
+	}
+	return r.each * (to - from)
 }
 
 // held returns the bytes of all sequences.
@@ -189,14 +193,13 @@ func (r *fakeRank) KeepCheckpoints(id model.SeqID, at []int) {
 
 // SnapshotFrom has a section of each bytes for every position.
 func (r *fakeRank) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, from int) error {
-	if from == 0 && r.each == 0 {
-		return r.Snapshot(w, id, tokens)
-	}
-	defer r.alone()()
-	if have := r.Live()[id]; len(have) < len(tokens) || !slices.Equal(have[:len(tokens)], tokens) {
+	done := r.alone()
+	have := r.Live()[id]
+	done() // it may be written in pieces between steps
+	if len(have) < len(tokens) || !slices.Equal(have[:len(tokens)], tokens) {
 		return fmt.Errorf("sequence %d is %v, not %v", id, have, tokens)
 	}
-	return r.write(w, id, tokens, from, r.each*(len(tokens)-from))
+	return r.write(w, id, tokens, from, r.state(from, len(tokens)))
 }
 
 func (r *fakeRank) RestoreFrom(in io.Reader, id model.SeqID, before []int32) ([]int32, error) {
@@ -209,7 +212,7 @@ func (r *fakeRank) RestoreFrom(in io.Reader, id model.SeqID, before []int32) ([]
 	if err != nil {
 		return nil, err
 	}
-	if err := r.read(x, r.each*(x.Length-x.From)); err != nil {
+	if err := r.read(x, r.state(x.From, x.Length)); err != nil {
 		return nil, err
 	}
 	defer r.alone()()

@@ -53,7 +53,13 @@ func (h *resident) takePiece(p piece, b []byte, restore func(io.Reader) ([]int32
 
 // takeNew is takePiece of a new sequence.
 func (h *resident) takeNew(p piece, b []byte) ([]int32, error) {
-	return h.takePiece(p, b, func(r io.Reader) ([]int32, error) { return h.rank.Restore(r, p.seq) })
+	return h.takePiece(p, b, func(r io.Reader) (tokens []int32, err error) {
+		err = snapshot.Each(r, func(r io.Reader) (err error) {
+			tokens, err = h.rank.RestoreFrom(r, p.seq, tokens)
+			return err
+		})
+		return tokens, err
+	})
 }
 
 // stopEntering drops a sequence that was not received completely. The caller has the
@@ -76,8 +82,8 @@ func (h *resident) receivePiece(p piece) error {
 }
 
 // Export implements model.Portable.
-func (l *Leader) Export(id model.SeqID, tokens []int32) model.Export {
-	return &leaving{l: l, id: id, tokens: tokens}
+func (l *Leader) Export(id model.SeqID, tokens []int32, from int) model.Export {
+	return &leaving{l: l, id: id, tokens: tokens, from: from}
 }
 
 // leaving is a sequence that is copied from the leader's rank.
@@ -85,6 +91,7 @@ type leaving struct {
 	l      *Leader
 	id     model.SeqID
 	tokens []int32
+	from   int
 	source *snapshot.Source
 	began  state // of the leader
 }
@@ -100,7 +107,7 @@ func (x *leaving) Next() ([]byte, error) {
 	first := x.source == nil
 	if first {
 		x.began = l.state
-		x.source = snapshot.Pull(func(w io.Writer) error { return h.rank.Snapshot(w, x.id, x.tokens) })
+		x.source = snapshot.Pull(func(w io.Writer) error { return h.rank.SnapshotFrom(w, x.id, x.tokens, x.from) })
 	}
 	// The source reads the memory of one model and lineage, so another one ends the
 	// export.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -22,7 +23,7 @@ import (
 // export copies a sequence from the leader.
 func export(t *testing.T, l *Leader, id model.SeqID) (pieces [][]byte) {
 	t.Helper()
-	x := l.Export(id, l.tokens[id])
+	x := l.Export(id, l.tokens[id], 0)
 	defer x.Stop()
 	for {
 		b, err := x.Next()
@@ -194,15 +195,20 @@ func TestADamagedSequenceIsNotSent(t *testing.T) {
 }
 
 // TestConversationsOutliveTheirGroup: conversations continue from snapshots on disk in
-// groups of other sizes, even while epochs end, with the tokens of an undisturbed engine.
+// groups of other sizes, even while epochs end, with the tokens of an undisturbed engine;
+// some have the file of their beginning in common.
 func TestConversationsOutliveTheirGroup(t *testing.T) {
 	hits := uint64(0)
 	for seed := range uint64(6) {
 		dir := filepath.Join(t.TempDir(), "cache")
 		random := rand.New(rand.NewPCG(seed, 4))
 		prompts := make([][]int32, 5)
+		const shared = 140
 		for i := range prompts {
-			for range 130 + random.IntN(200) {
+			if i > 2 { // they begin alike
+				prompts[i] = slices.Clone(prompts[2][:shared])
+			}
+			for range shared + random.IntN(200) {
 				prompts[i] = append(prompts[i], int32(random.IntN(256)))
 			}
 		}
@@ -210,7 +216,7 @@ func TestConversationsOutliveTheirGroup(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var all []engine.Request
 				for _, p := range prompts {
-					all = append(all, engine.Request{Prompt: p, MaxTokens: 4, IgnoreEOS: true})
+					all = append(all, engine.Request{Prompt: p, Branches: []int{shared}, MaxTokens: 4, IgnoreEOS: true})
 				}
 				plain := newEngine(t, enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 64, Rewind: 2}))
 				want := answers(t, plain, all)

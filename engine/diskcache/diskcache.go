@@ -11,12 +11,14 @@
 // write a snapshot decides what the model remembers. NAME is a hash of what the snapshot
 // belongs to: model, scope and tokens. The file begins with a header of 4 KiB:
 //
-//	8 bytes  "RMCACHE1", the format and its version
+//	8 bytes  "RMCACHE2", the format and its version
 //	u32      length of the JSON, little-endian
 //	JSON     what the snapshot belongs to (form)
 //	u32      CRC-32C of the JSON, and zeros
 //
-// The snapshot follows as package snapshot writes it. It is written as NAME.partial,
+// The snapshot follows as package snapshot writes it. If it continues the snapshot of
+// another file, its parent, the header names that, and a file without its parent is
+// removed. It is written as NAME.partial,
 // synced and renamed, so that a file with the final name is complete. Scopes are hashed
 // wherever they appear, because they come from API keys.
 //
@@ -25,15 +27,12 @@
 package diskcache
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -110,6 +109,8 @@ type Store struct {
 type Entry struct {
 	form
 	name       string
+	parent     *Entry    // that it continues; nil: it is whole
+	children   int       // entries that continue it, also one that is being written
 	size       int64     // of the file
 	used       time.Time // last time
 	superseded bool      // a longer snapshot of the conversation exists
@@ -121,15 +122,12 @@ func (e *Entry) Length() int { return e.form.Length }
 // Peak returns the greatest length that the sequence had.
 func (e *Entry) Peak() int { return e.form.Peak }
 
-// Checkpoints returns the lengths at which the sequence has checkpoints, ascending.
-func (e *Entry) Checkpoints() []int { return slices.Clone(e.form.Checkpoints) }
-
 // Stats are the numbers of a Store; totals count from Open.
 type Stats struct {
 	Entries       int
 	Bytes, Budget int64
 
-	Saved, SavedBytes uint64 // snapshots written
+	Saved, SavedBytes uint64 // files written
 	Hits, HitTokens   uint64 // snapshots restored, and the prompt tokens that did not run because of them
 	Evicted           uint64 // to make room for others
 	Refused           uint64 // damaged or foreign files, which were removed
@@ -266,9 +264,10 @@ const (
 	supersededWeight = 1.0 / 8
 )
 
-// value returns the value of an entry. Only comparisons of values are meaningful.
+// value returns the value of an entry beside that of its parent. Only comparisons of values
+// are meaningful.
 func (e *Entry) value(now time.Time) float64 {
-	v := float64(e.form.Length) / float64(e.size)
+	v := float64(e.form.Length-e.From) / float64(e.size)
 	for _, w := range []struct {
 		holds  bool
 		weight float64
@@ -298,21 +297,16 @@ func (s *Store) reserve(e *Entry) error {
 		}
 		return errWorthless
 	}
+	if e.parent != nil && s.entries[e.Parent] != e.parent { // since Save
+		return errWorthless
+	}
 	now := s.o.Clock()
-	var victims []*Entry
 	missing := s.bytes + e.size - s.o.Budget
-	byValue := slices.SortedFunc(maps.Values(s.entries), func(a, b *Entry) int {
-		return cmp.Or(cmp.Compare(a.value(now), b.value(now)), cmp.Compare(a.name, b.name))
-	})
-	for _, v := range byValue {
-		if missing <= 0 {
-			break
-		}
-		if v.value(now) > e.value(now) {
+	victims := s.victims(missing, e)
+	for _, v := range victims {
+		if missing -= v.size; v.value(now) > e.value(now) {
 			return errWorthless
 		}
-		victims = append(victims, v)
-		missing -= v.size
 	}
 	if missing > 0 {
 		return errWorthless
@@ -322,39 +316,23 @@ func (s *Store) reserve(e *Entry) error {
 		s.forgetLocked(v)
 	}
 	s.bytes += e.size
+	if e.parent != nil {
+		e.parent.children++
+	}
 	return nil
-}
-
-// forgetLocked removes an entry from the index; its file must then be removed. mu is
-// held.
-func (s *Store) forgetLocked(e *Entry) {
-	if s.entries[e.name] != e {
-		return
-	}
-	delete(s.entries, e.name)
-	s.bytes -= e.size
-	s.version++
-	if p := s.entries[e.Parent]; p != nil {
-		p.superseded = false
-	}
-	s.removed = append(s.removed, e.name)
 }
 
 // Used records that a snapshot was restored and saved a prompt so many tokens.
 func (s *Store) Used(e *Entry, tokens int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.used = s.o.Clock()
 	s.counts.Hits++
 	s.counts.HitTokens += uint64(tokens)
-	if s.entries[e.name] == e {
-		s.touched[e.name] = e.used
-		s.workLocked()
-	}
+	s.usedLocked(e, s.o.Clock())
 }
 
-// Refuse forgets a snapshot that could not be restored. It has the file removed unless
-// the disk was the cause.
+// Refuse forgets a snapshot that could not be restored because of its own file, and those
+// that continue it. It has the files removed unless the disk was the cause.
 func (s *Store) Refuse(e *Entry, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

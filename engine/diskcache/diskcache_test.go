@@ -74,6 +74,19 @@ func stateOf(t testing.TB, q Sequence, n int) []byte {
 	return out.Bytes()
 }
 
+// partOf returns the snapshot of the tokens that a Saver takes.
+func partOf(t testing.TB, q Sequence, w *Saver, n int) []byte {
+	h := snapshot.Header{Model: "m", Layout: "l", Length: w.To(), Peak: q.Peak, From: w.From()}
+	for _, at := range q.Checkpoints {
+		if w.From() < at && at <= w.To() {
+			h.Checkpoints = append(h.Checkpoints, at)
+		}
+	}
+	var out bytes.Buffer
+	require.NoError(t, snapshot.Write(&out, h, q.Tokens[:w.To()], sections(Sequence{Checkpoints: h.Checkpoints}, n)))
+	return out.Bytes()
+}
+
 // sections returns the sections of stateOf.
 func sections(q Sequence, n int) []snapshot.Section {
 	out := []snapshot.Section{{Name: "s", Parts: [][]byte{make([]byte, n)}}}
@@ -97,7 +110,7 @@ func (b *bed) saveAll(q Sequence, n int) bool {
 	if w == nil {
 		return false
 	}
-	for rest := stateOf(b.t, q, n); len(rest) > 0 && !w.Ended(); {
+	for rest := partOf(b.t, q, w, n); len(rest) > 0 && !w.Ended(); {
 		if !w.Ready() {
 			continue // another goroutine writes
 		}
@@ -107,6 +120,10 @@ func (b *bed) saveAll(q Sequence, n int) bool {
 	}
 	w.Finish()
 	b.wg.Wait()
+	if w.To() < len(q.Tokens) {
+		q.Cuts = nil
+		b.saveAll(q, n)
+	}
 	return true
 }
 
@@ -272,7 +289,7 @@ func TestFilesOfOthers(t *testing.T) {
 
 	name := func(c string) string { return filepath.Join(dir, strings.Repeat(c, nameLength)) }
 	older, renamed := bytes.Clone(good), bytes.Clone(good)
-	copy(older, "RMCACHE0")
+	copy(older, "RMCACHE1")
 	bad := bytes.Clone(good)
 	bad[100] ^= 1
 	for path, content := range map[string][]byte{
@@ -427,7 +444,7 @@ func TestReadsEnd(t *testing.T) {
 // FuzzHeader: decoding any bytes ends with an error or with what encode writes.
 func FuzzHeader(f *testing.F) {
 	good := form{Model: "m", Scope: hashScope("x"), Length: 300, Peak: 310, Base: 290, Stride: 32, Marks: []string{"0123456789abcdef"},
-		Whole: strings.Repeat("a", 64), Bytes: 7, Parent: "p", Hit: true}
+		Whole: strings.Repeat("a", 64), Bytes: 7, ID: "i", Replaces: "p", Hit: true}
 	head, err := good.encode()
 	require.NoError(f, err)
 	f.Add(head)
@@ -436,7 +453,11 @@ func FuzzHeader(f *testing.F) {
 	head, err = good.encode()
 	require.NoError(f, err)
 	f.Add(head)
-	f.Add(append([]byte("RMCACHE1\xff\xff\xff\xff"), make([]byte, headerBytes-12)...))
+	good.From, good.Parent, good.ParentID = 5, strings.Repeat("b", 32), "j"
+	head, err = good.encode()
+	require.NoError(f, err)
+	f.Add(head)
+	f.Add(append([]byte(magic+"\xff\xff\xff\xff"), make([]byte, headerBytes-12)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := decode(b)
 		if err != nil {

@@ -2,6 +2,7 @@ package diskcache
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,7 +19,7 @@ import (
 )
 
 const (
-	magic       = "RMCACHE1"
+	magic       = "RMCACHE2"
 	headerBytes = 4096
 	nameLength  = 32 // of the hexadecimal digits of a name
 
@@ -30,11 +32,11 @@ type form struct {
 	Model  string `json:"model"`
 	Scope  string `json:"scope"`
 	Length int    `json:"length"` // committed tokens
-	Peak   int    `json:"peak"`   // greatest length
+	Peak   int    `json:"peak"`   // greatest length, as model.Import says
 	Base   int    `json:"base"`   // least length to which the sequence can be rewound, other than 0
 	Stride int    `json:"stride"` // tokens between two of the first Marks
 	// Checkpoints are the lengths at which the sequence has checkpoints, so that it can be
-	// forked there although they may be less than Base. Files of earlier builds have none.
+	// forked there although they may be less than Base.
 	Checkpoints []int `json:"checkpoints,omitempty"`
 	// Marks are hashes of the first Base, Base+Stride, … tokens, then of those up to each
 	// checkpoint, cut to markLength. They show roughly how much of the sequence a prompt
@@ -42,8 +44,15 @@ type form struct {
 	Marks []string `json:"marks"`
 	Whole string   `json:"whole"` // hash of all tokens
 	Bytes int64    `json:"bytes"` // of the snapshot that follows
-	// Parent is the name of a snapshot of the same conversation when it was shorter.
-	Parent string `json:"parent,omitempty"`
+	ID    string   `json:"id"`    // of this file, random
+	// From is the tokens that the file continues: those of the one named Parent, with the id
+	// ParentID. The Checkpoints are those beyond.
+	From     int    `json:"from,omitempty"`
+	Parent   string `json:"parent,omitempty"`
+	ParentID string `json:"parent_id,omitempty"`
+	Shared   bool   `json:"shared,omitempty"` // the sequence was cut here for others to continue
+	// Replaces is the name of a snapshot of the same conversation when it was shorter.
+	Replaces string `json:"replaces,omitempty"`
 
 	Awaited bool `json:"awaited,omitempty"` // see Worth
 	Hit     bool `json:"hit,omitempty"`
@@ -55,6 +64,8 @@ func (f *form) check() error {
 	switch {
 	case f.Length < MinTokens || f.Peak < f.Length || f.Base < 1 || f.Base > f.Length || int64(f.Peak) > 1<<40:
 		return fmt.Errorf("length %d, greatest length %d, least length %d", f.Length, f.Peak, f.Base)
+	case f.From < 0 || f.From >= f.Length || (f.From > 0) != nameForm.MatchString(f.Parent) || (f.From > 0) != (f.ParentID != "") || f.ID == "":
+		return fmt.Errorf("from token %d on, id %q, parent %q with id %q", f.From, f.ID, f.Parent, f.ParentID)
 	case f.Bytes < 1 || f.Bytes > 1<<50:
 		return fmt.Errorf("a snapshot of %d bytes", f.Bytes)
 	case f.Stride < 1 || f.Stride > f.Length || len(f.Marks) != (f.Length-f.Base)/f.Stride+1+len(f.Checkpoints):
@@ -62,18 +73,18 @@ func (f *form) check() error {
 	case len(f.Whole) != sha256.Size*2 || slices.ContainsFunc(f.Marks, func(m string) bool { return len(m) != markLength }):
 		return errors.New("a hash has the wrong length")
 	}
-	return checkpointsFit(f.Checkpoints, f.Length)
+	return checkpointsFit(f.Checkpoints, f.From, f.Length)
 }
 
 // checkpointsFit rejects checkpoints that a saved sequence of the given length cannot
-// have.
-func checkpointsFit(at []int, length int) error {
+// have beyond from.
+func checkpointsFit(at []int, from, length int) error {
 	if len(at) > MaxCheckpoints {
 		return fmt.Errorf("%d checkpoints; at most %d are possible", len(at), MaxCheckpoints)
 	}
 	for i, n := range at {
-		if n < 1 || n > length || i > 0 && n <= at[i-1] {
-			return fmt.Errorf("checkpoints at %v of %d tokens; they must be positive and ascending", at, length)
+		if n <= from || n > length || i > 0 && n <= at[i-1] {
+			return fmt.Errorf("checkpoints at %v of %d tokens from %d on; they must be ascending", at, length, from)
 		}
 	}
 	return nil
@@ -191,11 +202,7 @@ func (s *Store) scan() error {
 			return err
 		}
 	}
-	for _, e := range s.entries {
-		if p := s.entries[e.Parent]; p != nil {
-			p.superseded = true
-		}
-	}
+	s.connect()
 	s.shrink()
 	err = s.writable()
 	if DiskFailed(err) && !errors.Is(err, ErrHangs) {
@@ -203,6 +210,21 @@ func (s *Store) scan() error {
 		return nil
 	}
 	return err
+}
+
+// connect connects all entries to their parents, and removes those that have none.
+func (s *Store) connect() {
+	for _, e := range slices.SortedFunc(maps.Values(s.entries), func(a, b *Entry) int { return cmp.Compare(a.form.Length, b.form.Length) }) {
+		if p := s.entries[e.Replaces]; p != nil {
+			p.superseded = true
+		}
+		if !s.adopt(e) {
+			s.counts.Refused++
+			s.o.Logger.Warn("cache on disk: removed a snapshot, because the one that it continues is missing", "file", s.path(e.name, final), "continues", s.path(e.Parent, final))
+			s.forgetLocked(e)
+		}
+	}
+	s.clean()
 }
 
 // readEntry reads the header of a file.
@@ -252,21 +274,11 @@ func (s *Store) entryOf(path, name string, f Source) (e *Entry, unreadable, err 
 // shrink evicts what exceeds the budget, which may be smaller than the last server's. No
 // other goroutine has the Store yet.
 func (s *Store) shrink() {
-	now := s.o.Clock()
-	for s.bytes > s.o.Budget {
-		var least *Entry
-		for _, e := range s.entries {
-			if least == nil || e.value(now) < least.value(now) {
-				least = e
-			}
-		}
-		if least == nil {
-			return
-		}
+	for _, e := range s.victims(s.bytes-s.o.Budget, nil) {
 		s.counts.Evicted++
-		s.forgetLocked(least)
-		s.clean()
+		s.forgetLocked(e)
 	}
+	s.clean()
 }
 
 // writable returns an error if no file can be written.

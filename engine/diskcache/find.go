@@ -10,7 +10,7 @@ import (
 )
 
 // Find returns the snapshot of a scope with which the most tokens of a prompt need not
-// run, of those with the shortest file. These tokens are the common prefix, if the
+// run, of those with the fewest bytes to read. These tokens are the common prefix, if the
 // sequence can be rewound to it, and otherwise end at its last checkpoint within the
 // common prefix. reuse is their number, or somewhat fewer. At least one token of the
 // prompt is always left to run.
@@ -46,7 +46,7 @@ func (s *Store) Find(scope string, prompt []int32) (best *Entry, reuse int) {
 			}
 			n = at
 		}
-		if n > reuse || n == reuse && n > 0 && cmp.Or(cmp.Compare(e.size, best.size), best.used.Compare(e.used)) < 0 {
+		if n > reuse || n == reuse && n > 0 && cmp.Or(cmp.Compare(e.bytes(), best.bytes()), best.used.Compare(e.used)) < 0 {
 			best, reuse = e, n
 		}
 	}

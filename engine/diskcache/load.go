@@ -10,20 +10,29 @@ import (
 	"ringmaster/model/snapshot"
 )
 
-// Loader reads a snapshot. One goroutine uses it.
+// Loader reads the snapshots that make a sequence, one after the other. One goroutine uses
+// it.
 type Loader struct {
 	s     *Store
 	e     *Entry
-	queue chan []byte
+	queue chan loaded
 	free  chan []byte
-	last  []byte        // the piece that Next returned
+	last  loaded        // that Next returned
 	stop  chan struct{} // closed by Close
+	ends  *Entry        // whose file was read last; valid when queue is closed
 	err   error         // valid when queue is closed
 }
 
-// Load begins to read a snapshot; nil if the disk hangs.
+// loaded is a piece of a file.
+type loaded struct {
+	piece []byte
+	of    *Entry
+}
+
+// Load begins to read the snapshots of an entry: its own, and before it those that it
+// continues.
 func (s *Store) Load(e *Entry) *Loader {
-	l := &Loader{s: s, e: e, queue: make(chan []byte, pieces), free: make(chan []byte, pieces+1), stop: make(chan struct{})}
+	l := &Loader{s: s, e: e, ends: e, queue: make(chan loaded, pieces), free: make(chan []byte, pieces+1), stop: make(chan struct{})}
 	for range pieces {
 		l.free <- nil
 	}
@@ -42,7 +51,11 @@ func (s *Store) Load(e *Entry) *Loader {
 		defer s.wg.Done()
 		defer s.notify()
 		defer close(l.queue)
-		l.err = l.read()
+		for _, l.ends = range e.chain() {
+			if l.err = l.read(l.ends); !errors.Is(l.err, io.EOF) {
+				return
+			}
+		}
 	}()
 	return l
 }
@@ -51,17 +64,18 @@ func (s *Store) Load(e *Entry) *Loader {
 // if the piece has not been read yet, and Notify's function is called when it has. Errors
 // are io.EOF after the last piece, the disk's, or wrap snapshot.ErrDamaged.
 func (l *Loader) Next() (piece []byte, ok bool, err error) {
-	if l.last != nil {
-		l.free <- l.last
-		l.last = nil
+	if l.last.piece != nil {
+		l.free <- l.last.piece
+		l.last.piece = nil
 	}
 	select {
-	case piece, ok = <-l.queue:
+	case next, ok := <-l.queue:
 		if !ok {
+			l.last.of = l.ends
 			return nil, false, l.err
 		}
-		l.last = piece
-		return piece, true, nil
+		l.last = next
+		return next.piece, true, nil
 	default:
 	}
 	if l.s.hangs() {
@@ -70,24 +84,32 @@ func (l *Loader) Next() (piece []byte, ok bool, err error) {
 	return nil, false, nil
 }
 
+// At returns the entry that has the file of what Next returned last, a piece or an error.
+func (l *Loader) At() *Entry {
+	if l.last.of == nil {
+		return l.e
+	}
+	return l.last.of
+}
+
 // Close ends the reading. An operation that hangs ends by itself at some time.
 func (l *Loader) Close() { close(l.stop) }
 
-// read reads the file to its end; the error is io.EOF then.
-func (l *Loader) read() error {
-	s, path := l.s, l.s.path(l.e.name, final)
+// read reads the file of an entry to its end; the error is io.EOF then.
+func (l *Loader) read(e *Entry) error {
+	s, path := l.s, l.s.path(e.name, final)
 	f, err := s.openFile(path)
 	if err != nil {
 		return err
 	}
 	defer s.closeFile(path, f)
-	now, unreadable, err := s.entryOf(path, l.e.name, f)
+	now, unreadable, err := s.entryOf(path, e.name, f)
 	switch {
 	case err != nil:
 		return err
 	case unreadable != nil:
 		return fmt.Errorf("%w: %w", unreadable, snapshot.ErrDamaged)
-	case !reflect.DeepEqual(now.form, l.e.form):
+	case !reflect.DeepEqual(now.form, e.form):
 		return fmt.Errorf("its header has changed: %w", snapshot.ErrDamaged)
 	}
 	for first := true; ; first = false {
@@ -116,13 +138,13 @@ func (l *Loader) read() error {
 			if err != nil {
 				return err
 			}
-			if f := l.e.form; h.Length != f.Length || h.Peak != f.Peak || !slices.Equal(h.Checkpoints, f.Checkpoints) {
-				return fmt.Errorf("the snapshot has length %d, greatest length %d and checkpoints at %v, the header %d, %d and %v: %w",
-					h.Length, h.Peak, h.Checkpoints, f.Length, f.Peak, f.Checkpoints, snapshot.ErrDamaged)
+			if f := e.form; h.From != f.From || h.Length != f.Length || !slices.Equal(h.Checkpoints, f.Checkpoints) {
+				return fmt.Errorf("the snapshot has tokens %d to %d and checkpoints at %v, the header %d to %d and %v: %w",
+					h.From, h.Length, h.Checkpoints, f.From, f.Length, f.Checkpoints, snapshot.ErrDamaged)
 			}
 		}
 		if n > 0 {
-			l.queue <- b[:n] // never blocks: the queue has room for each buffer
+			l.queue <- loaded{b[:n], e} // never blocks: the queue has room for each buffer
 			s.notify()
 		}
 		if err != nil {

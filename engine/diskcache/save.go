@@ -1,9 +1,9 @@
 package diskcache
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 
 	"ringmaster/model/snapshot"
 )
@@ -24,6 +24,9 @@ type Sequence struct {
 	// Checkpoints are the lengths at which it has checkpoints, ascending. They no longer
 	// change; a sequence with more than MaxCheckpoints is not saved.
 	Checkpoints []int
+	// Cuts are the lengths at which other sequences are likely to branch off, ascending: a
+	// file may end there, for them to continue it.
+	Cuts []int
 	Worth
 }
 
@@ -44,50 +47,73 @@ type Saver struct {
 	ended chan struct{} // closed when nothing more is written
 }
 
+// From and To say which tokens the snapshot has: it continues one that ends at From, and if
+// To is not the end of the sequence, a second snapshot is to be saved when this one has
+// Ended: without Cuts, so that it is the last.
+func (w *Saver) From() int { return w.e.From }
+
+// To is the end of the tokens; see From.
+func (w *Saver) To() int { return w.e.form.Length }
+
 // Save begins a snapshot. It returns nil if none is wanted because the sequence is short
 // or known already, or because the disk hangs or has failed recently.
 func (s *Store) Save(q Sequence) *Saver {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	base := max(1, q.Peak-s.rewind)
-	if len(q.Tokens) < MinTokens || base > len(q.Tokens) {
+	if len(q.Tokens) < MinTokens || q.Peak-s.rewind > len(q.Tokens) {
 		return nil
 	}
-	if err := checkpointsFit(q.Checkpoints, len(q.Tokens)); err != nil {
+	if err := checkpointsFit(q.Checkpoints, 0, len(q.Tokens)); err != nil {
 		s.o.Logger.Warn("cache on disk: a sequence is not saved", "tokens", len(q.Tokens), "error", err)
 		return nil
 	}
-	f := form{Model: s.model, Scope: hashScope(q.Scope), Length: len(q.Tokens), Peak: q.Peak, Base: base, Checkpoints: slices.Clone(q.Checkpoints),
-		Stride:  max(leastMarks, (len(q.Tokens)-base)/(mostMarks-len(q.Checkpoints)-1)+1),
-		Awaited: q.Awaited, Hit: q.Hit, Marked: q.Marked}
 	if s.closing || s.hanging > 0 || !s.failed.IsZero() && s.o.Clock().Sub(s.failed) < retryAfter {
 		return nil
 	}
-	marks := f.lengths()
-	lengths := append([]int{len(q.Tokens)}, marks...)
+	f := form{Model: s.model, Scope: hashScope(q.Scope), Length: len(q.Tokens), ID: rand.Text()}
+	lengths := []int{len(q.Tokens)}
 	for _, e := range s.entries {
 		if e.Model == f.Model && e.Scope == f.Scope && e.form.Length < f.Length {
 			lengths = append(lengths, e.form.Length)
 		}
 	}
 	sums := s.prefixes(f.Scope, q.Tokens, lengths)
-	f.Whole = sums[len(q.Tokens)]
+	if old := s.entries[sums[len(q.Tokens)][:nameLength]]; old != nil {
+		s.usedLocked(old, s.o.Clock())
+		return nil
+	}
+	parent, to := s.cut(q, f, sums)
+	f.Peak = q.Peak
+	if parent != nil {
+		f.From, f.Parent, f.ParentID, f.Peak = parent.form.Length, parent.name, parent.ID, max(q.Peak, parent.form.Peak)
+	}
+	if f.Length = to; to < len(q.Tokens) {
+		f.Shared = true
+	} else {
+		f.Awaited, f.Hit, f.Marked = q.Awaited, q.Hit, q.Marked
+		var last *Entry
+		for _, e := range s.entries {
+			if e.Model == f.Model && e.Scope == f.Scope && e.form.Length < to && sums[e.form.Length] == e.Whole && !e.Shared && e != parent &&
+				(last == nil || e.form.Length > last.form.Length) {
+				last, f.Replaces = e, e.name
+			}
+		}
+	}
+	f.Peak = min(f.Peak, to+s.rewind)
+	f.Base = max(1, f.Peak-s.rewind)
+	for _, n := range q.Checkpoints {
+		if f.From < n && n <= to {
+			f.Checkpoints = append(f.Checkpoints, n)
+		}
+	}
+	f.Stride = max(leastMarks, (to-f.Base)/(mostMarks-len(f.Checkpoints)-1)+1)
+	marks := f.lengths()
+	sums = s.prefixes(f.Scope, q.Tokens, append([]int{to}, marks...))
+	f.Whole = sums[to]
 	for _, n := range marks {
 		f.Marks = append(f.Marks, sums[n][:markLength])
 	}
-	name := f.Whole[:nameLength]
-	if old := s.entries[name]; old != nil {
-		old.used = s.o.Clock()
-		return nil
-	}
-	var parent *Entry
-	for _, e := range s.entries {
-		if e.Model == f.Model && e.Scope == f.Scope && e.form.Length < f.Length && sums[e.form.Length] == e.Whole &&
-			(parent == nil || e.form.Length > parent.form.Length) {
-			parent, f.Parent = e, e.name
-		}
-	}
-	w := &Saver{s: s, e: &Entry{form: f, name: name}, queue: make(chan []byte, pieces), free: make(chan []byte, pieces+1), ended: make(chan struct{})}
+	w := &Saver{s: s, e: &Entry{form: f, name: f.Whole[:nameLength], parent: parent}, queue: make(chan []byte, pieces), free: make(chan []byte, pieces+1), ended: make(chan struct{})}
 	s.savers = append(s.savers, w)
 	s.workLocked()
 	return w
@@ -177,10 +203,17 @@ func (w *Saver) write() (err error) {
 	defer s.mu.Unlock()
 	if err != nil {
 		s.bytes -= e.size
+		if e.parent != nil {
+			e.parent.children--
+		}
 		return err
 	}
 	s.entries[e.name] = e
-	if p := s.entries[e.Parent]; p != nil {
+	if e.parent != nil && s.entries[e.Parent] != e.parent { // it was refused meanwhile
+		s.forgetLocked(e)
+		return errWorthless
+	}
+	if p := s.entries[e.Replaces]; p != nil {
 		p.superseded = true
 	}
 	s.version++

@@ -240,7 +240,7 @@ func TestSnapshotsHaveCheckpoints(t *testing.T) {
 	mustRun(t, m, forked(model.Step{}, 2, 1, 2))
 	for id, tokens := range m.Live() {
 		to := NewModel(50, Options{CheckpointBytes: 100, SequenceBudget: 110})
-		out, in := m.Export(id, tokens), to.Import(id)
+		out, in := m.Export(id, tokens, 0), to.Import(id)
 		for {
 			piece, err := out.Next()
 			if errors.Is(err, io.EOF) {

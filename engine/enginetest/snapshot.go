@@ -54,13 +54,20 @@ func (m *Model) Extend(id model.SeqID, tokens []int32, checkpoints ...int) {
 	m.set(id, &sequence{tokens: slices.Clone(tokens), peak: len(tokens), checkpoints: slices.Clone(checkpoints)})
 }
 
-// Export implements model.Portable. The snapshot includes one and a half megabytes of
-// filler, so that it has several pieces.
-func (m *Model) Export(id model.SeqID, tokens []int32) model.Export {
+// filler is the state in a snapshot: one and a half megabytes, so that it has several pieces,
+// and filledBy for each token.
+func filler(tokens int) snapshot.Section {
+	return snapshot.Section{Name: "nothing", Parts: [][]byte{make([]byte, 3<<19+filledBy*tokens)}}
+}
+
+const filledBy = 4 << 10
+
+// Export implements model.Portable.
+func (m *Model) Export(id model.SeqID, tokens []int32, from int) model.Export {
 	defer m.enter("Export")()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &export{m: m, id: id, tokens: slices.Clone(tokens)}
+	return &export{m: m, id: id, tokens: slices.Clone(tokens), from: from}
 }
 
 type export struct {
@@ -68,6 +75,8 @@ type export struct {
 	m      *Model
 	id     model.SeqID
 	tokens []int32
+	from   int
+	of     *sequence // when it began
 }
 
 // Next implements model.Export: the sequence must not have changed since Export.
@@ -76,13 +85,17 @@ func (x *export) Next() ([]byte, error) {
 	x.m.mu.Lock()
 	defer x.m.mu.Unlock()
 	q := x.m.seqs[x.id]
-	if q == nil || !slices.Equal(q.tokens, x.tokens) {
+	if x.of == nil {
+		x.of = q
+	}
+	if q == nil || q != x.of || len(x.tokens) > len(q.tokens) || !slices.Equal(q.tokens[:len(x.tokens)], x.tokens) {
 		return nil, x.m.violate("sequence %d is exported, but it is not the %d tokens that it was", x.id, len(x.tokens))
 	}
 	if x.Source == nil {
-		h := snapshot.Header{Model: "enginetest", Layout: "enginetest", Length: len(q.tokens), Peak: q.peak, Checkpoints: q.checkpoints}
+		h := snapshot.Header{Model: "enginetest", Layout: "enginetest", Length: len(x.tokens), Peak: q.peak, From: x.from,
+			Checkpoints: upTo(q.checkpoints, len(x.tokens))[len(upTo(q.checkpoints, x.from)):]}
 		x.Source = snapshot.Pull(func(w io.Writer) error {
-			return snapshot.Write(w, h, x.tokens, []snapshot.Section{{Name: "nothing", Parts: [][]byte{make([]byte, 3<<19)}}})
+			return snapshot.Write(w, h, x.tokens, []snapshot.Section{filler(len(x.tokens) - x.from)})
 		})
 	}
 	return x.Source.Next()
@@ -101,30 +114,37 @@ func (m *Model) Import(id model.SeqID) model.Import {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.known[id] = holding{length: 1} // it may hold memory
-	x := &entering{m: m, id: id}
-	x.Sink = snapshot.Push(func(r io.Reader) error {
-		in, err := snapshot.Read(r, "enginetest", "enginetest", m.opts.ContextLength)
-		if err != nil {
-			return err
-		}
-		if err := checkpointsIn(in.Checkpoints, in.Length); err != nil {
-			return err
-		}
-		m.known[id] = holding{in.Length, len(in.Checkpoints)}
-		if err := in.Section(snapshot.Section{Name: "nothing", Parts: [][]byte{make([]byte, 3<<19)}}); err != nil {
-			return err
-		}
-		x.q = &sequence{tokens: in.Tokens, peak: in.Peak, checkpoints: in.Checkpoints}
-		return nil
-	})
+	x := &entering{m: m, id: id, q: &sequence{}}
+	x.Sink = snapshot.Push(func(r io.Reader) error { return snapshot.Each(r, x.read) })
 	return x
+}
+
+// read reads a snapshot.
+func (x *entering) read(r io.Reader) error {
+	in, err := snapshot.ReadOn(r, "enginetest", "enginetest", x.m.opts.ContextLength, x.q.tokens)
+	if err != nil {
+		return err
+	}
+	if in.From != len(x.q.tokens) {
+		return x.m.violate("sequence %d: a snapshot from %d on follows %d tokens", x.id, in.From, len(x.q.tokens))
+	}
+	at := append(x.q.checkpoints, in.Checkpoints...)
+	x.m.known[x.id] = holding{in.Length, len(at)}
+	if err := in.Section(filler(in.Length - in.From)); err != nil {
+		return err
+	}
+	x.q = &sequence{tokens: in.Tokens, peak: max(x.q.peak, in.Peak), checkpoints: at}
+	if slices.Contains(at, in.Length) {
+		x.q.peak = min(x.q.peak, in.Length+x.m.opts.Rewind)
+	}
+	return nil
 }
 
 type entering struct {
 	*snapshot.Sink
 	m  *Model
 	id model.SeqID
-	q  *sequence // complete when the Sink is
+	q  *sequence // of the snapshots that were read
 }
 
 // Write implements model.Import.

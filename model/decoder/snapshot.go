@@ -81,8 +81,9 @@ func (m *Model[C]) Restore(r io.Reader, id model.SeqID) ([]int32, error) {
 // RestoreFrom takes a snapshot of SnapshotFrom for the sequence id, which has the tokens
 // before here, or none, and returns all its tokens. Its checkpoints at more than
 // Header.From tokens are then those of the snapshot. The sequence can run once everything
-// that SnapshotFrom writes of its tokens has been taken. Like Restore it must not run
-// during a step, and after an error the sequence does not exist.
+// that SnapshotFrom writes of its tokens has been taken, also if another sequence with
+// the same tokens wrote what is before From. Like Restore it must not run during a step, and
+// after an error the sequence does not exist.
 func (m *Model[C]) RestoreFrom(r io.Reader, id model.SeqID, before []int32) ([]int32, error) {
 	x, err := snapshot.ReadOn(r, m.o.Fingerprint, m.network.Layout(), m.o.Info.ContextLength, before)
 	if err == nil && x.From > m.Len(id) {
@@ -118,7 +119,8 @@ func (m *Model[C]) restore(x *snapshot.Reader, id model.SeqID) error {
 	if err != nil {
 		return m.errorf("%w", err)
 	}
-	m.freeBeyond(m.sequences[id], x.From)
+	q := m.sequences[id]
+	m.freeBeyond(q, x.From)
 	state := cache.State(x.From, x.Length, x.Peak)
 	sections := state
 	for _, at := range x.Checkpoints {
@@ -139,11 +141,16 @@ func (m *Model[C]) restore(x *snapshot.Reader, id model.SeqID) error {
 			return err
 		}
 	}
-	q := m.sequences[id]
-	if q == nil {
+	if m.sequences[id] != q {
 		return m.errorf("sequence %d: it was dropped while it was restored", id)
 	}
-	q.standing = standing{x.Length, x.Peak, x.Length}
+	// What came before has the rows for rewinds to its own greatest length less Info.Rewind.
+	q.standing = standing{x.Length, max(x.Peak, q.peak), x.Length}
+	if c := find(q.checkpoints, x.Length); c != nil && q.peak-x.Length > m.o.Info.Rewind {
+		q.peak = x.Length + m.o.Info.Rewind
+		_, overwritten := divide(cache.State(0, x.Length, q.peak))
+		m.copy(overwritten, c.section())
+	}
 	q.commits++
 	return nil
 }
@@ -166,16 +173,21 @@ func (m *Model[C]) restoreCheckpoint(x *snapshot.Reader, id model.SeqID, length 
 }
 
 // Export implements model.Portable.
-func (m *Model[C]) Export(id model.SeqID, tokens []int32) model.Export {
-	return snapshot.Pull(func(w io.Writer) error { return m.Snapshot(w, id, tokens) })
+func (m *Model[C]) Export(id model.SeqID, tokens []int32, from int) model.Export {
+	return snapshot.Pull(func(w io.Writer) error { return m.SnapshotFrom(w, id, tokens, from) })
 }
 
 // Import implements model.Portable.
 func (m *Model[C]) Import(id model.SeqID) model.Import {
 	x := &entering{}
-	x.Sink = snapshot.Push(func(r io.Reader) (err error) {
-		x.tokens, err = m.Restore(r, id)
-		return err
+	x.Sink = snapshot.Push(func(r io.Reader) error {
+		if m.sequences[id] != nil {
+			return m.errorf("sequence %d: it cannot be restored because it exists", id)
+		}
+		return snapshot.Each(r, func(r io.Reader) (err error) {
+			x.tokens, err = m.RestoreFrom(r, id, x.tokens)
+			return err
+		})
 	})
 	return x
 }

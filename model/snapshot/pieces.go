@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -121,6 +122,23 @@ func (s *Sink) Close() error {
 // Stop ends the Sink. It copies nothing more to the destination, because that may no
 // longer exist.
 func (s *Sink) Stop() { s.stop() }
+
+// Each calls read for each of the snapshots that follow each other in r, at least once.
+func Each(r io.Reader, read func(r io.Reader) error) error {
+	for first := true; ; first = false {
+		var b [1]byte
+		n, err := io.ReadFull(r, b[:])
+		switch {
+		case errors.Is(err, io.EOF) && !first:
+			return nil
+		case err != nil && !errors.Is(err, io.EOF):
+			return err
+		}
+		if err := read(io.MultiReader(bytes.NewReader(b[:n]), r)); err != nil {
+			return err
+		}
+	}
+}
 
 // Measure is the header of a snapshot and its length as a whole, by its first piece.
 func Measure(first []byte) (h Header, total int64, err error) {

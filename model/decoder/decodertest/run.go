@@ -35,6 +35,7 @@ var alone = []shared{
 	{"ForksAreRefused", testenv.Fast, Architecture.ForksAreRefused},
 	{"CheckpointMemory", testenv.Fast, Architecture.CheckpointMemory},
 	{"SnapshotsHaveCheckpoints", testenv.Fast, Architecture.SnapshotsHaveCheckpoints},
+	{"SnapshotsAreShared", testenv.Fast, Architecture.SnapshotsAreShared},
 	{"SequenceBytes", testenv.Fast, Architecture.SequenceBytes},
 	{"SequenceBudget", testenv.Fast, Architecture.SequenceBudget},
 	{"BuffersOfRanks", testenv.Fast, Architecture.BuffersOfRanks},
