@@ -171,7 +171,7 @@ func (s *scheduler) begin(t *task, h hit) {
 	case h.from != nil:
 		s.hits.Forked++
 		t.fork = &pending{from: h.from, n: h.n}
-		if t.forked = h.entry; h.entry != nil {
+		if t.forked = h.from; h.entry != nil {
 			h.entry.hit, h.entry.since = true, s.now
 		}
 		fallthrough
@@ -215,7 +215,7 @@ func (s *scheduler) commitForks() {
 func (s *scheduler) unfork(gone func(*sequence) bool) {
 	for _, t := range s.active {
 		if t.fork != nil && gone(t.fork.from) {
-			t.fork, t.pos, t.cached, t.todo = nil, 0, 0, t.prompt
+			t.fork, t.forked, t.pos, t.cached, t.todo = nil, nil, 0, 0, t.prompt
 		}
 	}
 }

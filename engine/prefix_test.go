@@ -2,6 +2,7 @@ package engine
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,4 +94,34 @@ func TestARestoredConversationKeepsItsCheckpoints(t *testing.T) {
 	}
 	require.Len(t, has, 2)
 	require.Equal(t, has[0], has[1])
+}
+
+// TestAForkThatIsSpoiled: the sequence that it was forked from may have the values that are
+// not finite, so no further request gets it, whether it was an entry then or became one.
+func TestAForkThatIsSpoiled(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		s := cacheScheduler(t, 1000)
+		s.limits.active, s.rewind = 2, 64
+		source := s.add("", chat(1, 100), nil, false, "", hints{}, 3, 0)
+		_, ok := s.plan()
+		require.True(t, ok)
+		s.commit()
+		if s.next(source, 7); !running {
+			s.finish(source)
+		}
+		fork := s.add("", append(chat(1, 80), chat(2, 5)...), nil, false, "", hints{}, 1, 0)
+		step, ok := s.plan()
+		require.True(t, ok)
+		require.Len(t, step.Forks, 1)
+		s.spoil(s.parts[slices.IndexFunc(s.parts, func(p part) bool { return p.task.id == fork })])
+		s.commit()
+		s.finish(source)
+		s.finish(fork)
+		require.Equal(t, hit{}, s.findPrefix(&task{prompt: chat(1, 90)}))
+		step, ok = s.plan()
+		require.True(t, ok)
+		require.Len(t, step.Drop, 2)
+		s.commit()
+		require.Zero(t, s.use())
+	}
 }

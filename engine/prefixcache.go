@@ -58,6 +58,7 @@ func (s *scheduler) removeEntry(k *entry) {
 	for other := range k.common {
 		delete(other.common, k)
 	}
+	k.common = nil // it may stay until it is saved, and keep others alive
 }
 
 // own returns how many tokens of an entry no other one among these has, nor a running
@@ -68,7 +69,7 @@ func (s *scheduler) own(k *entry, among []*entry) int {
 		others = max(others, k.common[other])
 	}
 	for _, t := range s.active {
-		if t.forked == k {
+		if t.forked == k.sequence {
 			others = max(others, t.cached)
 		}
 	}

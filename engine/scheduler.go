@@ -56,16 +56,16 @@ type task struct {
 	tenant   string
 
 	*sequence
-	fork   *pending // the sequence begins with it; nil if it is committed or there is none
-	forked *entry   // that it was forked from; nil: of none
-	want   []int    // lengths at which it should have checkpoints, ascending
-	room   int      // checkpoints that memory is reserved for
-	named  bool     // a step has named the sequence, so the model may hold memory for it
-	pos    int      // position of todo[0]: len(tokens), less after a rewind
-	cached int      // prompt tokens found in the prefix cache
-	todo   []int32  // prompt tokens still to run, or the one token sampled last
-	decode bool     // the prefill is done
-	served uint64   // the last step that ran it; the least recent goes first
+	fork   *pending  // the sequence begins with it; nil if it is committed or there is none
+	forked *sequence // that it was forked from; nil: of none
+	want   []int     // lengths at which it should have checkpoints, ascending
+	room   int       // checkpoints that memory is reserved for
+	named  bool      // a step has named the sequence, so the model may hold memory for it
+	pos    int       // position of todo[0]: len(tokens), less after a rewind
+	cached int       // prompt tokens found in the prefix cache
+	todo   []int32   // prompt tokens still to run, or the one token sampled last
+	decode bool      // the prefill is done
+	served uint64    // the last step that ran it; the least recent goes first
 
 	cancelled bool // released when the step in flight has finished
 	spoiled   bool // its KV cache may hold values that are not finite: never reused
@@ -327,6 +327,23 @@ func (s *scheduler) finish(id requestID) {
 // unless the request was cancelled.
 func (s *scheduler) spoil(p part) { p.task.spoiled = true }
 
+// spoilSource makes no further request use the sequence that a spoiled one was forked from:
+// the values that are not finite may come from there, and an entry stays for others, so
+// that all of them would fail.
+func (s *scheduler) spoilSource(t *task) {
+	for _, a := range s.active {
+		a.spoiled = a.spoiled || a.sequence == t.forked
+	}
+	for _, k := range slices.Clone(s.prefixCache) {
+		if k.sequence == t.forked {
+			s.dropEntry(k)
+		}
+	}
+	if i := slices.IndexFunc(s.leaving, func(k *entry) bool { return k.sequence == t.forked }); i >= 0 {
+		s.leave(i)
+	}
+}
+
 // cancel removes a request, at once or, when a step is in flight, as soon as that
 // step has finished. What was committed goes into the prefix cache.
 func (s *scheduler) cancel(id requestID) {
@@ -438,6 +455,9 @@ func (s *scheduler) remove(t *task) {
 // and was not committed may have overwritten the tokens beyond.
 func (s *scheduler) release(t *task) {
 	s.remove(t)
+	if t.spoiled {
+		s.spoilSource(t)
+	}
 	if len(t.tokens) == 0 || t.spoiled || t.pos < len(t.tokens) {
 		if t.named {
 			s.drop = append(s.drop, t.seq)
