@@ -33,7 +33,7 @@ var Removed = map[string]string{
 	"recover-timeout":             "requests wait for 2 minutes for the next epoch after a loss",
 	"share-cache":                 "the file of --api-keys says which keys share the prefix cache, cache=shared; see 'ringmaster key new'",
 	"session-timeout":             "use --cache-timeout",
-	"sessions":                    "memory bounds the prefix cache; a lower bound is --cache-entries",
+	"sessions":                    "memory bounds the prefix cache; use --cache-entries for a smaller bound",
 	"shares":                      "give them after a colon of --share, such as --share all:2,1,1 or --share experts:memory",
 	"stuck-after":                 "/readyz reports the server as stuck after a fifth of --work-timeout",
 	"wire":                        "partial sums travel as float16; --reduce exact gives the same result on any number of hosts",
