@@ -37,19 +37,29 @@ var (
 // shapes are small models of each architecture, with every kind of layer.
 var shapes = []struct {
 	name  string
+	level testenv.Level
 	shape func(t testing.TB) synthetic.Config
 }{
-	{"deepseek4", func(t testing.TB) synthetic.Config {
+	{"deepseek4", testenv.Fast, func(t testing.TB) synthetic.Config {
 		c := small(decodertest.Preset(t, "tiny"))
 		c.HeadDim, c.RotDim, c.ORank, c.OGroups, c.Window, c.HashLayers = 64, 32, 32, 2, 24, 1
 		c.IndexHeads, c.IndexDim, c.TopK, c.Ratios = 4, 32, 8, []int{4, 128, 0}
 		return c
 	}},
-	{"deepseek2", func(t testing.TB) synthetic.Config {
+	{"deepseek2", testenv.Fast, func(t testing.TB) synthetic.Config {
 		c := small(decodertest.Preset(t, "ds2-tiny"))
 		c.Layers, c.RotDim, c.Shared = 2, 16, 4
 		l := &c.Latent
 		l.Rank, l.Nope, l.Value, l.Dense, l.DenseFF, l.Groups, l.GroupsUsed = 64, 32, 32, 1, 128, 4, 2
+		return c
+	}},
+	{"glm-dsa", testenv.Full, func(t testing.TB) synthetic.Config {
+		c := small(decodertest.Preset(t, "ds2-tiny"))
+		require.NoError(t, c.SetArch("glm-dsa"))
+		c.Layers, c.RotDim, c.Shared = 2, 16, 4
+		l := &c.Latent
+		l.Rank, l.Nope, l.Value, l.Dense, l.DenseFF, l.Groups, l.GroupsUsed = 64, 32, 32, 1, 128, 4, 2
+		c.IndexHeads, c.IndexDim, c.TopK, l.IndexEvery = 3, 32, 12, 2
 		return c
 	}},
 }
@@ -119,6 +129,9 @@ func TestAlone(t *testing.T) {
 		}
 	}
 	for _, s := range shapes {
+		if !testenv.At(s.level) {
+			continue // Rest has said so
+		}
 		t.Run(s.name, func(t *testing.T) {
 			f := decodertest.InMemory(t, s.shape(t))
 			seen := &reached{kinds: map[string]int{}}

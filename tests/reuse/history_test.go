@@ -198,6 +198,8 @@ func (h *history) request(kind string, n node) *asked {
 	if r.IntN(3) > 0 {
 		q.Branches = append(slices.Clone(n.ends), len(n.tokens))
 	}
+	q.Tenant = []string{"", "a", "b"}[r.IntN(3)]
+	q.PromptLogprobs = r.IntN(20) == 0
 	s, err := h.plain.Submit(h.ctx, q)
 	require.NoError(h.t, err)
 	a := &asked{Request: q, kind: kind}

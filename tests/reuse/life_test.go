@@ -25,7 +25,7 @@ type reached struct {
 	refused                             int // steps, for lack of memory: the engine's account was wrong
 	cached, prompts                     int // tokens
 	continued, forked, restored, waited uint64
-	evicted, crowded, saved             uint64
+	evicted, crowded, expired, saved    uint64
 	lives, recoveries                   uint64
 	shrunk, grown                       int            // times that a step ran on fewer or more ranks than the one before
 	kinds                               map[string]int // requests with reuse, by kind
@@ -56,6 +56,7 @@ func (r *reached) add(s engine.Stats) {
 	r.waited += s.Hits.Waited
 	r.evicted += s.Evicted
 	r.crowded += s.Crowded
+	r.expired += s.Expired
 	r.saved += s.Disk.Saved
 	r.lives++
 }
@@ -109,6 +110,9 @@ func newLife(t *testing.T, h *history, m model.Model, dir string, seen *reached)
 	l.store.Use("m", m.Info().Rewind)
 	o := engine.Options{MaxActive: 1 + r.IntN(5), QueueLength: 100, PrefillChunk: 8 + r.IntN(200), CacheEntries: []int{-1, 1, 2, 4, 0}[r.IntN(5)],
 		Clock: func() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }, Logger: slog.New(slog.DiscardHandler)}
+	if r.IntN(3) == 0 {
+		o.CacheTimeout = time.Duration(1+r.IntN(20)) * time.Second
+	}
 	if r.IntN(6) > 0 {
 		o.Disk = l.store
 	}
