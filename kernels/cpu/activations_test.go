@@ -76,5 +76,10 @@ func TestActivationsAreKnown(t *testing.T) {
 	_, err = cpu.ParseActivations("16")
 	require.ErrorContains(t, err, "15 or 8 bits")
 	require.Contains(t, open8(t, 1, cpu.Portable).Name(), "8-bit activations")
-	require.NotContains(t, openLevel(t, 1, cpu.Portable).Name(), "bit")
+	b := openLevel(t, 1, cpu.Portable)
+	require.NotContains(t, b.Name(), "bit")
+	b.SetActivations(cpu.Bits8)
+	require.Contains(t, b.Name(), "8-bit activations")
+	b.SetActivations(cpu.Bits15)
+	require.NotContains(t, b.Name(), "bit")
 }

@@ -136,15 +136,26 @@ func Open(o Options) (*Backend, error) {
 	if C.rm_cpu_has(C.int(level)) == 0 {
 		return nil, fmt.Errorf("this host does not support %s; its best level is %s", level, Best())
 	}
-	upperOnly := C.int(0)
-	if o.Activations == Bits8 {
-		upperOnly = 1
-	}
-	pool := C.rm_pool_new(C.int(threads), C.int(level), upperOnly)
+	pool := C.rm_pool_new(C.int(threads), C.int(level))
 	if pool == nil {
 		return nil, fmt.Errorf("cannot start %d threads", threads)
 	}
-	return &Backend{pool: pool, level: level, activations: o.Activations}, nil
+	b := &Backend{pool: pool, level: level}
+	b.SetActivations(o.Activations)
+	return b, nil
+}
+
+// SetActivations sets the precision of the ops that follow.
+func (b *Backend) SetActivations(a Activations) {
+	if b.pool == nil {
+		return
+	}
+	upperOnly := C.int(0)
+	if a == Bits8 {
+		upperOnly = 1
+	}
+	C.rm_pool_set_upper_only(b.pool, upperOnly)
+	b.activations = a
 }
 
 // Name is "cpu", the level, the number of threads, and the precision if it is Bits8.

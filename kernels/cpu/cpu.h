@@ -54,9 +54,11 @@ typedef struct rm_pool rm_pool;
 typedef void (*rm_task)(void *arg, int64_t begin, int64_t end, int worker);
 
 // rm_pool_new starts n-1 threads (the caller of rm_pool_for is worker 0) that
-// compute at `level`, products with quantised weights from activations of 15 bits, or of
-// 8 if upper_only (matmul.h). It returns NULL if memory or threads cannot be allocated.
-rm_pool *rm_pool_new(int n, int level, int upper_only);
+// compute at `level`. It returns NULL if memory or threads cannot be allocated.
+rm_pool *rm_pool_new(int n, int level);
+// rm_pool_set_upper_only says whether the ops that follow multiply quantised weights by
+// activations of 8 bits (matmul.h) in place of 15, as at first. Call it between ops.
+void rm_pool_set_upper_only(rm_pool *p, int upper_only);
 // rm_pool_free joins the threads and frees the pool.
 void rm_pool_free(rm_pool *p);
 int rm_pool_size(const rm_pool *p);

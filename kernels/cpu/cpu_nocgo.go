@@ -50,6 +50,9 @@ func New(int) (*Backend, error) { return nil, errNoCgo }
 
 var errNoCgo = errors.New("this program was built without cgo and has no kernels; build it with CGO_ENABLED=1 and a C compiler")
 
+// SetActivations does nothing: there are no kernels.
+func (b *Backend) SetActivations(Activations) {}
+
 // Threads is the number of threads that compute: none.
 func (b *Backend) Threads() int { return 0 }
 

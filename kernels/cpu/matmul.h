@@ -84,7 +84,7 @@ typedef void (*rm_dense_fn)(const uint8_t *const *rows, int64_t nr, int64_t cols
 
 // rm_kernels is what a level implements.
 typedef struct rm_kernels {
-	// upper_only: the activations have 8 bits (rm_pool_new).
+	// upper_only: the activations have 8 bits (rm_pool_set_upper_only).
 	int upper_only;
 	void (*quantise)(const float *x, int64_t cols, void *act, int upper_only);
 	void (*widen)(int32_t type, const uint8_t *src, float *dst, int64_t n); // any type to float32

@@ -25,6 +25,14 @@ func ParseActivations(text string) (Activations, error) {
 	return 0, fmt.Errorf("activations have 15 or 8 bits, not %q", text)
 }
 
+// Bits is the number of bits.
+func (a Activations) Bits() int {
+	if a == Bits8 {
+		return 8
+	}
+	return 15
+}
+
 // String is the number of bits.
 func (a Activations) String() string {
 	switch a {

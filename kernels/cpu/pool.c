@@ -192,7 +192,7 @@ static void *run(void *arg) {
 	}
 }
 
-rm_pool *rm_pool_new(int n, int level, int upper_only) {
+rm_pool *rm_pool_new(int n, int level) {
 	if (n < 1) return NULL;
 	rm_pool *p = NULL;
 	if (posix_memalign((void **)&p, 64, sizeof *p) != 0) return NULL;
@@ -205,7 +205,6 @@ rm_pool *rm_pool_new(int n, int level, int upper_only) {
 	p->n = n;
 	p->level = level;
 	p->kernels = *rm_kernels_for(level);
-	p->kernels.upper_only = upper_only;
 	// With more threads than processors, a spinning thread would keep another
 	// from running.
 	p->spin_ns = n <= rm_cpu_count() ? SPIN_NS : 0;
@@ -241,6 +240,7 @@ void rm_pool_free(rm_pool *p) {
 
 int rm_pool_size(const rm_pool *p) { return p->n; }
 int rm_pool_level(const rm_pool *p) { return p->level; }
+void rm_pool_set_upper_only(rm_pool *p, int upper_only) { p->kernels.upper_only = upper_only; }
 const rm_kernels *rm_kernels_of(const rm_pool *p) { return &p->kernels; }
 
 void rm_pool_for(rm_pool *p, int64_t n, int64_t grain, rm_task task, void *arg) {

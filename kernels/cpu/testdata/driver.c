@@ -232,7 +232,7 @@ static void check_approx(int level, int64_t heads, int64_t dim, int64_t n, doubl
 int main(void) {
 	for (int level = 0; level <= RM_LEVEL_NEON; level++) {
 		if (!rm_cpu_has(level)) continue;
-		rm_pool *p = rm_pool_new(3, level, 0);
+		rm_pool *p = rm_pool_new(3, level);
 		if (!p) return 2;
 		check_pool(p);
 		check_half(p, level);

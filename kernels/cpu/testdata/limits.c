@@ -114,7 +114,7 @@ static void measure(const rm_kernels ways[WAYS], const work *w, int64_t nx, doub
 static void level(int number, const char *name) {
 	static const int64_t tokens[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
 	enum { COUNT = sizeof tokens / sizeof *tokens };
-	rm_pool *p = rm_pool_new(1, number, 0);
+	rm_pool *p = rm_pool_new(1, number);
 	if (!p) exit(2);
 	const rm_kernels *k = rm_kernels_of(p);
 	if (!k->lanes) return;
