@@ -68,10 +68,32 @@ func (b *Backend) Ops() []Op {
 	for _, o := range b.ops {
 		ops = append(ops, *o)
 	}
+	sortByTime(ops)
+	return ops
+}
+
+// Sum returns the ops of a and b, those of one name added, the longest time first.
+func Sum(a, b []Op) []Op {
+	sum := slices.Clone(a)
+	for _, o := range b {
+		i := slices.IndexFunc(sum, func(s Op) bool { return s.Name == o.Name })
+		if i < 0 {
+			sum = append(sum, o)
+			continue
+		}
+		s := &sum[i]
+		s.Calls, s.Time, s.Bytes = s.Calls+o.Calls, s.Time+o.Time, s.Bytes+o.Bytes
+		s.Weights, s.Expected = s.Weights+o.Weights, s.Expected+o.Expected
+	}
+	sortByTime(sum)
+	return sum
+}
+
+// sortByTime sorts ops, the longest time first.
+func sortByTime(ops []Op) {
 	slices.SortFunc(ops, func(x, y Op) int {
 		return cmp.Or(cmp.Compare(y.Time, x.Time), cmp.Compare(x.Name, y.Name))
 	})
-	return ops
 }
 
 // Write prints ops of a measurement that took total and did steps steps, as a table of

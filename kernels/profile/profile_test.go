@@ -81,6 +81,19 @@ func TestTable(t *testing.T) {
 	require.NoError(t, b.Close())
 }
 
+// TestSum: ops of one name are added, in the order of their times.
+func TestSum(t *testing.T) {
+	a := []profile.Op{{Name: "x", Calls: 1, Time: 3, Bytes: 10, Weights: 4, Expected: 2}, {Name: "y", Calls: 1, Time: 2}}
+	b := []profile.Op{{Name: "z", Calls: 2, Time: 9}, {Name: "y", Calls: 3, Time: 5, Bytes: 1}, {Name: "x", Calls: 1, Time: 1, Bytes: 10, Weights: 4, Expected: 5}}
+	require.Equal(t, []profile.Op{
+		{Name: "z", Calls: 2, Time: 9},
+		{Name: "y", Calls: 4, Time: 7, Bytes: 1},
+		{Name: "x", Calls: 2, Time: 4, Bytes: 20, Weights: 8, Expected: 7},
+	}, profile.Sum(a, b))
+	require.Equal(t, b, profile.Sum(nil, b))
+	require.EqualValues(t, 2, a[1].Time, "the ops that are added stay as they were")
+}
+
 // TestSwitch: ops are counted while it is on, and run all the time.
 func TestSwitch(t *testing.T) {
 	s := profile.NewSwitch(noAgreement{reference.New()}, time.Now)
