@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -9,6 +11,7 @@ import (
 	"ringmaster/internal/bench"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
+	"ringmaster/kernels/cpu"
 	"ringmaster/node"
 	"ringmaster/replica"
 )
@@ -28,6 +31,10 @@ With --state the tokens before the decode are evaluated once and kept in a file,
 runs that differ in their threads.
 Tokens are random with a fixed seed.
 
+Several values of --sequences, and of --activations on one host, take turns in each
+repetition. A table then shows the time of a step for each value and its ratio to
+that of the first, with --profile also of each op.
+
 The decode is shown with the bytes of weights read per token and with the memory
 bandwidth that the same threads reach when they only read, measured alternately
 with it (--stream; cpu backend on one host only). The buffer for that, 1 GiB or
@@ -43,7 +50,9 @@ With --profile the time of each op is shown; the ops then run one at a time,
 which is slightly slower.`,
 		Example: `  ringmaster bench --model F.gguf
   ringmaster bench --model F.gguf --prefill 512,4096 --decode 128 --sequences 8 --json
-  ringmaster bench --model F.gguf --prefill 0 --decode 64 --profile`,
+  ringmaster bench --model F.gguf --prefill 0 --decode 64 --profile
+  ringmaster bench --model F.gguf --prefill 0 --sequences 1,2,4,8 --profile
+  ringmaster bench --model F.gguf --activations 15,8`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.cluster.mpiFollower() {
@@ -52,12 +61,17 @@ which is slightly slower.`,
 			if err := flags.CheckOut("state", b.State); err != nil {
 				return err
 			}
-			if b.State != "" && (o.cluster.on || b.Sequences > 1) {
-				return usage.Errorf("--state keeps one sequence of one host; start bench without --distributed and --sequences")
+			several := len(b.Activations) > 1
+			if b.State != "" && (o.cluster.on || slices.Max(b.Sequences) > 1 || several) {
+				return usage.Errorf("--state keeps one sequence of one host in one precision; start bench without --distributed, --sequences and a second value of --activations")
+			}
+			if several && o.cluster.on {
+				return usage.Errorf("--activations: several precisions are measured on one host, and a group agrees on one; give one value, or start bench without --distributed")
 			}
 			start := time.Now()
 			opts := o.options()
 			opts.Profile, opts.Measure, opts.Sequences, opts.Plans = true, true, b.Held(), cmd.ErrOrStderr()
+			opts.Activations = b.Activations[0]
 			n := node.New(opts)
 			if err := n.Start(cmd.Context()); err != nil {
 				return err
@@ -66,18 +80,33 @@ which is slightly slower.`,
 			return bench.Run(cmd.Context(), cmd.OutOrStdout(), start, target(n), b)
 		},
 	}
+	flags.Typed(cmd.Flags(), &b.Activations, "activations", cpu.Bits15.String(), activationsForm, parseActivations, "bits of the activations that quantised weights are multiplied by, on the CPU: 15, 8, or 15,8 to compare them")
+	flags.Under(cmd.Flags(), headingPerformance)
 	flags.Ints(cmd.Flags(), &b.Prefill, "prefill", []int{512}, flags.From(0), "prefill lengths in tokens, separated by commas; 0 measures no prefill")
 	flags.Int(cmd.Flags(), &b.Decode, "decode", 64, flags.From(0), "tokens to decode; 0 measures no decode")
 	flags.Int(cmd.Flags(), &b.Snapshot, "snapshot", 0, flags.From(0), "save the state of a sequence of so many tokens to memory and restore it; 0 measures no snapshot")
 	flags.Int(cmd.Flags(), &b.Depth, "depth", bench.DefaultDepth, flags.From(0), "tokens of a sequence before the decode; 0 is none")
 	flags.Out(cmd.Flags(), &b.State, "state", "", "`file` with the state of a sequence after --depth tokens, written if it does not exist, so that a long depth is evaluated once")
-	flags.Int(cmd.Flags(), &b.Sequences, "sequences", 1, flags.From(1), "sequences that decode together, one token of each per step")
+	flags.Ints(cmd.Flags(), &b.Sequences, "sequences", []int{1}, flags.From(1), "sequences that decode together, one token of each per step; several numbers are compared")
 	flags.Int(cmd.Flags(), &b.Repeat, "repeat", 3, flags.From(1), "repetitions of each measurement")
 	flags.Bool(cmd.Flags(), &b.JSON, "json", false, "print each measurement as a line of JSON")
 	flags.Bool(cmd.Flags(), &b.Layers, "layers", false, "in a group, print the times of each layer")
 	flags.Bool(cmd.Flags(), &b.Profile, "profile", false, "print the time of each op (in a group, of rank 0)")
 	flags.Bool(cmd.Flags(), &b.Stream, "stream", true, "with the decode, measure the memory bandwidth that the threads reach")
 	return cmd
+}
+
+// parseActivations reads precisions, separated by commas.
+func parseActivations(text string) ([]cpu.Activations, error) {
+	var all []cpu.Activations
+	for word := range strings.SplitSeq(text, ",") {
+		a, err := cpu.ParseActivations(word)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, a)
+	}
+	return all, nil
 }
 
 // measured is a group for package bench.

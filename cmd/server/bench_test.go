@@ -139,6 +139,64 @@ func TestBenchBytes(t *testing.T) {
 	require.Greater(t, two, one/2)
 }
 
+// TestBenchTurns: numbers of sequences and precisions of activations take turns in one run,
+// whose tables compare the steps and, with --profile, their ops.
+func TestBenchTurns(t *testing.T) {
+	args := []string{"bench", "--prefill", "3", "--decode", "2", "--repeat", "2", "--threads", "1", "--stream=false", "--backend", "cpu", "--activations", "15,8"}
+	out, err := command(t, append(args, "--sequences", "1,3", "--profile")...)
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^prefill      3 tokens, 15-bit activations  1 threads`, out)
+	require.Regexp(t, `(?m)^decode       2 tokens after 128, 3 sequences, 8-bit activations  1 threads`, out)
+	for _, head := range []string{"a prefill of 3 tokens by bits of activations", "a decode step of 1 sequence by bits of activations", "a decode step of 3 sequences by bits of activations"} {
+		require.Regexp(t, head+`, ms, and the ratio to the first:\n +15 +8 +8/15 +op\n +[\d.]+ +[\d.]+ +[\d.]+ +\(all\)\n`, out)
+	}
+	for _, bits := range []string{"15", "8"} {
+		require.Regexp(t, `a decode step by sequences, `+bits+`-bit activations, ms, .*\n +1 +3 +3/1 +op\n.*\(all\)\n`, out)
+	}
+	require.Regexp(t, ` [\d.]+ +[\d.]+ +[\d.]+ Embed token_embd`, out)
+
+	out, err = command(t, append(args, "--sequences", "1,3", "--json")...)
+	require.NoError(t, err)
+	require.Equal(t, 6+5, strings.Count(out, "\n"), "measurements and comparisons")
+	bytes := map[int]int64{}
+	var compared []bench.Comparison
+	for line := range strings.Lines(out) {
+		var m bench.Measurement
+		require.NoError(t, json.Unmarshal([]byte(line), &m))
+		if m.What != "comparison" {
+			require.Len(t, m.Seconds, 2)
+			require.Contains(t, []int{15, 8}, m.Activations)
+			if m.What == "decode" && m.Activations == 15 {
+				bytes[m.Sequences] = m.BytesPerToken
+			}
+			continue
+		}
+		var c bench.Comparison
+		require.NoError(t, json.Unmarshal([]byte(line), &c))
+		compared = append(compared, c)
+	}
+	require.Less(t, bytes[3], bytes[1], "sequences of a step share weights")
+	require.Len(t, compared, 5)
+	for i, by := range []string{"activations", "sequences", "sequences", "activations", "activations"} {
+		c := compared[i]
+		require.Equal(t, by, c.By)
+		require.Equal(t, map[string][]int{"activations": {15, 8}, "sequences": {1, 3}}[by], c.Values)
+		require.Len(t, c.Rows, 1, "without --profile only the step")
+		require.Equal(t, []float64{1, c.Rows[0].Seconds[1] / c.Rows[0].Seconds[0]}, c.Rows[0].Ratios)
+	}
+
+	out, err = command(t, "bench", "--prefill", "0", "--decode", "2", "--repeat", "1", "--stream=false", "--sequences", "2", "--activations", "8")
+	require.NoError(t, err)
+	require.NotContains(t, out, "ratio to the first")
+
+	_, err = command(t, append(args, "--distributed", "--world-size", "2", "--coordinator", "127.0.0.1:1")...)
+	requireRefused(t, err, "--activations: several precisions are measured on one host")
+	_, err = command(t, append(args, "--state", filepath.Join(t.TempDir(), "state"))...)
+	requireRefused(t, err, "--state keeps one sequence of one host in one precision")
+	_, err = command(t, "bench", "--activations", "15,7")
+	requireRefused(t, err, "--activations", "15 or 8")
+}
+
 // requireExchanges checks that the exchanges of a rank add up to what its layers and it as a
 // whole count.
 func requireExchanges(t *testing.T, r bench.RankTimes) {

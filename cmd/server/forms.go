@@ -19,14 +19,15 @@ const mostBody = 1 << 40
 
 // How flags are written that are parsed, for errors.
 const (
-	portsForm     = "a port or a range of ports such as 7701 or 7701-7708"
-	sizeForm      = "a size such as 20GiB"
-	memoryForm    = sizeForm + ", or unlimited"
-	shareForm     = "experts, all or auto, also with shares such as all:2,1,1 or experts:memory"
-	planShareForm = "experts or all, also with shares such as all:2,1,1 or experts:memory"
-	onLossForm    = "continue, continue:N with the fewest ranks, wait or fail"
-	overrideForm  = "KEY=TYPE:VALUE with TYPE int, float, bool or str"
-	expertsForm   = "a type of weights, such as q4_k, q8_0 or iq2_xxs"
+	portsForm       = "a port or a range of ports such as 7701 or 7701-7708"
+	sizeForm        = "a size such as 20GiB"
+	memoryForm      = sizeForm + ", or unlimited"
+	shareForm       = "experts, all or auto, also with shares such as all:2,1,1 or experts:memory"
+	planShareForm   = "experts or all, also with shares such as all:2,1,1 or experts:memory"
+	onLossForm      = "continue, continue:N with the fewest ranks, wait or fail"
+	overrideForm    = "KEY=TYPE:VALUE with TYPE int, float, bool or str"
+	activationsForm = "15 or 8, or both, separated by commas"
+	expertsForm     = "a type of weights, such as q4_k, q8_0 or iq2_xxs"
 )
 
 func checkOverride(s string) error {

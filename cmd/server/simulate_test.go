@@ -25,6 +25,7 @@ func TestSimulate(t *testing.T) {
 	} {
 		require.NoError(t, json.NewEncoder(&lines).Encode(m))
 	}
+	require.NoError(t, json.NewEncoder(&lines).Encode(bench.Comparison{What: "comparison", Of: "decode"}))
 
 	work := []string{"simulate", "--groups", "1,3", "--balance", "hash,leastconn", "--duration", "4m", "--warmup", "1m"}
 	rates := append([]string{"--prefill", "400", "--decode", "1=20,8=60"}, work[1:]...)
@@ -56,6 +57,7 @@ func TestSimulateRefuses(t *testing.T) {
 		"leave --prefill":               "--prefill 4 --bench " + written(t, ""),
 		"must have a prefill":           "--bench " + written(t, `{"what":"decode","n":1,"sequences":1,"seconds":[1]}`),
 		"line 2 of":                     "--bench " + written(t, "\n{}\n"),
+		"one value of --activations":    "--bench " + written(t, `{"what":"decode","n":1,"sequences":1,"seconds":[1],"activations":15}`+"\n"+`{"what":"decode","n":1,"sequences":1,"seconds":[1],"activations":8}`),
 		"--bench: open":                 "--bench " + filepath.Join(t.TempDir(), "none"),
 		"--groups is \"0\"":             "--prefill 4 --decode 1=2 --groups 0",
 		"--think is":                    "--prefill 4 --decode 1=2 --think -1s",

@@ -5,7 +5,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -26,24 +25,28 @@ const DefaultDepth = groupplan.DecodeDepth
 
 // Options say what is measured, and how it is printed.
 type Options struct {
-	Prefill         []int  // lengths in tokens; 0: none
-	Decode          int    // tokens; 0: none
-	Depth           int    // tokens of a sequence before the decode
-	Sequences       int    // sequences that decode together
-	Snapshot        int    // tokens of a sequence to save and restore; 0: none
-	Repeat          int    // repetitions of each measurement
-	State           string // file of a sequence's state after Depth tokens; empty: evaluated
-	JSON            bool   // print a line of JSON for each measurement
-	Layers          bool   // in a group, print the times of each layer
-	Profile, Stream bool   // report the time of each op; measure the bandwidth of the memory beside the decode
+	Prefill   []int  // lengths in tokens; 0: none
+	Decode    int    // tokens; 0: none
+	Depth     int    // tokens of a sequence before the decode
+	Sequences []int  // sequences that decode together; several numbers take turns
+	Snapshot  int    // tokens of a sequence to save and restore; 0: none
+	Repeat    int    // repetitions of each measurement
+	State     string // file of a sequence's state after Depth tokens; empty: evaluated
+	JSON      bool   // print a line of JSON for each measurement
+	Layers    bool   // in a group, print the times of each layer
+	// Activations are the precisions of the CPU's activations. Several take turns; they
+	// need a backend without a group.
+	Activations     []cpu.Activations
+	Profile, Stream bool // report the time of each op; measure the bandwidth of the memory beside the decode
 }
 
 // Held returns how many sequences are held at once.
 func (o Options) Held() int {
+	held := slices.Max(o.Sequences)
 	if o.Snapshot > 0 {
-		return max(o.Sequences, 2) // the saved one and the restored one
+		return max(held, 2) // the saved one and the restored one
 	}
-	return o.Sequences
+	return held
 }
 
 // Target is the model that is measured.
@@ -92,35 +95,34 @@ func Run(ctx context.Context, w io.Writer, start time.Time, t Target, o Options)
 
 // run measures prefill and decode and prints. A length or decode of 0 is skipped.
 func (b *bench) run(ctx context.Context, start time.Time) error {
-	var all []*Measurement
-	for _, n := range b.o.Prefill {
-		all = append(all, &Measurement{What: "prefill", N: n, Sequences: 1})
-	}
-	all = append(all, &Measurement{What: "decode", N: b.o.Decode, Sequences: b.o.Sequences, Depth: b.o.Depth})
-	all = slices.DeleteFunc(all, func(m *Measurement) bool { return m.N == 0 })
-	for _, m := range all {
-		if limit := b.t.Model.Info().ContextLength; m.N+m.Depth > limit {
-			return fmt.Errorf("%s of %d tokens after %d does not fit the context of %d", m.What, m.N, m.Depth, limit)
-		}
+	all := b.o.plan()
+	if err := b.check(all); err != nil {
+		return err
 	}
 	if err := b.first(ctx); err != nil {
 		return err
 	}
 	b.firstToken = time.Since(start)
-	for _, m := range all {
-		m.Threads, m.LoadS, m.FirstTokenS = b.t.Threads, b.t.Loaded.Seconds(), b.firstToken.Seconds()
-		if err := b.measure(ctx, m); err != nil {
+	for _, t := range all {
+		if err := b.measure(ctx, t); err != nil {
 			return err
 		}
-		b.memory(m)
-		if err := b.print(m); err != nil {
+		for _, m := range t {
+			m.Threads, m.LoadS, m.FirstTokenS = b.t.Threads, b.t.Loaded.Seconds(), b.firstToken.Seconds()
+			b.memory(m)
+			if err := b.print(m); err != nil {
+				return err
+			}
+		}
+		if err := b.compare(t); err != nil {
 			return err
 		}
 	}
 	if b.o.JSON || len(all) == 0 {
 		return nil
 	}
-	return b.printSummary(all[len(all)-1])
+	last := all[len(all)-1]
+	return b.printSummary(last[len(last)-1])
 }
 
 // first evaluates a prompt of one token.
@@ -130,70 +132,4 @@ func (b *bench) first(ctx context.Context) error {
 		return err
 	}
 	return r.drop(ctx)
-}
-
-// measure runs the repetitions of m. The first is a warm-up that maps the pages of the
-// file: its time does not count, but its ops give the bytes per token of a decode.
-func (b *bench) measure(ctx context.Context, m *Measurement) error {
-	info := b.t.Model.Info()
-	// A repetition rewinds the sequence if possible, instead of building up the depth
-	// again.
-	rewinds := m.Depth > 0 && m.N <= info.Rewind
-	perStep := info.MaxTokens
-	if m.What == "decode" {
-		perStep = 1
-	}
-	ops := b.t.Profile
-	var bandwidth bandwidthMeter
-	defer bandwidth.close()
-	var r *runner
-	for i := range b.o.Repeat + 1 {
-		if r == nil {
-			var err error
-			if r, err = b.begin(ctx, m); err != nil {
-				return err
-			}
-		}
-		before, err := b.reports(ctx)
-		if err != nil {
-			return err
-		}
-		if i <= 1 {
-			ops.Profile.Reset()
-		}
-		ops.Measure(i == 0 || b.o.Profile)
-		b.expectOps(i > 0 && b.o.Profile)
-		start := time.Now()
-		err = r.advance(ctx, m.Depth, m.N, perStep)
-		took := time.Since(start).Seconds()
-		ops.Measure(false)
-		b.expectOps(false)
-		if err != nil {
-			return err
-		}
-		after, err := b.reports(ctx)
-		if err != nil {
-			return err
-		}
-		if i > 0 {
-			m.Seconds = append(m.Seconds, took)
-			m.Ranks = addTimes(m.Ranks, between(before, after))
-			bandwidth.read()
-		} else if m.What == "decode" {
-			m.BytesPerToken = weightBytes(ops.Profile.Ops()) / int64(m.N*m.Sequences)
-			bandwidth = b.openBandwidth()
-			bandwidth.read()
-		}
-		if !rewinds || i == b.o.Repeat {
-			if err := r.drop(ctx); err != nil {
-				return err
-			}
-			r = nil
-		}
-	}
-	if b.o.Profile {
-		m.ops = ops.Profile.Ops()
-	}
-	bandwidth.report(m)
-	return b.expect(ctx, m)
 }

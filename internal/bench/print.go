@@ -12,13 +12,16 @@ import (
 
 // Measurement is one line of bench --json.
 type Measurement struct {
-	What      string    `json:"what"` // prefill or decode
-	N         int       `json:"n"`    // tokens of a sequence
-	Sequences int       `json:"sequences"`
-	Depth     int       `json:"depth"` // tokens of a sequence before the measurement
-	Threads   int       `json:"threads"`
-	Seconds   []float64 `json:"seconds"` // of each repetition
-	LoadS     float64   `json:"load_s"`
+	What      string `json:"what"` // prefill or decode
+	N         int    `json:"n"`    // tokens of a sequence
+	Sequences int    `json:"sequences"`
+	// Activations is the bits of the activations, 0 if only one precision is measured.
+	Activations int `json:"activations,omitempty"`
+
+	Depth   int       `json:"depth"` // tokens of a sequence before the measurement
+	Threads int       `json:"threads"`
+	Seconds []float64 `json:"seconds"` // of each repetition
+	LoadS   float64   `json:"load_s"`
 	// FirstTokenS is the time from the start of loading to the first token after
 	// a prompt of one token.
 	FirstTokenS float64 `json:"first_token_s"`
@@ -70,6 +73,9 @@ func (b *bench) print(m *Measurement) error {
 	if m.What == "decode" && (m.Depth != DefaultDepth || m.Sequences > 1) {
 		what += fmt.Sprintf(" after %d, %d sequences", m.Depth, m.Sequences)
 	}
+	if m.Activations > 0 {
+		what += fmt.Sprintf(", %d-bit activations", m.Activations)
+	}
 	if _, err := fmt.Fprintf(b.w, "%s  %d threads  %8.2f t/s (median of %d, %.2f to %.2f)\n%s",
 		what, m.Threads, tokens/median(m.Seconds), len(m.Seconds),
 		tokens/slices.Max(m.Seconds), tokens/slices.Min(m.Seconds), m.rates()); err != nil {
@@ -82,15 +88,11 @@ func (b *bench) print(m *Measurement) error {
 		}
 	}
 	if b.o.Profile {
-		steps := len(m.Seconds) * m.N
-		if m.What == "prefill" {
-			steps = len(m.Seconds) // the table shows a whole prefill as one step
-		}
 		total := 0.0
 		for _, s := range m.Seconds {
 			total += s
 		}
-		if err := profile.Write(b.w, m.ops, time.Duration(total*float64(time.Second)), steps); err != nil {
+		if err := profile.Write(b.w, m.ops, time.Duration(total*float64(time.Second)), len(m.Seconds)*m.steps()); err != nil {
 			return err
 		}
 	}

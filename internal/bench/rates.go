@@ -21,14 +21,23 @@ func ReadRates(name string) (prefill float64, decode []simulate.Rate, err error)
 	defer file.Close()
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
+	bits := -1 // of the lines before
 	for n := 1; lines.Scan(); n++ {
 		if strings.TrimSpace(lines.Text()) == "" {
 			continue
 		}
 		var m Measurement
-		if err := json.Unmarshal(lines.Bytes(), &m); err != nil || len(m.Seconds) == 0 || m.N < 1 || m.Sequences < 1 || median(m.Seconds) <= 0 {
+		err := json.Unmarshal(lines.Bytes(), &m)
+		if err == nil && m.What == "comparison" {
+			continue // of measurements that have lines of their own
+		}
+		if err != nil || len(m.Seconds) == 0 || m.N < 1 || m.Sequences < 1 || median(m.Seconds) <= 0 {
 			return 0, nil, fmt.Errorf("--bench: line %d of %s is not a measurement of bench --json", n, name)
 		}
+		if bits >= 0 && m.Activations != bits {
+			return 0, nil, fmt.Errorf("--bench: line %d of %s has another precision than the lines before; run bench with one value of --activations", n, name)
+		}
+		bits = m.Activations
 		rate := float64(m.N*m.Sequences) / median(m.Seconds)
 		if m.What == "prefill" {
 			prefill = max(prefill, rate)

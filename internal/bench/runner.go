@@ -31,6 +31,11 @@ func (b *bench) newRunner(m *Measurement) *runner {
 	return r
 }
 
+// first returns the first n of the sequences.
+func (r *runner) first(n int) *runner {
+	return &runner{model: r.model, ids: r.ids[:n], tokens: r.tokens[:n]}
+}
+
 // advance evaluates the tokens [pos, pos+n) of every sequence, in steps of at
 // most perStep tokens of each.
 func (r *runner) advance(ctx context.Context, pos, n, perStep int) error {
