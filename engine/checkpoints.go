@@ -13,7 +13,7 @@ import (
 // the beginning, so that what a branch must run again is small beside what follows it.
 
 const (
-	maxCheckpoints     = 8 // of a sequence
+	maxCheckpoints     = 8 // that a request chooses; requests that wait for it add as many
 	checkpointDistance = 4096
 	// leastShared is the fewest tokens for which a checkpoint is taken or another
 	// request's prefill awaited.
@@ -58,8 +58,8 @@ func (s *scheduler) wanted(t *task, held []int, lowest int) []int {
 	return slices.Compact(chosen)
 }
 
-// wantAlso makes a request take one checkpoint more, unless it has too many or there is no
-// memory.
+// wantAlso makes a request take one checkpoint more, for another one that waits for it,
+// unless it has too many or there is no memory.
 func (s *scheduler) wantAlso(t *task, n int) bool {
 	if len(t.want) >= 2*maxCheckpoints || s.mem.limited() && s.use()+s.mem.checkpoint > s.mem.budget {
 		return false

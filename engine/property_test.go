@@ -88,6 +88,9 @@ func randomRequest(random *rand.Rand, old [][]int32) Request {
 	if random.IntN(3) == 0 {
 		r.Stop = []string{string(rune(32 + random.IntN(64))), "e"}
 	}
+	for n := 1; n < len(r.Prompt) && random.IntN(2) == 0; n += 1 + random.IntN(20) {
+		r.Branches = append(r.Branches, n)
+	}
 	r.PromptLogprobs = random.IntN(6) == 0
 	r.Tenant = []string{"", "a", "b", "c"}[random.IntN(4)]
 	if r.Tenant == "b" {
@@ -129,7 +132,7 @@ func TestRandomHistories(t *testing.T) {
 			}
 			if random.IntN(2) == 0 {
 				shape.SequenceBudget = 140 + random.Int64N(300) // one sequence of the context has 138
-				shape.CheckpointBytes = random.Int64N(12)
+				shape.CheckpointBytes = random.Int64N(12) << random.IntN(4)
 			}
 			if random.IntN(4) == 0 {
 				shape.Rewind = contextLength // forks at any length
@@ -216,6 +219,13 @@ func TestRandomHistories(t *testing.T) {
 			if live, known := len(m.Live()), m.Known(); live != stats.CacheEntries || known != live {
 				t.Errorf("the model has %d sequences and memory for %d, the engine %d entries", live, known, stats.CacheEntries)
 			}
+			e.mu.Lock()
+			for id, at := range m.Checkpoints() {
+				if counted := e.sched.mem.checkpoints[id]; counted != len(at) {
+					t.Errorf("sequence %d has checkpoints at %v, the engine counts %d", id, at, counted)
+				}
+			}
+			e.mu.Unlock()
 			evicted += int(stats.Evicted)
 			forks += m.Work().Forks
 			waited += int(stats.Hits.Waited)
