@@ -6,11 +6,11 @@ import (
 	"ringmaster/model"
 )
 
-// Where sequences get checkpoints: where other requests are likely to branch off. These
-// are the branches of a request (Request.Branches), the end of its prompt, and every
-// checkpointDistance tokens of a long one. Of these a sequence keeps the first branch, which
-// is the end of what its client always sends, and then some whose distances grow towards
-// the beginning, so that what a branch must run again is small beside what follows it.
+// Sequences get checkpoints where other requests are likely to fork them: at the branches of
+// a request (Request.Branches), at the end of its prompt, and every checkpointDistance
+// tokens of a long prompt. A sequence keeps the first branch, because that is the end of
+// what its client always sends. The distances of the others grow towards the beginning, so
+// a fork runs few tokens again compared with those that follow its checkpoint.
 
 const (
 	maxCheckpoints     = 8 // that a request chooses; requests that wait for it add as many
@@ -21,7 +21,8 @@ const (
 )
 
 // wanted returns the lengths at which a request's sequence should have checkpoints,
-// ascending: some of held, and of those of its prompt from lowest on.
+// ascending. It chooses among held, the checkpoints that the sequence begins with, and the
+// lengths of the prompt from lowest on, the least at which it can still take one.
 func (s *scheduler) wanted(t *task, held []int, lowest int) []int {
 	if s.anywhere {
 		return nil
@@ -58,8 +59,8 @@ func (s *scheduler) wanted(t *task, held []int, lowest int) []int {
 	return slices.Compact(chosen)
 }
 
-// wantAlso makes a request take one checkpoint more, for another one that waits for it,
-// unless it has too many or there is no memory.
+// wantAlso makes a request take one more checkpoint, for another one that waits for it. It
+// reports whether the request will: not if it has too many or memory is short.
 func (s *scheduler) wantAlso(t *task, n int) bool {
 	if len(t.want) >= 2*maxCheckpoints || s.mem.limited() && s.use()+s.mem.checkpoint > s.mem.budget {
 		return false
@@ -102,8 +103,9 @@ func (s *scheduler) planCheckpoints(step *model.Step) {
 	}
 }
 
-// checkpointsOf returns the lengths at which a request's sequence can have the checkpoints
-// that it wants now, and those that forks of the next step need.
+// checkpointsOf returns the lengths, ascending, of the checkpoints that a request's sequence
+// has after the next step: those that it wants and has or can take now, and those that forks
+// of that step need.
 func (s *scheduler) checkpointsOf(t *task) []int {
 	at := []int{}
 	for _, n := range t.want {

@@ -25,8 +25,8 @@ type memory struct {
 	size   func(length int) int64 // model.Sized.SequenceBytes; nil: nothing is counted
 	budget int64                  // bytes of all sequences; 0: no limit
 
-	checkpoint  int64               // bytes of one
-	checkpoints map[model.SeqID]int // held, with those that the step in flight takes
+	checkpoint  int64               // bytes of one checkpoint, model.Sized.CheckpointBytes
+	checkpoints map[model.SeqID]int // number by sequence, with those that the step in flight takes
 	held        map[model.SeqID]int // greatest length that a step has named, by sequence that is not dropped
 	short       map[*task]bool      // their sequences could not grow in the last plan
 	failed      []requestID         // removed for lack of memory since the owner last took them
@@ -36,7 +36,7 @@ type memory struct {
 // memoryCounts are totals since the start.
 type memoryCounts struct {
 	evicted uint64 // entries of the prefix cache that made room
-	crowded uint64 // entries that others took the places of
+	crowded uint64 // entries that gave their places to others
 	// evictedTokens counts the tokens of the entries that others took the memory or the
 	// places of.
 	evictedTokens uint64
@@ -63,13 +63,13 @@ func (m *memory) name(id model.SeqID, length int) {
 	m.held[id] = max(m.held[id], length)
 }
 
-// nameCheckpoints records that a sequence has as many checkpoints until the step in flight
-// is committed, or more.
+// nameCheckpoints records that a sequence has at least n checkpoints until the step in
+// flight is committed.
 func (m *memory) nameCheckpoints(id model.SeqID, n int) {
 	m.haveCheckpoints(id, max(n, m.checkpoints[id]))
 }
 
-// haveCheckpoints records that a sequence has so many checkpoints.
+// haveCheckpoints records that a sequence has n checkpoints.
 func (m *memory) haveCheckpoints(id model.SeqID, n int) {
 	if m.checkpoints == nil {
 		m.checkpoints = map[model.SeqID]int{}
@@ -103,11 +103,11 @@ func (s *scheduler) canHold(length int, beside int64) bool {
 	return !s.mem.limited() || s.mem.size(length)+beside <= s.mem.budget
 }
 
-// canAdmit reports whether there is memory for a waiting request that begins with a hit and
-// for so many positions.
-// If others must be evicted for it, it is admitted when the next step has dropped them.
-// It chooses the checkpoints of the request's sequence; if they do not fit the budget even
-// alone, it has only those that the hit begins with, until the first step has freed them.
+// canAdmit reports whether memory is free for a waiting request that begins with h and has
+// reserve positions. If entries must be evicted for it, a later call admits it, after a step
+// has dropped them. canAdmit chooses the checkpoints of the request's sequence. If these do
+// not fit the budget even alone, the sequence has only those that the hit begins with, until
+// the first step has freed them.
 func (s *scheduler) canAdmit(t *task, h hit, reserve int) bool {
 	var held []int
 	lowest, room := 0, 0
@@ -135,8 +135,8 @@ func (s *scheduler) canAdmit(t *task, h hit, reserve int) bool {
 	return s.makeRoom(need+t.beside, h.entry)
 }
 
-// beginsWith returns the most checkpoints that a request has whose sequence is that of a
-// hit, or a fork: a fork also gets those that the same step takes.
+// beginsWith returns the most checkpoints that a request has after it began with a hit. A
+// fork also gets the checkpoints that its step takes of the source.
 func (s *scheduler) beginsWith(h hit) int {
 	if h.inPlace {
 		return len(h.from.checkpoints)

@@ -7,30 +7,31 @@ import (
 	"ringmaster/model"
 )
 
-// What of a prompt need not run. The sequences of the prefix cache and of running requests
-// are searched alike. An entry that the prompt continues becomes the request's sequence;
-// otherwise the request begins with a fork, and the other sequence stays for others. A
-// request that shares more with a prompt that is still running waits for that.
+// The tokens of a prompt that need not run. A request searches the sequences of the prefix
+// cache and of running requests. If the prompt continues an entry, it takes the sequence of
+// that entry; otherwise it begins with a fork, and the source stays for other requests. If
+// it shares more with a prefill that has not ended, it waits for that.
 
 // hit is a prefix of a prompt that a sequence has, or a snapshot on disk.
 type hit struct {
-	saved   *diskcache.Entry // if it is set, the others are not
+	saved   *diskcache.Entry // the snapshot; the other fields are then zero
 	from    *sequence        // nil: none
-	entry   *entry           // that has the sequence; nil: a running request has it
+	entry   *entry           // of the sequence; nil: a running request has it
 	n       int              // tokens
 	inPlace bool             // the request takes the sequence of the entry
 }
 
-// Hits count the requests that did not run all of their prompt, by what saved it.
+// Hits counts the requests that did not run all of their prompt, by what saved it. A
+// request that forks what was restored for it counts as both.
 type Hits struct {
 	Continued uint64 // they took the sequence of an entry of the prefix cache
 	Forked    uint64 // they began with a fork of an entry or of a running request
 	Restored  uint64 // a snapshot on disk was restored for them
-	Waited    uint64 // of all, those that waited for the prefill of another request
+	Waited    uint64 // they waited for the prefill of another request, whatever saved tokens then
 }
 
-// leastKept is the fewest tokens of an entry for which a request forks the sequence rather
-// than cut them off; a request never cuts off more than it continues.
+// leastKept is the fewest tokens that a request would cut off an entry for which it forks
+// the sequence instead. A request never cuts off more than it continues.
 const leastKept = 16
 
 // findPrefix finds the sequence of t's scope that saves most of its prompt. One token of
@@ -45,8 +46,8 @@ func (s *scheduler) findPrefix(t *task) (best hit) {
 		if k != nil && !best.inPlace && len(q.tokens)-best.n < leastKept {
 			least = best.n
 		}
-		// Of most sequences one token shows that they save no more, which matters while
-		// many long prompts wait.
+		// One token shows that most sequences save no more. Comparing whole prefixes would
+		// be slow while many long prompts wait.
 		least, most = q.forkableFrom(least, s.rewind), min(most, len(t.prompt)-1)
 		if most < least || q.tokens[least-1] != t.prompt[least-1] {
 			return
@@ -71,14 +72,15 @@ func (s *scheduler) findPrefix(t *task) (best hit) {
 	return best
 }
 
-// match is what a request knows of a sequence: the first n tokens are those of its prompt.
+// match is what a request knows about a sequence: its first n tokens are those of the
+// prompt. cuts is that of the sequence when they were compared.
 type match struct {
 	n, cuts int
 	differs bool // the next token is another one
 }
 
-// match returns how many tokens at the beginning of a sequence are those of t's prompt. A
-// request that waits asks in every plan, so only tokens that are new are compared.
+// match returns how many tokens at the beginning of a sequence are those of t's prompt. It
+// compares only new tokens, because a request that waits asks in every plan.
 func (t *task) match(q *sequence) int {
 	m := t.matches[q.seq]
 	if m.cuts != q.cuts {
@@ -95,8 +97,8 @@ func (t *task) match(q *sequence) int {
 	return m.n
 }
 
-// forgetMatches bounds what t knows when there are so many sequences; it may know some that
-// are gone.
+// forgetMatches bounds the matches of t, which may be of sequences that no longer exist.
+// sequences is how many exist.
 func (t *task) forgetMatches(sequences int) {
 	if len(t.matches) > 2*sequences {
 		t.matches = nil
@@ -104,9 +106,9 @@ func (t *task) forgetMatches(sequences int) {
 }
 
 // awaits reports whether a waiting request should wait for the prefill of another one of
-// its scope, which will have leastShared tokens or more of its prompt beyond the n that
-// are committed somewhere. Computing them beside the other would end later, because both
-// would share the steps.
+// its scope: the other will have at least leastShared more tokens of its prompt than the n
+// that a committed sequence has. If both ran these tokens, both would end later, because
+// they would share the steps.
 func (s *scheduler) awaits(t *task, n int) bool {
 	return !t.allRows && slices.ContainsFunc(s.active, func(a *task) bool {
 		if a.scope != t.scope || a.decode || a.cancelled || a.spoiled || a.pos < n && a.restore == nil {
@@ -116,9 +118,9 @@ func (s *scheduler) awaits(t *task, n int) bool {
 	})
 }
 
-// willHave returns the greatest length, at most shared, at which the sequence of a request
-// can be forked at some time of its prefill. It makes the request take a checkpoint there
-// if the next lower one is far away.
+// willHave returns the greatest length, at most shared, at which the sequence of a can be
+// forked before its prefill ends. It makes a take a checkpoint at shared if the next lower
+// one, or least, is at least leastShared tokens below it.
 func (s *scheduler) willHave(a *task, shared, least int) int {
 	switch {
 	case a.restore != nil:
@@ -138,8 +140,8 @@ func (s *scheduler) willHave(a *task, shared, least int) int {
 	return has
 }
 
-// common returns how many tokens at the beginning of the prompts are the same, except the
-// last of t's.
+// common returns how many tokens at the beginning of both prompts are the same. The last
+// token of t's prompt does not count, because it must run.
 func (t *task) common(a *task) int {
 	n, ok := t.shared[a.id]
 	if !ok {
@@ -155,8 +157,8 @@ func (t *task) common(a *task) int {
 // pending is the fork that a request begins with, until its step is committed.
 type pending struct {
 	from     *sequence
-	n        int
-	inFlight bool
+	n        int  // tokens
+	inFlight bool // the step in flight makes it
 }
 
 // begin makes a request begin with what a hit saves.
@@ -210,8 +212,8 @@ func (s *scheduler) commitForks() {
 	}
 }
 
-// unfork makes the requests run their prompts that begin with a fork of a sequence that
-// is gone.
+// unfork makes requests run their whole prompts if they would begin with a fork of a
+// sequence that no longer exists.
 func (s *scheduler) unfork(gone func(*sequence) bool) {
 	for _, t := range s.active {
 		if t.fork != nil && gone(t.fork.from) {

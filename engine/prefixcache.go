@@ -11,13 +11,13 @@ type entry struct {
 	*sequence
 	scope string // of the request; hits are found within it only
 	since time.Time
-	// common has for each other entry of the scope how many of the tokens it has, too, so
-	// that a request could fork it there.
+	// common is how many tokens of this entry a request could get from each other entry of
+	// the scope by a fork.
 	common map[*entry]int
 
 	id      requestID // of the request that has ended
 	hints   hints
-	hit     bool  // the request continued an entry itself, or others forked this one
+	hit     bool  // its request was a hit, or requests forked this entry
 	awaited bool  // the answer called functions, so that the client will send results
 	saved   bool  // it is on disk, or need not be
 	cuts    []int // where its first file on disk may end, for others to continue it
@@ -61,8 +61,8 @@ func (s *scheduler) removeEntry(k *entry) {
 	k.common = nil // it may stay until it is saved, and keep others alive
 }
 
-// own returns how many tokens of an entry no other one among these has, nor a running
-// request that began with a fork of it.
+// own returns how many tokens only this entry has (at least 1): neither another entry among
+// these has them, nor a running request that began with a fork of it.
 func (s *scheduler) own(k *entry, among []*entry) int {
 	others := 0
 	for _, other := range among {
@@ -96,7 +96,8 @@ const (
 	markedWeight  = 2
 )
 
-// value returns the value of an entry among others. Only comparisons of values are meaningful.
+// value returns the value of an entry among others. It has no unit; only comparisons of
+// values are meaningful.
 func (s *scheduler) value(k *entry, among []*entry) float64 {
 	if s.worth != nil {
 		return s.worth(k, among)

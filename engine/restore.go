@@ -84,8 +84,8 @@ func (s *scheduler) restored(id requestID, tokens []int32, peak int, checkpoints
 	return n, true
 }
 
-// restoreFailed makes a request wait again, because what was restored holds memory until it
-// is dropped. The disk is not asked again.
+// restoreFailed returns a request to the head of the queue, because what was restored holds
+// memory until a step drops it. The request does not try the disk again.
 func (s *scheduler) restoreFailed(id requestID) {
 	t := s.find(id)
 	if t == nil || t.restore == nil {

@@ -37,7 +37,7 @@ type limits struct {
 	cacheSize    int  // most entries of the prefix cache
 	rewind       int  // most tokens that a sequence can be rewound by
 	anywhere     bool // a sequence can be forked at any length, without checkpoints
-	leastShared  int  // see leastShared
+	leastShared  int  // the constant; tests use shorter prompts
 
 	keepFor time.Duration // after which an unused entry of the prefix cache is dropped; 0: never
 }
@@ -46,7 +46,7 @@ type limits struct {
 type task struct {
 	id       requestID
 	prompt   []int32
-	branches []int // lengths at which others may branch off
+	branches []int // as in a Request
 	allRows  bool  // every prompt token needs its logits: no prefix-cache hit
 	scope    string
 	hints    hints
@@ -77,8 +77,8 @@ type task struct {
 	foundReuse int
 	shared     map[requestID]int // tokens of the prompt that it shares with active requests
 	matches    map[model.SeqID]match
-	waits      bool // for the prefill of another request
-	waited     bool
+	waits      bool // for the prefill of another request, since the last plan
+	waited     bool // it has waited for one, and was counted
 }
 
 // scheduler holds the state between steps. At most one step is in flight.
@@ -103,7 +103,7 @@ type scheduler struct {
 	mem  memory
 	pace pace
 	hits Hits
-	// worth replaces value, to compare policies; nil: it does not.
+	// worth replaces value in tests that compare policies; nil: it does not.
 	worth func(k *entry, among []*entry) float64
 
 	inFlight bool
@@ -165,7 +165,7 @@ func (s *scheduler) plan() (step model.Step, ok bool) {
 	s.admit()
 	s.parts, s.mem.short = nil, map[*task]bool{}
 	if !s.dropFirst {
-		// Where sequences take turns, others may be able to run.
+		// A sequence that is short of memory gives its turn to others, which may be able to run.
 		for short := -1; len(s.parts) == 0 && len(s.mem.short) > short; {
 			short = len(s.mem.short)
 			s.fillBudget()
@@ -224,7 +224,8 @@ func (s *scheduler) admit() {
 			if h.from == nil || len(s.active)+len(s.drop)+len(s.leaving) > 0 {
 				return
 			}
-			// The sequence that the request would fork takes the memory that it needs.
+			// The source of its fork holds the memory that the request needs, so it runs its
+			// whole prompt, and the source can be evicted.
 			if h = (hit{}); !s.canAdmit(t, h, reserve) {
 				return
 			}
@@ -451,8 +452,8 @@ func (s *scheduler) remove(t *task) {
 }
 
 // release removes a task and puts its sequence into the prefix cache as the most recently
-// used entry, unless it has nothing to reuse. A step that would have rewound the sequence
-// and was not committed may have overwritten the tokens beyond.
+// used entry, unless it has nothing to reuse. It drops a sequence whose rewind was not
+// committed, because the step may have overwritten the state beyond.
 func (s *scheduler) release(t *task) {
 	s.remove(t)
 	if t.spoiled {

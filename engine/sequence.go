@@ -6,14 +6,15 @@ import (
 	"ringmaster/model"
 )
 
-// sequence is what the scheduler knows of a sequence of the model: what is committed.
+// sequence is what the scheduler knows about a sequence of the model. All but planned is
+// committed.
 type sequence struct {
 	seq         model.SeqID
 	tokens      []int32 // committed tokens
 	peak        int     // greatest length, as the model counts it: it bounds rewinds and forks
-	cuts        int     // rewinds that took tokens away
+	cuts        int     // rewinds that removed tokens; each invalidates matches
 	checkpoints []int   // lengths, ascending
-	planned     []int   // checkpoints after the step in flight, nil if they stay
+	planned     []int   // checkpoints after the step in flight; nil: it does not change them
 }
 
 // forkable returns the greatest length, at most n, at which the sequence can be forked; 0
@@ -43,7 +44,7 @@ func (q *sequence) forkableFrom(n, rewind int) int {
 	return least
 }
 
-// forkPeak returns the peak of a fork at n.
+// forkPeak returns the peak of a fork at n, as model.Fork says.
 func (q *sequence) forkPeak(n, rewind int) int {
 	if q.peak-n <= rewind {
 		return q.peak
@@ -51,14 +52,14 @@ func (q *sequence) forkPeak(n, rewind int) int {
 	return n + rewind
 }
 
-// upTo returns the lengths that are at most n; all are ascending.
+// upTo returns a copy of the ascending lengths that are at most n.
 func upTo(lengths []int, n int) []int {
 	i, _ := slices.BinarySearch(lengths, n+1)
 	return slices.Clone(lengths[:i])
 }
 
-// commonPrefix compares blocks as long as they are equal, which is several times faster
-// than single tokens.
+// commonPrefix returns how many tokens at the beginning of a and b are the same. It compares
+// blocks first, which is several times faster than single tokens.
 func commonPrefix(a, b []int32) (n int) {
 	const block = 64
 	most := min(len(a), len(b))
