@@ -7,8 +7,9 @@ type Sized interface {
 	// the given length in positions: it never shrinks before the sequence is
 	// dropped. It does not fall as length grows. It is 0 for a length of 0.
 	SequenceBytes(length int) int64
-	// CheckpointBytes is the most memory of one checkpoint, which each sequence that has
-	// it counts beside its SequenceBytes; 0 for a model that needs none.
+	// CheckpointBytes is the most bytes of memory of one checkpoint. Each sequence that has
+	// the checkpoint is charged for it in addition to its SequenceBytes. 0 for a model that
+	// needs none.
 	CheckpointBytes() int64
 	// SequenceBudget is the most bytes that all sequences may hold together,
 	// 0 for no limit. It changes between epochs only. A step that needs more

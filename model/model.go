@@ -52,24 +52,24 @@ type Step struct {
 	Entries     []Entry
 }
 
-// Checkpoints says at which lengths a sequence has checkpoints from this step on: it takes
-// those that are new and frees those that are not listed. A checkpoint is a copy of the
-// state at that committed length that later tokens overwrite, so that forks can begin
-// there later. It can be taken as long as the sequence could be rewound to the length. A
-// rewind frees those beyond it. A model that can be rewound to any length needs none, and
-// they take no memory there.
+// Checkpoints says at which lengths a sequence has checkpoints from this step on: the step
+// takes those that are new and frees those that are not listed. A checkpoint is a copy of
+// the state at a committed length that later tokens overwrite, so that forks can begin there
+// later. It can be taken as long as the sequence could be rewound to the length. A rewind
+// frees the checkpoints beyond it. A model that can be rewound to any length needs none;
+// they take no memory in it.
 type Checkpoints struct {
 	Seq SeqID
 	At  []int // ascending, positive
 }
 
-// Fork makes a new sequence of the first Length committed tokens of another, which stays
-// as it is. Length is positive. Where From could be rewound to it, the new sequence can be
-// rewound as far as From, because it counts as having had the same greatest length.
-// Otherwise From must have a checkpoint at Length, perhaps one of the same step; the new
-// sequence then counts as having had the length Length+Info.Rewind, so that it cannot be
-// rewound to less than Length, except to 0. It has From's checkpoints up to Length. Its
-// logits have the bits of a sequence that ran all its tokens itself.
+// Fork makes a new sequence, Seq, of the first Length committed tokens of From, which stays
+// as it is. Length is positive. If From could be rewound to Length, Seq counts as having had
+// From's greatest length, so it can be rewound as far as From. Otherwise From must have a
+// checkpoint at Length, perhaps one of the same step. Seq then counts as having had the
+// length Length+Info.Rewind, so it cannot be rewound to less than Length, except to 0. Seq
+// has From's checkpoints up to Length. Its logits have the bits of a sequence that ran all
+// its tokens itself.
 type Fork struct {
 	Seq, From SeqID
 	Length    int
@@ -93,8 +93,8 @@ type Model interface {
 	// Forward runs a step and returns its logits [wanted][Info.Vocab], a row
 	// for each wanted token in the order of the entries, valid until the next
 	// Forward. Until Commit the step has no effect: after an error, or
-	// without Commit, the same or another step may follow. But what a step cut
-	// off that has run is lost: later steps must rewind the sequence as far.
+	// without Commit, the same or another step may follow. But tokens
+	// that a step rewound are lost once it has run: later steps must rewind as far.
 	// ctx cancels a long step between layers. Errors may wrap ErrNoMemory,
 	// ErrUnavailable or ctx's; any other means that the model has failed.
 	Forward(ctx context.Context, s Step) ([][]float32, error)

@@ -138,9 +138,9 @@ type Model[C Cache] struct {
 	charged   int64 // bytes of all sequences
 	ids, pos  []int32
 	buffers   []Buffer
-	step      *Step[C]                   // and not run
-	rewinds   []rewound[C]               // by the step
-	changes   map[model.SeqID]*change[C] // by the step, until it is committed
+	step      *Step[C]                   // prepared and not run
+	rewinds   []rewound[C]               // of the prepared step
+	changes   map[model.SeqID]*change[C] // of the prepared step, until it is committed
 	digest    []uint32                   // of the last Run
 	examined  []block                    // nil before the first Extent or Examine
 }
@@ -173,9 +173,10 @@ func (m *Model[C]) Sizes() parallel.Sizes { return m.o.Sizes }
 
 // Prepare checks a step and allocates what it needs, so that Run as the next call does
 // not fail for lack of memory (except for working buffers of the backend). It takes the
-// checkpoints of the step and copies the state of its forks, which Commit adds to the
-// table. Sequences that it makes exist until they are dropped. The logits of the last Run become invalid. Its
-// error is a model.MemoryError or says what is wrong with the step.
+// checkpoints of the step and copies the state of its forks; Commit makes both part of
+// their sequences. Sequences that it makes exist until they are dropped. The logits of the
+// last Run become invalid. Its error is a model.MemoryError or says what is wrong with the
+// step.
 func (m *Model[C]) Prepare(step model.Step) error {
 	m.step = nil
 	m.discard()

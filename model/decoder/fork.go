@@ -10,42 +10,43 @@ import (
 )
 
 // checkpoint is a copy of what later tokens overwrite of a sequence's state at a committed
-// length. It never changes, so a fork shares those of the sequence that it comes from.
+// length. It never changes, so a fork shares the checkpoints of its source.
 type checkpoint struct {
 	length int
 	memory []byte // the overwritten sections of Cache.State, in memory of the backend
-	users  int    // sequences that have it; each is charged for it
+	users  int    // sequences that have it; each is charged for it, because any may be the last
 }
 
-// section is the bytes of the checkpoint, under its name in snapshots.
+// section returns the bytes of the checkpoint, under its name in snapshots.
 func (c *checkpoint) section() snapshot.Section {
 	return snapshot.Section{Name: checkpointName(c.length), Parts: [][]byte{c.memory}}
 }
 
 func checkpointName(length int) string { return fmt.Sprint("checkpoint ", length) }
 
-// copied is what the cache of a fork that is not committed holds.
+// copied is what the cache of an uncommitted fork holds. A step that runs again does not
+// copy it again.
 type copied[C Cache] struct {
 	from    *sequence[C]
-	commits int // of from
+	commits int // of from, when it was copied
 	is      standing
 }
 
-// change is what a prepared step changes at a sequence beside its entry.
+// change is what a prepared step changes in a sequence, apart from its entry.
 type change[C Cache] struct {
 	q     *sequence[C]
-	after []*checkpoint // that the sequence has from the step on, ascending
-	taken []*checkpoint // those of them that it did not have; they count as its own already
+	after []*checkpoint // those that the sequence has from the step on, ascending
+	taken []*checkpoint // the new ones among them; the sequence is charged for them already
 	fork  *standing     // of a fork, otherwise nil
 }
 
-// says names a rewind that ran and was not committed.
+// says describes a rewind that ran and was not committed, for errors.
 func (s standing) says() string {
 	return fmt.Sprintf("it has %d, but a step that was not committed has overwritten them from %d on", s.length, s.intact)
 }
 
-// checkForks checks the checkpoints, the forks and the drops of a step. It returns what
-// the forks will be.
+// checkForks checks the checkpoints, the forks and the drops of a step. It returns the
+// standing of each fork.
 func (m *Model[C]) checkForks(step model.Step) (map[model.SeqID]standing, error) {
 	entries := make(map[model.SeqID]int, len(step.Entries)) // positions
 	for _, e := range step.Entries {
@@ -90,8 +91,8 @@ func (m *Model[C]) checkForks(step model.Step) (map[model.SeqID]standing, error)
 	return forks, nil
 }
 
-// checkCheckpoints checks the checkpoints of one sequence, which the step may run from pos
-// on.
+// checkCheckpoints checks the checkpoints of one sequence. If runs is set, the step has an
+// entry that extends it from pos on.
 func (m *Model[C]) checkCheckpoints(c model.Checkpoints, runs bool, pos int) error {
 	is, last := m.standing(c.Seq), 0
 	for _, at := range c.At {
@@ -112,8 +113,8 @@ func (m *Model[C]) checkCheckpoints(c model.Checkpoints, runs bool, pos int) err
 	return nil
 }
 
-// checkFork checks a fork of a sequence that has checkpoints at the given lengths, and
-// returns what it will be.
+// checkFork checks a fork whose source has checkpoints at the given lengths, and returns
+// the standing of the fork.
 func (m *Model[C]) checkFork(f model.Fork, at []int) (is standing, err error) {
 	from := m.standing(f.From)
 	is = standing{f.Length, from.peak, f.Length}
@@ -135,15 +136,15 @@ func (m *Model[C]) checkFork(f model.Fork, at []int) (is standing, err error) {
 	return is, nil
 }
 
-// holds reports whether the cache of a fork already has its state, of an earlier step that
-// was not committed. That step may have rewound From, and overwritten what a second copy
-// would take.
+// holds reports whether the cache of a fork already has its state from an earlier step that
+// was not committed. That step may have rewound From and overwritten the state, so a second
+// copy would be wrong.
 func (m *Model[C]) holds(f model.Fork, is standing) bool {
 	q, from := m.sequences[f.Seq], m.sequences[f.From]
 	return q != nil && q.copied == copied[C]{from, from.commits, is}
 }
 
-// checkpointAt is a checkpoint that a sequence has, or nil.
+// checkpointAt returns the checkpoint of a sequence at a length, or nil.
 func (m *Model[C]) checkpointAt(id model.SeqID, length int) *checkpoint {
 	if q := m.sequences[id]; q != nil {
 		return find(q.checkpoints, length)
@@ -158,7 +159,8 @@ func find(list []*checkpoint, length int) *checkpoint {
 	return nil
 }
 
-// Checkpoints is the lengths of the committed checkpoints of a sequence, ascending.
+// Checkpoints returns the lengths of the committed checkpoints of a sequence, ascending; nil
+// for an unknown sequence.
 func (m *Model[C]) Checkpoints(id model.SeqID) (at []int) {
 	if q := m.sequences[id]; q != nil {
 		for _, c := range q.checkpoints {
@@ -168,8 +170,8 @@ func (m *Model[C]) Checkpoints(id model.SeqID) (at []int) {
 	return at
 }
 
-// KeepCheckpoints frees the checkpoints of a sequence at other lengths. It must not run
-// during a step.
+// KeepCheckpoints frees the checkpoints of a sequence that are not at the given lengths. It
+// must not run during a step.
 func (m *Model[C]) KeepCheckpoints(id model.SeqID, at []int) {
 	q := m.sequences[id]
 	if q == nil {
@@ -234,7 +236,7 @@ func (m *Model[C]) newCheckpoint(id model.SeqID, length int, bytes int64) (*chec
 	return c, nil
 }
 
-// release takes checkpoints from one of the sequences that have them.
+// release takes checkpoints away from one sequence, and frees those that no other has.
 func (m *Model[C]) release(list []*checkpoint) {
 	for _, c := range list {
 		m.charged -= m.CheckpointBytes()
@@ -244,8 +246,8 @@ func (m *Model[C]) release(list []*checkpoint) {
 	}
 }
 
-// reserveForks makes the forks of a checked step, still empty, with room for what the step
-// says of them.
+// reserveForks makes the sequences of the forks of a checked step, without their state, with
+// room for the positions that the step names.
 func (m *Model[C]) reserveForks(step model.Step) error {
 	for _, f := range step.Forks {
 		length := f.Length
@@ -277,7 +279,7 @@ func (m *Model[C]) reserveForks(step model.Step) error {
 	return nil
 }
 
-// checkpointsAfter is the checkpoints that a sequence has from the prepared step on.
+// checkpointsAfter returns the checkpoints that a sequence has from the prepared step on.
 func (m *Model[C]) checkpointsAfter(id model.SeqID) []*checkpoint {
 	if c := m.changes[id]; c != nil {
 		return c.after
@@ -285,7 +287,7 @@ func (m *Model[C]) checkpointsAfter(id model.SeqID) []*checkpoint {
 	return m.sequences[id].checkpoints
 }
 
-// makeForks copies the state of the forks of a checked step, as is has them.
+// makeForks copies the state of the forks of a checked step; is has their standings.
 func (m *Model[C]) makeForks(step model.Step, is map[model.SeqID]standing) {
 	for _, f := range step.Forks {
 		change, from, fork := m.changes[f.Seq], m.sequences[f.From], is[f.Seq]
@@ -304,8 +306,8 @@ func (m *Model[C]) makeForks(step model.Step, is map[model.SeqID]standing) {
 	}
 }
 
-// divide is the sections of a state that only grow and those that later tokens overwrite,
-// each as one.
+// divide joins the sections of a state that only grow into one, and those that later tokens
+// overwrite into another.
 func divide(state []snapshot.Section) (grown, overwritten snapshot.Section) {
 	for _, s := range state {
 		if s.Overwritten {
@@ -317,14 +319,14 @@ func divide(state []snapshot.Section) (grown, overwritten snapshot.Section) {
 	return grown, overwritten
 }
 
-// copy is snapshot.Copy, on a backend that computes.
+// copy calls snapshot.Copy, but not on a backend that only measures or records.
 func (m *Model[C]) copy(to, from snapshot.Section) {
 	if kernels.ValuesMatter(m.o.Backend) {
 		snapshot.Copy(to, from)
 	}
 }
 
-// apply commits what the prepared step changes at a sequence beside its entry.
+// apply commits what the prepared step changes in a sequence, apart from its entry.
 func (m *Model[C]) apply(id model.SeqID) {
 	c := m.changes[id]
 	if c == nil {
@@ -339,8 +341,8 @@ func (m *Model[C]) apply(id model.SeqID) {
 	m.release(gone)
 }
 
-// forgo gives up what the prepared step changes at a sequence beside its entry, and
-// discard at all.
+// forgo gives up what the prepared step changes in a sequence, apart from its entry, and
+// discard does so for all sequences.
 func (m *Model[C]) forgo(id model.SeqID) {
 	if c := m.changes[id]; c != nil {
 		m.release(c.taken)

@@ -17,14 +17,14 @@ type sequence[C Cache] struct {
 	charged     int64         // bytes that count against the budget, without checkpoints
 }
 
-// standing is what bounds the steps of a sequence.
+// standing bounds which positions a step can use of a sequence.
 type standing struct {
 	length int // committed tokens
-	// peak is the greatest length since the sequence was last at 0. That of a fork from a
-	// checkpoint exceeds what it has had by Info.Rewind, possibly the context too.
+	// peak is the greatest length since the sequence was last at 0. For a fork from a
+	// checkpoint it is Info.Rewind more than its length, which may exceed the context.
 	peak int
-	// intact is the positions that no step has overwritten: length, or less after a rewind
-	// that ran and was not committed.
+	// intact is the number of first positions that no step has overwritten: length, or less
+	// after a rewind that ran and was not committed.
 	intact int
 }
 
@@ -41,8 +41,8 @@ func (m *Model[C]) standing(id model.SeqID) standing {
 	return standing{}
 }
 
-// check checks a step, of which forks are the forks. It returns a segment for each entry,
-// without its cache, and the number of rows.
+// check checks the entries of a step; forks has the standings of its forks. It returns a
+// segment for each entry, without its cache, and the number of rows.
 func (m *Model[C]) check(step model.Step, forks map[model.SeqID]standing) ([]Segment[C], int, error) {
 	info := m.o.Info
 	segments := make([]Segment[C], 0, len(step.Entries))
@@ -134,8 +134,8 @@ func (m *Model[C]) reserve(id model.SeqID, length int) (C, error) {
 	return q.cache, nil
 }
 
-// affords checks that so many bytes more for a sequence are within the budget. Its error
-// is a model.MemoryError.
+// affords checks that the budget has room for more bytes of a sequence. Its error is a
+// model.MemoryError.
 func (m *Model[C]) affords(id model.SeqID, more int64) error {
 	if budget := m.o.Budget; budget > 0 && m.charged+more > budget {
 		return &model.MemoryError{Seq: id, Need: more, Have: max(budget-m.charged, 0)}

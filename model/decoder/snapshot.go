@@ -40,9 +40,10 @@ func (m *Model[C]) StateBytes(id model.SeqID, from, length int) int64 {
 
 // SnapshotFrom is Snapshot of the first tokens of a sequence, or all, for a reader that
 // has the state of the first from tokens. It writes what the reader needs of the others
-// to continue: also the checkpoints at more than from tokens. A position that was written
-// need not be written again while the sequence grows; after a rewind, positions from the
-// rewind on must be, and after a new checkpoint, the positions from the one before it on.
+// to continue, with the checkpoints at more than from tokens. A position that was written
+// need not be written again while the sequence grows. After a rewind, positions from the
+// rewind on must be written again; after a new checkpoint, those from the position before
+// it on.
 func (m *Model[C]) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, from int) error {
 	q := m.sequences[id]
 	if q == nil || len(tokens) == 0 || q.length < len(tokens) || from < 0 || from > len(tokens) {
@@ -155,7 +156,7 @@ func (m *Model[C]) restore(x *snapshot.Reader, id model.SeqID) error {
 	return nil
 }
 
-// restoreCheckpoint reads a checkpoint of so many bytes.
+// restoreCheckpoint reads the next section of a snapshot, a checkpoint of so many bytes.
 func (m *Model[C]) restoreCheckpoint(x *snapshot.Reader, id model.SeqID, length int, bytes int64) error {
 	q := m.sequences[id]
 	if q == nil { // dropped; the caller finds it
