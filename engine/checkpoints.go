@@ -15,8 +15,8 @@ import (
 const (
 	maxCheckpoints     = 8 // that a request chooses; requests that wait for it add as many
 	checkpointDistance = 4096
-	// leastShared is the fewest tokens for which a checkpoint is taken or another
-	// request's prefill awaited.
+	// leastShared is the fewest tokens for which a checkpoint is taken, a fork made or
+	// another request's prefill awaited.
 	leastShared = 32
 )
 

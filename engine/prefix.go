@@ -55,6 +55,9 @@ func (s *scheduler) findPrefix(t *task) (best hit) {
 		n := q.forkable(min(t.match(q), most), s.rewind)
 		tail := len(q.tokens) - n
 		inPlace := k != nil && tail < leastKept && tail <= n && q.peak-n <= s.rewind
+		if n < s.leastShared && !inPlace {
+			return // a beginning that all conversations have shows no use of the sequence
+		}
 		if n > best.n || n == best.n && n > 0 && inPlace && !best.inPlace {
 			best = hit{from: q, entry: k, n: n, inPlace: inPlace}
 		}

@@ -126,3 +126,19 @@ func TestAForkThatIsSpoiled(t *testing.T) {
 		require.Zero(t, s.use())
 	}
 }
+
+// TestBeginningsThatAllConversationsHave: a few common tokens, such as those that begin every
+// text, are no hit, because it would keep a conversation that the request has nothing to do
+// with.
+func TestBeginningsThatAllConversationsHave(t *testing.T) {
+	m := enginetest.NewModel(enginetest.Size, enginetest.Options{Rewind: 4096})
+	e := start(t, m, Options{})
+	first := prompt(9, 100)
+	ask(t, e, Request{Prompt: first, MaxTokens: 2, IgnoreEOS: true})
+	for same, cached := range map[int]int{1: 0, leastShared - 1: 0, leastShared: leastShared} {
+		other := append(first[:same:same], prompt(uint64(same), 60)...)
+		a := ask(t, e, Request{Prompt: other, MaxTokens: 2, IgnoreEOS: true})
+		require.Equal(t, cached, a.Usage.Cached, "%d tokens in common", same)
+	}
+	require.EqualValues(t, 1, e.Stats().Hits.Forked)
+}
