@@ -9,11 +9,9 @@ import (
 // still holds the KV cache of.
 type entry struct {
 	*sequence
-	scope string // of the request; hits are found within it only
-	since time.Time
-	// common is how many tokens of this entry a request could get from each other entry of
-	// the scope by a fork.
-	common map[*entry]int
+	scope  string // of the request; hits are found within it only
+	since  time.Time
+	common map[*entry]common // by other entry of the scope
 
 	id      requestID // of the request that has ended
 	hints   hints
@@ -22,6 +20,12 @@ type entry struct {
 	saved   bool  // it is on disk, or need not be
 	cuts    []int // where its first file on disk may end, for others to continue it
 	leaving bool  // it is evicted, and dropped as soon as it is saved
+}
+
+// common is what an entry has of the tokens of another one.
+type common struct {
+	tokens   int // equal ones at the beginning
+	forkable int // of them, what a request could get from the other entry by a fork
 }
 
 // hints are what a client says about how its requests belong together.
@@ -42,11 +46,25 @@ func (s *scheduler) keep(t *task) {
 
 // insert adds an entry as the most recently used one.
 func (s *scheduler) insert(k *entry) {
-	k.common = map[*entry]int{}
+	k.common = map[*entry]common{}
+	var near *entry // it has the most tokens of k
 	for _, other := range s.prefixCache {
-		if other.scope == k.scope {
-			n := commonPrefix(k.tokens, other.tokens)
-			k.common[other], other.common[k] = other.forkable(n, s.rewind), k.forkable(n, s.rewind)
+		if other.scope != k.scope {
+			continue
+		}
+		// What the others have in common with near tells most of what k has, so that a
+		// long beginning that all of them have is compared once.
+		n, known := 0, false
+		if near != nil {
+			a, b := k.common[near].tokens, near.common[other].tokens
+			n, known = min(a, b), a != b
+		}
+		if !known {
+			n += commonPrefix(k.tokens[n:], other.tokens[n:])
+		}
+		k.common[other], other.common[k] = common{n, other.forkable(n, s.rewind)}, common{n, k.forkable(n, s.rewind)}
+		if near == nil || n > k.common[near].tokens {
+			near = other
 		}
 	}
 	s.prefixCache = append(s.prefixCache, k)
@@ -66,7 +84,7 @@ func (s *scheduler) removeEntry(k *entry) {
 func (s *scheduler) own(k *entry, among []*entry) int {
 	others := 0
 	for _, other := range among {
-		others = max(others, k.common[other])
+		others = max(others, k.common[other].forkable)
 	}
 	for _, t := range s.active {
 		if t.forked == k.sequence {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -136,4 +137,32 @@ func TestAScopeThatContinues(t *testing.T) {
 	require.Equal(t, 100, serve(t, s, "b", chat(0, 103)))
 	require.Equal(t, 5, serve(t, s, "a", chat(2, 6)))
 	require.Equal(t, 8, serve(t, s, "c", chat(3, 9)))
+}
+
+// TestCommonTokensOfEntries: each entry knows what each other one of its scope has of its
+// tokens, although most of them were never compared.
+func TestCommonTokensOfEntries(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	s := &scheduler{limits: limits{rewind: 2}}
+	for n := range 300 {
+		q := &sequence{seq: model.SeqID(n), checkpoints: []int{3, 6}}
+		for range 6 + random.IntN(20) {
+			q.tokens = append(q.tokens, int32(random.IntN(8)/7))
+		}
+		q.peak = len(q.tokens)
+		s.insert(&entry{sequence: q, scope: []string{"a", "b"}[random.IntN(2)]})
+		if random.IntN(2) == 0 {
+			s.removeEntry(s.prefixCache[random.IntN(len(s.prefixCache))])
+		}
+	}
+	for _, k := range s.prefixCache {
+		for _, other := range s.prefixCache {
+			if got, ok := k.common[other]; other == k || other.scope != k.scope {
+				require.False(t, ok)
+			} else {
+				n := commonPrefix(k.tokens, other.tokens)
+				require.Equal(t, common{n, other.forkable(n, 2)}, got)
+			}
+		}
+	}
 }
