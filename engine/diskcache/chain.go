@@ -20,13 +20,11 @@ const (
 )
 
 // cut returns the parent of a sequence's next file, nil for none, and where the file ends:
-// at the first of Cuts behind the parent, or with the sequence. sums are the hashes of
-// the prefixes of the sequence that have the lengths of entries. mu is held.
-func (s *Store) cut(q Sequence, f form, sums map[int]string) (parent *Entry, to int) {
-	for _, e := range s.entries {
-		if e.form.Length < f.Length && e.Model == f.Model && e.Scope == f.Scope && sums[e.form.Length] == e.Whole &&
-			(e.Shared || slices.Contains(q.Cuts, e.form.Length)) && e.files() < mostFiles &&
-			len(e.Checkpoints())+len(q.Checkpoints) <= MaxCheckpoints && (parent == nil || e.form.Length > parent.form.Length) {
+// at the first of Cuts behind the parent, or with the sequence. begins are the entries
+// that the sequence begins with, the longest last. mu is held.
+func (s *Store) cut(q Sequence, begins []*Entry) (parent *Entry, to int) {
+	for _, e := range begins {
+		if (e.Shared || slices.Contains(q.Cuts, e.form.Length)) && e.files() < mostFiles && len(e.Checkpoints())+len(q.Checkpoints) <= MaxCheckpoints {
 			parent = e
 		}
 	}
@@ -37,12 +35,12 @@ func (s *Store) cut(q Sequence, f form, sums map[int]string) (parent *Entry, to 
 	if parent == nil || parent.files() < mostFiles-1 {
 		for _, n := range q.Cuts {
 			// Without a checkpoint, a sequence that has been longer cannot be continued.
-			if n-from >= leastShared && n < f.Length && (q.Peak-n <= s.rewind || slices.Contains(q.Checkpoints, n)) {
+			if n-from >= leastShared && n < len(q.Tokens) && (q.Peak-n <= s.rewind || slices.Contains(q.Checkpoints, n)) {
 				return parent, n
 			}
 		}
 	}
-	return parent, f.Length
+	return parent, len(q.Tokens)
 }
 
 // files returns how many files an entry is read from.

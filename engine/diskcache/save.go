@@ -1,9 +1,11 @@
 package diskcache
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 
 	"ringmaster/model/snapshot"
 )
@@ -70,34 +72,44 @@ func (s *Store) Save(q Sequence) *Saver {
 	if s.closing || s.hanging > 0 || !s.failed.IsZero() && s.o.Clock().Sub(s.failed) < retryAfter {
 		return nil
 	}
-	f := form{Model: s.model, Scope: hashScope(q.Scope), Length: len(q.Tokens), ID: rand.Text()}
+	scope := hashScope(q.Scope)
+	var shorter []*Entry // of the scope
 	lengths := []int{len(q.Tokens)}
 	for _, e := range s.entries {
-		if e.Model == f.Model && e.Scope == f.Scope && e.form.Length < f.Length {
-			lengths = append(lengths, e.form.Length)
+		if e.Model == s.model && e.Scope == scope && e.form.Length < len(q.Tokens) {
+			shorter, lengths = append(shorter, e), append(lengths, e.form.Length)
 		}
 	}
-	sums := s.prefixes(f.Scope, q.Tokens, lengths)
+	sums := s.prefixes(scope, q.Tokens, lengths)
 	if old := s.entries[sums[len(q.Tokens)][:nameLength]]; old != nil {
 		s.usedLocked(old, s.o.Clock())
 		return nil
 	}
-	parent, to := s.cut(q, f, sums)
-	f.Peak = q.Peak
+	begins := slices.DeleteFunc(shorter, func(e *Entry) bool { return sums[e.form.Length] != e.Whole })
+	slices.SortFunc(begins, func(a, b *Entry) int { return cmp.Compare(a.form.Length, b.form.Length) })
+	parent, to := s.cut(q, begins)
+	f := s.describe(q, parent, to)
+	if to == len(q.Tokens) {
+		for _, e := range begins {
+			if !e.Shared && e != parent {
+				f.Replaces = e.name
+			}
+		}
+	}
+	w := &Saver{s: s, e: &Entry{form: f, name: f.Whole[:nameLength], parent: parent}, queue: make(chan []byte, pieces), free: make(chan []byte, pieces+1), ended: make(chan struct{})}
+	s.savers = append(s.savers, w)
+	s.workLocked()
+	return w
+}
+
+// describe returns the header of a file of a sequence that continues parent and ends at to.
+func (s *Store) describe(q Sequence, parent *Entry, to int) form {
+	f := form{Model: s.model, Scope: hashScope(q.Scope), ID: rand.Text(), Length: to, Peak: q.Peak}
 	if parent != nil {
 		f.From, f.Parent, f.ParentID, f.Peak = parent.form.Length, parent.name, parent.ID, max(q.Peak, parent.form.Peak)
 	}
-	if f.Length = to; to < len(q.Tokens) {
-		f.Shared = true
-	} else {
+	if f.Shared = to < len(q.Tokens); !f.Shared {
 		f.Awaited, f.Hit, f.Marked = q.Awaited, q.Hit, q.Marked
-		var last *Entry
-		for _, e := range s.entries {
-			if e.Model == f.Model && e.Scope == f.Scope && e.form.Length < to && sums[e.form.Length] == e.Whole && !e.Shared && e != parent &&
-				(last == nil || e.form.Length > last.form.Length) {
-				last, f.Replaces = e, e.name
-			}
-		}
 	}
 	f.Peak = min(f.Peak, to+s.rewind)
 	f.Base = max(1, f.Peak-s.rewind)
@@ -107,16 +119,12 @@ func (s *Store) Save(q Sequence) *Saver {
 		}
 	}
 	f.Stride = max(leastMarks, (to-f.Base)/(mostMarks-len(f.Checkpoints)-1)+1)
-	marks := f.lengths()
-	sums = s.prefixes(f.Scope, q.Tokens, append([]int{to}, marks...))
+	sums := s.prefixes(f.Scope, q.Tokens, append(f.lengths(), to))
 	f.Whole = sums[to]
-	for _, n := range marks {
+	for _, n := range f.lengths() {
 		f.Marks = append(f.Marks, sums[n][:markLength])
 	}
-	w := &Saver{s: s, e: &Entry{form: f, name: f.Whole[:nameLength], parent: parent}, queue: make(chan []byte, pieces), free: make(chan []byte, pieces+1), ended: make(chan struct{})}
-	s.savers = append(s.savers, w)
-	s.workLocked()
-	return w
+	return f
 }
 
 // Ready reports whether Put takes a piece now. If not, Notify's function is called once

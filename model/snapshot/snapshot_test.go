@@ -182,3 +182,44 @@ func TestCheckpoints(t *testing.T) {
 		require.ErrorContains(t, err, "length 3, from 0 on, checkpoints at [")
 	}
 }
+
+// TestEach: snapshots that follow each other are read one after the other; none at all, or
+// bytes behind the last, are an error.
+func TestEach(t *testing.T) {
+	first, _ := sample(t, 10)
+	var second bytes.Buffer
+	h := header
+	h.From, h.Length, h.Peak = 3, 5, 7
+	require.NoError(t, snapshot.Write(&second, h, []int32{7, -1, 9, 4, 5}, nil))
+	for _, tt := range []struct {
+		data []byte
+		want []int32
+	}{
+		{first, []int32{7, -1, 9}},
+		{append(bytes.Clone(first), second.Bytes()...), []int32{7, -1, 9, 4, 5}},
+		{nil, nil},
+		{first[:len(first)-1], nil},
+		{append(bytes.Clone(first), 'R'), nil},
+		{append(bytes.Clone(first), second.Bytes()[:second.Len()-1]...), nil},
+		{second.Bytes(), nil},
+	} {
+		var tokens []int32
+		err := snapshot.Each(bytes.NewReader(tt.data), func(r io.Reader) error {
+			x, err := snapshot.ReadOn(r, header.Model, header.Layout, 5, tokens)
+			if err != nil {
+				return err
+			}
+			tokens = x.Tokens
+			if x.From > 0 {
+				return nil
+			}
+			return x.Section(snapshot.Section{Name: "a", Parts: [][]byte{make([]byte, 10)}})
+		})
+		if tt.want == nil {
+			require.Error(t, err)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, tt.want, tokens)
+	}
+}
