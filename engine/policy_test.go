@@ -22,7 +22,7 @@ type traced struct {
 	awaited  bool
 }
 
-// tracer makes traces: texts of ids that occur nowhere else.
+// tracer makes traces. Each of its texts has ids of its own.
 type tracer struct {
 	random *rand.Rand
 	last   int32
@@ -38,7 +38,7 @@ func (w *tracer) text(n int) []int32 {
 	return out
 }
 
-// around returns n, or up to a half more or less.
+// around returns a random number from n/2 to n/2+n.
 func (w *tracer) around(n int) int { return n/2 + w.random.IntN(n+1) }
 
 // talk adds a conversation: a request every so often, each with the earlier ones and their
@@ -185,9 +185,9 @@ func leastRecent(s *scheduler, _ int) func(*entry, []*entry) float64 {
 	return func(k *entry, _ []*entry) float64 { return float64(k.since.UnixNano()) }
 }
 
-// clairvoyant is the value of an entry to one who knows all requests to come, as in Belady's
-// algorithm with costs and sizes: the tokens that it saves beyond the others when it is
-// next needed, by the time until then and its memory.
+// clairvoyant is the value of an entry if all later requests are known, as in Belady's
+// algorithm with costs and sizes: the tokens that only this entry saves the next request
+// that needs it, divided by the time until then and by its memory.
 func clairvoyant(all []traced) func(s *scheduler, next int) func(*entry, []*entry) float64 {
 	return func(s *scheduler, next int) func(*entry, []*entry) float64 {
 		return func(k *entry, among []*entry) float64 {
@@ -211,9 +211,10 @@ func clairvoyant(all []traced) func(s *scheduler, next int) func(*entry, []*entr
 }
 
 // TestPolicy replays traces of what people run with the scheduler's policy, with LRU, and
-// with one that knows the future, and prints the prompt tokens that each computes, by the
-// fewest that are possible with any memory. The policy must be better than LRU over all
-// traces and for a key beside one that floods, and nearly as good in each trace.
+// with a policy that knows the future. It prints the prompt tokens that each computes,
+// divided by the fewest that are possible with any memory. The scheduler's policy must
+// compute fewer than LRU over all traces and for a key beside one that floods, and hardly
+// more in any trace.
 func TestPolicy(t *testing.T) {
 	var all [2]float64 // sums of ours and LRU's
 	for name, add := range map[string]func(*tracer){"agents": (*tracer).agents, "chats": (*tracer).chats, "document": (*tracer).document, "flood": (*tracer).flood} {

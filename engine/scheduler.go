@@ -57,8 +57,8 @@ type task struct {
 
 	*sequence
 	fork   *pending  // the sequence begins with it; nil if it is committed or there is none
-	forked *sequence // that it was forked from; nil: of none
-	want   []int     // lengths at which it should have checkpoints, ascending
+	forked *sequence // the source of the fork; nil: it is none
+	want   []int     // lengths at which the sequence should have checkpoints, ascending
 	room   int       // checkpoints that memory is reserved for
 	named  bool      // a step has named the sequence, so the model may hold memory for it
 	pos    int       // position of todo[0]: len(tokens), less after a rewind
@@ -328,9 +328,9 @@ func (s *scheduler) finish(id requestID) {
 // unless the request was cancelled.
 func (s *scheduler) spoil(p part) { p.task.spoiled = true }
 
-// spoilSource makes no further request use the sequence that a spoiled one was forked from:
-// the values that are not finite may come from there, and an entry stays for others, so
-// that all of them would fail.
+// spoilSource keeps further requests from the source of a spoiled fork. The values that are
+// not finite may come from the source, and as an entry it would make each request fail that
+// forks it.
 func (s *scheduler) spoilSource(t *task) {
 	for _, a := range s.active {
 		a.spoiled = a.spoiled || a.sequence == t.forked
