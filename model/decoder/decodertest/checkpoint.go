@@ -94,8 +94,8 @@ func (a Architecture) CheckpointMemory(t *testing.T) {
 	extend(t, m, 3, ids, 0, 300, 64)
 }
 
-// ForksAreRefused checks that a step whose checkpoints, forks or drops are not possible is
-// refused with the reason and has no effect.
+// ForksAreRefused checks that the model refuses a step with impossible checkpoints, forks or
+// drops, says why, and does not change.
 func (a Architecture) ForksAreRefused(t *testing.T) {
 	c := a.Small(t)
 	m := a.OpenOn(t, InMemory(t, c), false, decoder.OpenOptions{MaxTokens: 96, Context: 400})

@@ -14,8 +14,8 @@ import (
 	"ringmaster/model/decoder"
 )
 
-// grove is sequences of a model with what each has run, to compare them with sequences
-// that ran all their tokens themselves.
+// grove has sequences of a model and what each has run, to compare them with sequences that
+// ran all their tokens themselves.
 type grove struct {
 	t     *testing.T
 	m     decoder.Decoder
@@ -122,8 +122,7 @@ func (g *grove) check(id model.SeqID, what string) {
 	RequireSame(g.t, want, x.rows, what)
 }
 
-// takes are steps that extend a sequence to each of the lengths and take a checkpoint
-// there.
+// takes extends a sequence to each of the lengths and takes a checkpoint there.
 func (g *grove) takes(id model.SeqID, lengths ...int) {
 	g.t.Helper()
 	for i, n := range lengths {
@@ -132,10 +131,10 @@ func (g *grove) takes(id model.SeqID, lengths ...int) {
 	}
 }
 
-// Forks checks that a fork at any length within a rewind's reach or at a checkpoint
-// continues with the bits of a sequence that ran all its tokens itself, also as a fork of a
-// fork, extended or rewound by the step that makes it, with a checkpoint of the same step,
-// and after its source is dropped; and that the source stays as it is.
+// Forks checks that a fork, at a checkpoint or at any length within reach of a rewind,
+// continues with the bits of a sequence that ran all its tokens itself. That holds for forks
+// of forks, for forks that their own step extends or rewinds, with a checkpoint of the same
+// step, and after the source is dropped. The source stays as it is.
 func (a Architecture) Forks(t *testing.T) {
 	g := a.grove(t, decoder.OpenOptions{MaxTokens: 48}, 1)
 	source := g.id()
@@ -156,7 +155,7 @@ func (a Architecture) Forks(t *testing.T) {
 		g.grow(fork, 40, 1+g.r.IntN(20))
 		g.check(fork, fmt.Sprint("fork at ", n))
 
-		// A fork of the fork, where that began, which is dropped by the same step.
+		// A fork of the fork, at its first length, in the step that drops it.
 		again := g.id()
 		s = model.Step{Drop: []model.SeqID{fork}, Forks: []model.Fork{{Seq: again, From: fork, Length: n}},
 			Entries: []model.Entry{g.entry(again, n, 7)}}
@@ -167,7 +166,7 @@ func (a Architecture) Forks(t *testing.T) {
 		if !slices.Contains(at, n) {
 			continue
 		}
-		deep := g.id() // by the checkpoint that both inherited
+		deep := g.id() // from the checkpoint that both inherited
 		g.run(model.Step{Forks: []model.Fork{{Seq: deep, From: again, Length: at[i/2]}}, Drop: []model.SeqID{again}})
 		g.grow(deep, 30, 9)
 		g.check(deep, fmt.Sprint("fork of a fork of a fork at ", at[i/2]))
@@ -177,7 +176,7 @@ func (a Architecture) Forks(t *testing.T) {
 	g.check(source, "source")
 	g.interrupt(source)
 
-	// A checkpoint and a fork of one step, whose source is rewound by the next.
+	// One step takes a checkpoint and makes a fork; the next rewinds the source.
 	fork, length := g.id(), g.m.Len(source)-20
 	g.run(model.Step{Checkpoints: []model.Checkpoints{{Seq: source, At: []int{64, length}}}, Forks: []model.Fork{{Seq: fork, From: source, Length: length}}})
 	g.run(model.Step{Entries: []model.Entry{g.entry(source, length-1, 4), g.entry(fork, length, 20)}})
@@ -191,8 +190,8 @@ func (a Architecture) Forks(t *testing.T) {
 }
 
 // interrupt runs a step that forks a sequence and rewinds it to less than the fork, does not
-// commit it, and runs it again: the fork has what the first run has overwritten. Nothing
-// else may use that.
+// commit the step, and runs it again. The fork has the state that the first run overwrote;
+// no other step may use that state.
 func (g *grove) interrupt(id model.SeqID) {
 	g.t.Helper()
 	fork, length := g.id(), g.m.Len(id)
@@ -218,9 +217,9 @@ func (g *grove) interrupt(id model.SeqID) {
 	g.check(id, "source that the step rewound")
 }
 
-// RandomForks checks the same of random steps with extensions, rewinds, checkpoints, forks
-// and drops of many sequences, some of which run and are not committed. All memory is
-// charged as it says, and comes back.
+// RandomForks checks the same with random steps that extend, rewind, fork and drop many
+// sequences and take checkpoints; some steps run and are not committed. The memory in use is
+// that which the model charges, and all of it is freed.
 func (a Architecture) RandomForks(t *testing.T) {
 	seeds := uint64(1)
 	if testenv.Rest(t, testenv.Full, "five more seeds of forks") {
@@ -276,8 +275,8 @@ func (g *grove) ids() (ids []model.SeqID) {
 	return ids
 }
 
-// step is a random valid step. One that is not committed rewinds nothing, because what it
-// overwrites cannot be used by another, and makes no sequence that would stay.
+// step returns a random valid step. One that will not be committed rewinds nothing, because
+// no other step can use what it overwrites, and makes no sequence that would stay.
 func (g *grove) step(commits bool) (s model.Step) {
 	rewind := g.m.Info().Rewind
 	room := 96
