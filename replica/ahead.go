@@ -23,15 +23,16 @@ import (
 // all ranks wait, has little left to send. A piece is a snapshot of some positions of a
 // sequence that continues the previous piece (package snapshot), with the checkpoints
 // there. Its content for a position stays right while the sequence grows. A rewind lowers
-// how much of the sequence counts as copied, and so does a checkpoint that is taken. What
-// the leader dropped or freed is freed there before the next pieces, because the memory
-// that the settings allow may be full.
+// how much of the sequence counts as copied, and so does a new checkpoint. Before the next
+// pieces the rank frees what the leader dropped or freed, because the budget of the rank may
+// be full.
 //
-// A piece is sent in parts of one payload each. The payload, little-endian:
+// Each part of a piece is one payload, little-endian:
 //
 //	u8  format, 6
 //	u8  0 to restart without sequences; 1 for the last part of a piece, 2 for another
-//	    part; 3 for a list of the sequences, so that others and other checkpoints are freed
+//	    part; 3 for a list of the sequences, after which the rank frees all others and
+//	    all other checkpoints
 //	u16 0
 //	u32 sequence, 0 without a part
 //	u64 random number drawn when it began
@@ -40,7 +41,7 @@ import (
 const (
 	aheadFormat = 6
 	aheadHeader = 16
-	// What a payload is.
+	// Kinds of payload.
 	aheadRestart = 0
 	aheadLast    = 1
 	aheadPart    = 2
@@ -72,7 +73,7 @@ type copied struct {
 	lineage uint64              // of the sequences
 	pieces  uint64              // payloads sent, including the one that began the copy
 	have    map[model.SeqID]int // positions
-	freed   bool                // the rank may have sequences or checkpoints that the leader has not
+	freed   bool                // the rank may have sequences or checkpoints that the leader no longer has
 }
 
 // bring sends waiting ranks the sequences that they lack, until ctx or the cluster ends.

@@ -8,10 +8,11 @@ import (
 	"ringmaster/model"
 )
 
-// What the leader knows about the committed sequences, beside its rank: their tokens, and
-// how much of them ranks have that receive the sequences while they change.
+// What the leader knows about the committed sequences and its rank does not: their tokens,
+// and how much of them each joining rank has received.
 
-// apply notes what the commit of a step will change, in the order of a step.
+// apply notes what the commit of a step will change. It must precede the rank's Commit,
+// because it compares with the checkpoints before the step.
 func (l *Leader) apply(s model.Step) {
 	for _, c := range s.Checkpoints {
 		held := l.resident.rank.Checkpoints(c.Seq)
@@ -40,8 +41,7 @@ func (l *Leader) apply(s model.Step) {
 	}
 }
 
-// changed notes that what ranks have received of a sequence from position pos on has
-// changed.
+// changed notes that joining ranks must receive a sequence again from position pos on.
 func (l *Leader) changed(id model.SeqID, pos int) {
 	for _, c := range l.copied {
 		if n, ok := c.have[id]; ok {
@@ -73,8 +73,8 @@ func parseInventory(b []byte) (map[model.SeqID][]int, error) {
 	return all, nil
 }
 
-// keepOnly frees what the leader no longer has of the sequences that this rank received
-// before it joined. The caller has the turn.
+// keepOnly frees the sequences and checkpoints that this rank received before it joined and
+// the leader no longer has. The caller has the turn.
 func (h *resident) keepOnly(t *took, inventory map[model.SeqID][]int) {
 	for id := range t.sequences {
 		at, live := inventory[id]
@@ -87,7 +87,7 @@ func (h *resident) keepOnly(t *took, inventory map[model.SeqID][]int) {
 	}
 }
 
-// count updates the bytes of the sequences. The caller has the turn.
+// count updates the bytes that Held returns. The caller has the turn.
 func (l *Leader) count() {
 	rank, held := l.resident.rank, int64(0)
 	for id, tokens := range l.tokens {

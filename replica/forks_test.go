@@ -147,7 +147,7 @@ func TestAJoinerForksFromOldCheckpoints(t *testing.T) {
 				if ahead {
 					j := c.joins(2)
 					require.False(t, j.passes(14))
-					// What has been copied of sequence 1 has other checkpoints now, and there are two forks.
+					// The copied part of sequence 1 now has other checkpoints, and two forks exist.
 					f.run(model.Step{
 						Checkpoints: []model.Checkpoints{f.checkpointsAt(1, 20, 40, 60), f.checkpointsAt(2, 20, 60)},
 						Forks:       []model.Fork{f.forkAt(3, 1, 20), f.forkAt(4, 2, 58)}, Entries: grow(1, 3),

@@ -23,8 +23,8 @@ type entering struct {
 	tokens []int32 // when it is complete
 }
 
-// takePiece gives the rank the next piece of a sequence, which restore reads. After the last
-// it returns the sequence's tokens. The caller has the turn.
+// takePiece gives the rank the next piece of a sequence; restore reads all pieces as one
+// stream. After the last it returns the sequence's tokens. The caller has the turn.
 func (h *resident) takePiece(p piece, b []byte, restore func(io.Reader) ([]int32, error)) ([]int32, error) {
 	if p.first {
 		h.stopEntering()

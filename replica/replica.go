@@ -55,7 +55,8 @@ type Rank interface {
 	// Checkpoints returns the lengths of the committed checkpoints of a sequence,
 	// ascending.
 	Checkpoints(id model.SeqID) []int
-	// KeepCheckpoints frees those at other lengths. It does not run during a step.
+	// KeepCheckpoints frees the checkpoints of a sequence that are not at these lengths. It
+	// does not run during a step.
 	KeepCheckpoints(id model.SeqID, at []int)
 	// Snapshot writes the state of a sequence, given its committed tokens
 	// [Len(id)]; Restore makes a new sequence of it and returns the tokens.
@@ -64,7 +65,7 @@ type Rank interface {
 	Restore(r io.Reader, id model.SeqID) ([]int32, error)
 	// SnapshotFrom and RestoreFrom do the same for a range of positions: what a rank that
 	// has the state of the first from tokens still lacks, which has about StateBytes
-	// bytes. Its checkpoints beyond those tokens are then those of the snapshot. A sequence
+	// bytes. The checkpoints beyond those tokens become those of the snapshot. A sequence
 	// restored in this way can run when all its tokens have been restored; after an error
 	// it does not exist.
 	SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, from int) error

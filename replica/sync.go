@@ -24,11 +24,11 @@ import (
 // Then the ranks gather answers of 17 bytes: 1 if a rank has the leader's sequences,
 // otherwise 0; and what it received of them before it joined (ahead.go), as a copy's
 // number and the number of pieces, both 0 for nothing. If a rank lacks the sequences,
-// rank 0 broadcasts a u64, then snapshots. With 1 a list of the sequences precedes them, in
-// the form of the checkpoints of a step, and they have the rest of each sequence behind
-// what those ranks received; the ranks then answer again. With 0 these have
-// all of each sequence, because the ranks refused the rest, received something else than
-// was sent, or received nothing.
+// rank 0 broadcasts a u64, then snapshots. After 1 comes a list of the sequences, in the form
+// of the checkpoints of a step; the snapshots then have only what those ranks have not
+// received of each sequence, and the ranks answer again. After 0 the snapshots have all of
+// each sequence, because the ranks refused the rest, received something else than was sent,
+// or received nothing.
 
 const (
 	beginningFormat = 3
@@ -150,8 +150,9 @@ func anyLacks(all []answer) bool {
 	return len(all) > 1 && slices.ContainsFunc(all, func(a answer) bool { return !a.warm })
 }
 
-// send broadcasts the sequences with their tokens from rank 0. Of each sequence it sends
-// what follows the positions in have, or all of it.
+// send broadcasts the sequences with their tokens from rank 0, and before them the inventory
+// if they continue others. It sends what follows the positions in have, or all of a sequence
+// that have lacks.
 func (h *resident) send(how uint64, inventory []byte, sequences map[model.SeqID][]int32, have map[model.SeqID]int) error {
 	if err := h.tell(how); err != nil {
 		return err
@@ -213,9 +214,9 @@ func (h *resident) receive(warm bool, t *took) error {
 	return h.receiveAll(!warm)
 }
 
-// receiveRest frees what the leader no longer has of the sequences that were received
-// before, and takes what continues the others. It reads and discards what it refuses, or
-// what was refused before.
+// receiveRest frees what the rank received before and the leader no longer has, and takes
+// what continues the other sequences. After an error, or if before is one, it reads and
+// discards the rest.
 func (h *resident) receiveRest(idle bool, t *took, before error) (refused, err error) {
 	refused = before
 	head := &pieces{h: h}
@@ -250,8 +251,8 @@ func (h *resident) receiveRest(idle bool, t *took, before error) (refused, err e
 	}
 }
 
-// receiveOne takes what continues a sequence, which then must have checkpoints at these
-// lengths.
+// receiveOne takes what continues a sequence, and checks that the sequence then has the
+// leader's checkpoints.
 func (h *resident) receiveOne(in io.Reader, id model.SeqID, before []int32, at []int) error {
 	_, err := h.rank.RestoreFrom(in, id, before)
 	if have := h.rank.Checkpoints(id); err == nil && !slices.Equal(have, at) {
