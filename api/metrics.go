@@ -58,12 +58,12 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 	}
 	hits := func(kind string, n func(engine.Hits) uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_prefix_cache_hits_total", ConstLabels: prometheus.Labels{"kind": kind},
-			Help: "Requests that did not run all of their prompt: they continued a kept sequence, forked one, or one was restored from disk."},
+			Help: "Requests that computed only a part of their prompt, because they continued a kept sequence, forked a kept or running one, or restored one from disk."},
 			func() float64 { return float64(n(e.Stats().Hits)) })
 	}
 	dropped := func(reason string, n func(engine.Stats) uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_prefix_cache_dropped_total", ConstLabels: prometheus.Labels{"reason": reason},
-			Help: "Sequences that the prefix cache dropped for lack of memory or places, or because of their age."},
+			Help: "Entries that the prefix cache dropped for lack of memory, for lack of places, or because of their age."},
 			func() float64 { return float64(n(e.Stats())) })
 	}
 	r.MustRegister(m.requests, m.seconds, m.inFlight,
@@ -76,7 +76,7 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_http_texts_refused_total", Help: "Requests to /tokenize and /detokenize refused because all places were taken."},
 			func() float64 { _, refused := texts.usage(); return float64(refused) }),
 		gauge("ringmaster_engine_queued", "Requests waiting in the queue.", func(l engine.Stats) float64 { return float64(l.Queued) }),
-		gauge("ringmaster_prefix_cache_entries", "Finished sequences kept in the prefix cache.", func(l engine.Stats) float64 { return float64(l.CacheEntries) }),
+		gauge("ringmaster_prefix_cache_entries", "Entries of the prefix cache: sequences of finished requests.", func(l engine.Stats) float64 { return float64(l.CacheEntries) }),
 		gauge("ringmaster_engine_active", "Requests being processed.", func(l engine.Stats) float64 { return float64(l.Active) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_steps_total", Help: "Forward passes of the model."},
 			func() float64 { return float64(e.Stats().Steps) }),

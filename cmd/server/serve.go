@@ -35,7 +35,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	flags.Duration(f, &o.Engine.CacheTimeout, "cache-timeout", d.CacheTimeout, flags.FromDuration(0), "how long a finished sequence is kept in the prefix cache without being used; 0 is without end")
 	flags.Out(f, &o.cacheDir, "cache-dir", "", "prefix cache on disk: keep finished sequences in this `directory`, so that conversations continue after a restart; only this server may use it. DIR=SIZE, such as /var/cache/rm=64GiB, bounds its bytes; default 16GiB")
 	flags.Under(f, headingModel)
-	flags.Int(f, &o.Engine.MaxActive, "max-active", d.MaxActive, flags.From(1), "most sequences in one step; with several API keys, a key that has none running may run one more, in the place of one of --cache-entries")
+	flags.Int(f, &o.Engine.MaxActive, "max-active", d.MaxActive, flags.From(1), "most sequences in one step; with several API keys, a key that has none running may run one more, in the place of an entry of the prefix cache")
 	flags.Int(f, &o.Engine.QueueLength, "queue", d.QueueLength, flags.From(0), "most requests waiting in the queue, further ones get status 429; 0 disables the queue. With several API keys, a key may have as many as there are free places")
 	flags.Duration(f, &o.Engine.TokenLatency, "token-latency", d.TokenLatency, flags.FromDuration(0), "how long a prompt may delay the next token of answers beside it: steps have fewer of its tokens; 0: half of --max-batch, however long that takes")
 	flags.Under(f, headingPerformance)
