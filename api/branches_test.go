@@ -14,8 +14,8 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// In every dialect a conversation comes to the engine with the ends of its system prompt
-// and its turns, and a prompt that is no conversation with none.
+// In every dialect the engine gets a conversation with branches at the ends of its system
+// prompt and turns, and a prompt that is no conversation without branches.
 func TestBranches(t *testing.T) {
 	turns := `{"role":"user","content":"Hi"},{"role":"assistant","content":"Hello"},{"role":"user","content":"Why?"}]`
 	system := `"messages":[{"role":"system","content":"Be brief."},` + turns
@@ -53,8 +53,8 @@ func TestBranches(t *testing.T) {
 	}
 }
 
-// The choices of one request have the texts of requests of their own with their seeds,
-// and the usage counts their prompt once.
+// Each choice of a request has the text of a single request with the seed of the choice, and
+// the usage counts the prompt once.
 func TestChoicesAreRequests(t *testing.T) {
 	const n, seed = 4, 40
 	post := func(path, body string) (texts []string, u usage) {

@@ -50,9 +50,9 @@ type Options struct {
 	// QueueLength is the most requests that wait for a place; one more gets ErrBusy.
 	// Default 64; -1 for none.
 	QueueLength int
-	// PrefillChunk is the token budget of a step for the prompts of all sequences
-	// together. By default it is all that the model takes in a step, which is fastest;
-	// beside sequences that decode it is at most half of that.
+	// PrefillChunk is the most prompt tokens of a step, all sequences together. Default: as
+	// many as the model takes in a step, which is fastest. Beside sequences that decode a
+	// step has at most half of what the model takes, so that they do not wait long.
 	PrefillChunk int
 	// TokenLatency is the time between two tokens of a decoding sequence that prompts
 	// beside it may cause, as far as the cost of steps is known: steps then have fewer

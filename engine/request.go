@@ -54,10 +54,10 @@ type Sampling struct {
 // Request asks for one continuation of a prompt.
 type Request struct {
 	Prompt []int32
-	// Branches are the lengths in tokens, strictly ascending and from 1 to that of
-	// Prompt, of the beginnings of Prompt that other requests are likely to share: the
-	// end of the system prompt with the tools, then of each turn. The engine prefers
-	// them for checkpoints. nil: not known.
+	// Branches are lengths of Prompt, in tokens, after which other requests are likely to
+	// differ: the end of the system prompt with the tools, then of each turn. They are
+	// strictly ascending, from 1 to the length of Prompt. The engine takes checkpoints at
+	// some of them. nil: not known.
 	Branches []int
 	Sampling Sampling
 	// MaxTokens is the most tokens to generate. Their memory is reserved before the

@@ -10,8 +10,8 @@ import (
 )
 
 // Render makes the prompt of a body's conversation in the model's format, as token ids,
-// and the lengths at which other prompts may branch off. The error is ErrCancelled if the
-// request has ended.
+// and its branches (engine.Request.Branches). The error is ErrCancelled if the request has
+// ended.
 func (s *Service) Render(f *Fields, c *chat.Conversation) (ids []int32, branches []int, failed *Error) {
 	ctx := f.Ctx
 	for i := range c.Messages {

@@ -31,8 +31,8 @@ func requireBranches(t *testing.T, ids []int32, branches []int) {
 	require.LessOrEqual(t, before, len(ids))
 }
 
-// The prompt of every family has branches at the end of the system messages with the
-// functions and of each turn.
+// The prompt of every family has branches where the system messages with the functions end,
+// and where each turn ends.
 func TestBranches(t *testing.T) {
 	tok := v4(t)
 	c := Conversation{Messages: []Message{
@@ -92,7 +92,7 @@ func TestBranches(t *testing.T) {
 	require.Len(t, branches, 1)
 	require.Equal(t, "<｜begin▁of▁sentence｜>No jokes.\n\nUser: Hi\n\nAssistant: It is 22.<｜end▁of▁sentence｜>", raw(tok, ids[:branches[0]]))
 
-	// An answer that the model continues is not at its end.
+	// An answer that the model continues has no branch at its end.
 	for _, f := range Formats {
 		c.Messages = []Message{{Role: User, Content: "Hi"}, {Role: Assistant, Content: "Hel"}}
 		c.Ending = Continue
@@ -162,9 +162,9 @@ func (k *talk) other(messages []Message) []Message {
 	return out
 }
 
-// Two conversations that begin with the same messages have the same branches there, and
-// nothing that these messages say lies between the last of them and the first token that
-// differs. A branch cuts the prompt's text between tokens.
+// Two conversations that begin with the same messages have the same branches in this
+// beginning. Between the last of these branches and the first token that differs lies
+// nothing that the shared messages say. A branch cuts the prompt's text between tokens.
 func TestConversationsShareBranches(t *testing.T) {
 	tok := v4(t)
 	r := rand.New(rand.NewPCG(35, 1))
@@ -231,7 +231,7 @@ func TestConversationsShareBranches(t *testing.T) {
 	}
 }
 
-// A marker that the vocabulary lacks is text, so no branch lies before it.
+// A marker that the vocabulary lacks becomes text, so no branch lies before it.
 func TestNoBranchWithinText(t *testing.T) {
 	w := writer{}
 	w.mark("a")

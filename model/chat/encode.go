@@ -14,8 +14,8 @@ type Segment struct {
 	// Plain means that a marker is written as text if the vocabulary has no token for it.
 	Plain bool
 	IDs   []int32 // replaces Text
-	// Branch means that other prompts are likely to share what ends here: the system
-	// prompt with the functions, or a turn after it.
+	// Branch means that other prompts are likely to differ only after this segment: it ends
+	// the system prompt with the functions, or a turn.
 	Branch bool
 }
 
@@ -30,9 +30,9 @@ type Encoder interface {
 
 // Encode returns the prompt of a conversation as token ids, with BOS. Every marker must
 // be a token of the vocabulary unless it is Plain, because a model without it does not
-// know this format. branches are the ascending lengths in tokens at which the prompt has
-// a Branch; the first is the end of the system prompt with the functions, if there are
-// any and a marker follows. It returns ctx's error soon after ctx has ended.
+// know this format. branches are the strictly ascending lengths in tokens at which
+// the prompt has a Branch; the first is the end of the system prompt with the functions, if
+// the prompt has one and a marker follows it. It returns ctx's error soon after ctx has ended.
 func (f *Format) Encode(ctx context.Context, t Encoder, c *Conversation) (ids []int32, branches []int, err error) {
 	segments, err := f.Segments(c)
 	if err != nil {

@@ -6,7 +6,7 @@ import "strings"
 type writer struct {
 	segments []Segment
 	texts    []string // since the last marker; they become one segment
-	branches bool     // texts end in a branch
+	branches bool     // a branch is at the end of texts
 	open     bool     // an answer has been opened and not closed
 }
 
@@ -30,8 +30,8 @@ func (w *writer) thought(m *Message) {
 	w.mark(markThinkEnd)
 }
 
-// branch notes that other prompts may begin as this one does so far. It has no effect
-// after the first marker, which all prompts share.
+// branch puts a branch here. It has no effect directly after the first marker, because all
+// prompts begin with that.
 func (w *writer) branch() {
 	if len(w.texts) > 0 {
 		w.branches = true
