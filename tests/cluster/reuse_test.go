@@ -26,8 +26,8 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// Random trees of conversations over Chat Completions, on servers that reuse prompts and on
-// one that does not; tests/reuse has more of them in one process.
+// The tests ask random trees of conversations over Chat Completions, of servers that reuse
+// prompts and of one that does not. tests/reuse has more trees, in one process.
 //
 //	go test ./tests/cluster -run TestReuse -timeout 4h -v -args -trees 200 -seed 7
 var trees = flag.Int("trees", 0, "the number of trees of TestReuse; 0: those of the form")
@@ -120,7 +120,7 @@ func (x *tree) next() (all []chat) {
 	system := x.systems[r.IntN(len(x.systems))]
 	kind := r.IntN(6)
 	if kind == 5 {
-		system = x.words(30 + r.IntN(60)) // that nothing has yet
+		system = x.words(30 + r.IntN(60)) // no sequence has it yet
 	}
 	before := []message{{"system", system}}
 	if len(x.all) > 0 && kind < 4 {

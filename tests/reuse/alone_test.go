@@ -1,5 +1,5 @@
-// Package reuse compares servers that reuse prompts with one that does not: any tree of
-// conversations must get the same tokens with the same log-probabilities from both.
+// Package reuse compares servers that reuse prompts with one that does not. Both must give
+// any tree of conversations the same tokens with the same log-probabilities.
 //
 //	go test ./tests/reuse -v -timeout 2h -args -histories 1000 -seed 7
 package reuse
@@ -73,7 +73,7 @@ func small(c synthetic.Config) synthetic.Config {
 func open(t require.TestingT, f *gguf.File, o decoder.OpenOptions) (m decoder.Decoder, closed func()) {
 	b, err := cpu.New(1)
 	require.NoError(t, err)
-	o.Context, o.Reduce = contextLength, parallel.Exact // as every number of ranks
+	o.Context, o.Reduce = contextLength, parallel.Exact // the same bits on any number of ranks
 	m, err = arch.Open(f, b, o)
 	require.NoError(t, err)
 	return m, func() {
@@ -117,9 +117,9 @@ func plainEngine(t *testing.T, f *gguf.File) (*engine.Engine, func()) {
 	}
 }
 
-// TestAlone runs random trees of conversations on one rank with little memory: new ones,
-// continued, regenerated, edited and branched ones, several choices and several at once,
-// cancelled ones, and restarts with a cache on disk.
+// TestAlone runs random trees of conversations on one rank with little memory. Clients begin,
+// continue, regenerate, edit and branch conversations, ask for several choices, ask several
+// requests at once and cancel them; servers restart with a cache on disk.
 func TestAlone(t *testing.T) {
 	n := *histories
 	if n == 0 {
@@ -130,7 +130,7 @@ func TestAlone(t *testing.T) {
 	}
 	for _, s := range shapes {
 		if !testenv.At(s.level) {
-			continue // Rest has said so
+			continue // Rest has logged it
 		}
 		t.Run(s.name, func(t *testing.T) {
 			f := decodertest.InMemory(t, s.shape(t))

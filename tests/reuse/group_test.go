@@ -84,8 +84,8 @@ func (planner) Choose(context.Context, calibrate.Costs, []parallel.Placement) re
 	return replica.Choice{}
 }
 
-// group is ranks of this process over a driver between goroutines, with control connections
-// over loopback.
+// group runs ranks in this process, over a driver between goroutines and with control
+// connections over loopback.
 type group struct {
 	t         *testing.T
 	size      int
@@ -212,8 +212,8 @@ func (g *gatedGroup) Commit(s model.Step) {
 	}
 }
 
-// TestGroups runs such trees on 2 to 5 ranks, while followers leave, return and are lost in
-// the middle of steps. No request fails.
+// TestGroups runs the trees of TestAlone on 2 to 5 ranks, while followers leave, return and
+// are lost in the middle of steps. No request fails.
 func TestGroups(t *testing.T) {
 	n := *histories
 	if n == 0 {
@@ -224,7 +224,7 @@ func TestGroups(t *testing.T) {
 	}
 	for _, s := range shapes {
 		if !testenv.At(s.level) {
-			continue // Rest has said so
+			continue // Rest has logged it
 		}
 		t.Run(s.name, func(t *testing.T) {
 			f := decodertest.InMemory(t, s.shape(t))

@@ -15,8 +15,8 @@ import (
 	"ringmaster/engine/enginetest"
 )
 
-// The bounds of requests. Prompts are long enough for checkpoints and for a copy on disk,
-// and beyond what deepseek4 can be rewound by.
+// The bounds of requests, in tokens. Prompts are long enough for checkpoints, for a copy on
+// disk, and for forks that deepseek4 cannot make by a rewind.
 const (
 	contextLength = 640
 	longestAnswer = 16
@@ -64,8 +64,8 @@ func read(ctx context.Context, s *engine.Stream) (a answer, err error) {
 	}
 }
 
-// same returns how two answers differ, nil if they have the same tokens with the same
-// log-probabilities, bit for bit.
+// same returns an error that says how two answers differ, nil if they have the same tokens
+// with the same log-probabilities, bit for bit.
 func same(want, got answer) error {
 	for i := range min(len(want.tokens), len(got.tokens)) {
 		w, g := want.tokens[i], got.tokens[i]
@@ -113,7 +113,7 @@ func (h *history) message() []int32 {
 	return h.text(1 + h.random.IntN([]int{8, 100, 200}[h.random.IntN(3)]))
 }
 
-// begin is a new conversation, mostly with a system prompt that others have.
+// begin returns a new conversation, mostly with a system prompt that others have.
 func (h *history) begin() node {
 	n := node{}
 	if h.random.IntN(8) == 0 {
@@ -126,7 +126,7 @@ func (h *history) begin() node {
 	return n
 }
 
-// before is a node's conversation up to n of its tokens.
+// before returns a node's conversation up to n of its tokens.
 func (k *node) before(n int) node {
 	i, _ := slices.BinarySearch(k.ends, n+1)
 	return node{scope: k.scope, tokens: slices.Clone(k.tokens[:n]), ends: slices.Clone(k.ends[:i])}
@@ -165,7 +165,7 @@ func (h *history) next() (all []*asked) {
 	if kind != "regenerated" {
 		n.say(h.message())
 	}
-	if kind == "together" { // with a prefix that nothing has yet
+	if kind == "together" { // with a prefix that no sequence has yet
 		n = node{scope: n.scope, tokens: h.text(60 + r.IntN(300))}
 		for range 2 + r.IntN(3) {
 			one := n.before(len(n.tokens))

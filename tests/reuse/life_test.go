@@ -61,8 +61,8 @@ func (r *reached) add(s engine.Stats) {
 	r.lives++
 }
 
-// require fails the test unless the histories have reached all that n of them should; few
-// need not reach every kind of request with reuse.
+// require fails the test unless the histories reached everything that n of them should reach
+// at least n times. Up to 3 histories need not reach every kind of request with reuse.
 func (r *reached) require(t *testing.T, n int, checkpoints bool) {
 	t.Logf("%+v", *r)
 	least := map[string]int{
@@ -97,7 +97,7 @@ type life struct {
 	what   string       // its options
 	step   func()       // lets a step run, if any can
 	suffer func()       // a loss or the return of a rank
-	ahead  atomic.Int64 // of the true time, nanoseconds
+	ahead  atomic.Int64 // nanoseconds that the clock of the server is ahead of the true time
 	all    []*asked
 }
 
