@@ -286,7 +286,15 @@ func groupLife(t *testing.T, f *gguf.File, h *history, dir string, size int, see
 			}
 		}
 	}
-	l.suffer = func() { g.suffer(r) }
+	l.suffer = func() {
+		if r.IntN(2) == 0 { // in the middle of a step
+			select {
+			case gated.gate <- struct{}{}:
+			default: // nothing waits to run
+			}
+		}
+		g.suffer(r)
+	}
 	l.run(60)
 	close(gated.gate)
 	l.end()
