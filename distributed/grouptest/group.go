@@ -57,7 +57,8 @@ func OnAll[G comparable](groups []G, f func(rank int, g G) error) []error {
 	return errs
 }
 
-// OpError is the error of an operation as a distributed.OpError, which it must be.
+// OpError returns the error of an operation as a distributed.OpError. It ends the test if
+// the error is of another type.
 func OpError(t testing.TB, err error) *distributed.OpError {
 	t.Helper()
 	var op *distributed.OpError

@@ -57,8 +57,8 @@ func (d *driver) done() {
 	}
 }
 
-// serve is the life of a goroutine of the group: it works whenever it is busy, which more
-// signals, until the group fails. driver.mu guards busy.
+// serve runs a goroutine of the group until the group fails: it works whenever busy is set,
+// and waits for more otherwise. driver.mu guards busy.
 func (d *driver) serve(busy *bool, more *sync.Cond, work func()) {
 	for {
 		d.mu.Lock()

@@ -69,7 +69,7 @@ type tokenBudget int64
 // SequenceBytes returns the length.
 func (b tokenBudget) SequenceBytes(length int) int64 { return int64(length) }
 
-// CheckpointBytes returns 0.
+// CheckpointBytes returns 0: the simulation does not count the memory of checkpoints.
 func (b tokenBudget) CheckpointBytes() int64 { return 0 }
 
 // SequenceBudget returns the budget.

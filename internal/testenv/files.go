@@ -24,7 +24,7 @@ func WriteFile[Data string | []byte](t testing.TB, path string, data Data) strin
 	return path
 }
 
-// JSON encodes v. It ends the test if v has no JSON.
+// JSON encodes v. It ends the test if that fails.
 func JSON(t testing.TB, v any) []byte {
 	t.Helper()
 	data, err := json.Marshal(v)
@@ -32,7 +32,7 @@ func JSON(t testing.TB, v any) []byte {
 	return data
 }
 
-// FromJSON decodes a T. It ends the test, and shows the text, if it is none.
+// FromJSON decodes a T. It ends the test, and shows the text, if that fails.
 func FromJSON[T any, Text ~string | ~[]byte](t testing.TB, text Text) (v T) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(text), &v), "%s", text)

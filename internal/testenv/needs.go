@@ -8,7 +8,7 @@ import (
 )
 
 // NeedTool returns the path of a program, and skips the test where it is not installed.
-// missing says so to the reader, with where the program comes from.
+// missing is the message of the skip: what is not installed, and where it comes from.
 func NeedTool(t testing.TB, name, missing string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)

@@ -55,7 +55,7 @@ func FreeAddr(host string) (string, error) {
 	return "", fmt.Errorf("no free port on %s from %d to %d", host, firstPort, lastPort)
 }
 
-// LoopbackAddr is FreeAddr of 127.0.0.1 for a test, which ends if there is none.
+// LoopbackAddr returns a FreeAddr of 127.0.0.1. It ends the test if no port is free.
 func LoopbackAddr(t testing.TB) string {
 	t.Helper()
 	addr, err := FreeAddr("127.0.0.1")

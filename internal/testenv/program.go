@@ -35,8 +35,8 @@ func BuildProgram(ctx context.Context, dir string) (string, error) {
 	return path, nil
 }
 
-// Program puts the program into a folder of the test, which ends if that fails, and
-// returns its path.
+// Program puts the program into a folder of the test and returns its path. It ends the test
+// if that fails.
 func Program(t testing.TB) string {
 	t.Helper()
 	path, err := BuildProgram(t.Context(), t.TempDir())

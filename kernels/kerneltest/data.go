@@ -13,7 +13,7 @@ import (
 	"ringmaster/kernels"
 )
 
-// OnDevice copies x to memory of the backend.
+// OnDevice returns a copy of x in memory of the backend.
 func OnDevice[T float32 | int32 | uint16](t testing.TB, b kernels.Backend, x []T) []T {
 	t.Helper()
 	y, err := kernels.Make[T](b, len(x))
@@ -22,7 +22,7 @@ func OnDevice[T float32 | int32 | uint16](t testing.TB, b kernels.Backend, x []T
 	return y
 }
 
-// Normal is n numbers of a normal distribution with the given standard deviation.
+// Normal returns n numbers of a normal distribution with the given standard deviation.
 func Normal(rng *rand.Rand, n int, deviation float64) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -78,7 +78,7 @@ var quantSize = map[gguf.Type]float64{
 	gguf.IQ1S: 8, gguf.IQ1M: 8, gguf.IQ2XXS: 60, gguf.IQ2XS: 60, gguf.IQ2S: 60, gguf.IQ3XXS: 60, gguf.IQ3S: 100, gguf.IQ4XS: 1000,
 }
 
-// Blocks is n random weights of the type: blocks of arbitrary bits with scales of either
+// Blocks returns n random weights of the type: blocks of arbitrary bits with scales of either
 // sign. Elements have about the given standard deviation (within an order of magnitude
 // for block types).
 func Blocks(rng *rand.Rand, typ gguf.Type, n int, deviation float64) []byte {
@@ -105,7 +105,7 @@ func appendPlain(data []byte, typ gguf.Type, v float32) []byte {
 	return binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
 }
 
-// block is one random block. A scale has one to two times the magnitude that gives the
+// block returns one random block. A scale has one to two times the magnitude that gives the
 // standard deviation.
 func block(rng *rand.Rand, typ gguf.Type, deviation float64) []byte {
 	b := make([]byte, typ.BlockBytes())
