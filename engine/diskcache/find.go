@@ -25,16 +25,26 @@ func (s *Store) Find(scope string, prompt []int32) (best *Entry, reuse int) {
 	var lengths []int
 	for _, e := range s.entries {
 		if e.Model == s.model && e.Scope == hashed && e.least() < len(prompt) {
-			candidates = append(candidates, e)
-			lengths = append(lengths, min(e.form.Length, len(prompt)))
-			for _, n := range e.lengths() {
-				if n < len(prompt) {
-					lengths = append(lengths, n)
-				}
+			candidates, lengths = append(candidates, e), append(lengths, e.least())
+		}
+	}
+	// Most differ from the prompt at their first length already.
+	sums := s.prefixes(hashed, prompt, lengths)
+	candidates = slices.DeleteFunc(candidates, func(e *Entry) bool {
+		n := e.least()
+		i := slices.Index(e.lengths(), n)
+		return i >= 0 && sums[n][:markLength] != e.Marks[i]
+	})
+	lengths = nil
+	for _, e := range candidates {
+		lengths = append(lengths, min(e.form.Length, len(prompt)))
+		for _, n := range e.lengths() {
+			if n < len(prompt) {
+				lengths = append(lengths, n)
 			}
 		}
 	}
-	sums := s.prefixes(hashed, prompt, lengths)
+	sums = s.prefixes(hashed, prompt, lengths)
 	for _, e := range candidates {
 		n := 0
 		if most := min(e.form.Length, len(prompt)-1); e.form.Length <= len(prompt) && most >= e.Base && sums[e.form.Length] == e.Whole {
