@@ -124,8 +124,8 @@ func TestAlone(t *testing.T) {
 	n := *histories
 	if n == 0 {
 		n = 5
-		if testenv.Rest(t, testenv.Full, "40 histories of each architecture") {
-			n = 40
+		if testenv.Rest(t, testenv.Full, "25 histories of each architecture") {
+			n = 25
 		}
 	}
 	for _, s := range shapes {

@@ -218,8 +218,8 @@ func TestGroups(t *testing.T) {
 	n := *histories
 	if n == 0 {
 		n = 4 // one for each number of ranks
-		if testenv.Rest(t, testenv.Full, "12 histories of each architecture") {
-			n = 12
+		if testenv.Rest(t, testenv.Full, "8 histories of each architecture") {
+			n = 8
 		}
 	}
 	for _, s := range shapes {
