@@ -63,14 +63,6 @@ func (e *Entry) bytes() (n int64) {
 	return n
 }
 
-// from returns the tokens that the parent has.
-func (e *Entry) from() int {
-	if e.parent == nil {
-		return 0
-	}
-	return e.parent.form.Length
-}
-
 // Checkpoints returns the lengths at which the sequence has checkpoints, ascending.
 func (e *Entry) Checkpoints() (at []int) {
 	for _, e := range e.chain() {
