@@ -7,10 +7,10 @@ import (
 
 // fillBudget divides the token budget of a step. Each decoding sequence runs its one
 // token. The prompts share the rest, at most prefillChunk, and beside sequences that
-// decode at most half of a step and no more than the target of time allows (pace.go). It is divided first among the
-// tenants, so that their virtual times become equal (tenants.go), then among the prompts
-// of each tenant in equal parts; what a short prompt does not need goes to the longer
-// ones. If there are more sequences than a step can have, the tenants take turns, and
+// decode at most half of a step and no more than the target of time allows (pace.go). It
+// is divided first among the tenants, so that their virtual times become equal
+// (tenants.go), then among the prompts of each tenant in equal parts; what a short prompt
+// does not need goes to the longer ones. If there are more sequences than a step can have, the tenants take turns, and
 // within a tenant the sequence that waited longest goes first.
 func (s *scheduler) fillBudget() {
 	var order []*task

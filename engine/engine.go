@@ -57,7 +57,7 @@ type Options struct {
 	// TokenLatency is the time between two tokens of a decoding sequence that prompts
 	// beside it may cause, as far as the cost of steps is known: steps then have fewer
 	// tokens of prompts, but prompts get half of the time at least. Default 150 ms;
-	// negative: PrefillChunk alone bounds it.
+	// negative: only PrefillChunk and half of a step bound it.
 	TokenLatency time.Duration
 	// CacheEntries is the most entries of the prefix cache: sequences of finished requests
 	// that keep their KV cache for reuse. The default of 128 only bounds the search for a

@@ -100,11 +100,14 @@ func (t *task) match(q *sequence) int {
 	return m.n
 }
 
-// forgetMatches bounds the matches of t, which may be of sequences that no longer exist.
-// sequences is how many exist.
+// forgetMatches bounds what t remembers of sequences and requests, which may no longer
+// exist. sequences is how many sequences exist, those of active requests among them.
 func (t *task) forgetMatches(sequences int) {
 	if len(t.matches) > 2*sequences {
 		t.matches = nil
+	}
+	if len(t.shared) > 2*sequences {
+		t.shared = nil
 	}
 }
 

@@ -166,3 +166,21 @@ func TestCommonTokensOfEntries(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatARequestRemembersIsBounded: a request that waits while others come and go does not
+// remember all of them.
+func TestWhatARequestRemembersIsBounded(t *testing.T) {
+	s := &scheduler{limits: limits{active: 2, queue: 9, tokenBudget: 64, prefillChunk: 64, cacheSize: 2, rewind: 1, leastShared: leastShared}, now: time.Unix(0, 0)}
+	waiting := &task{id: 1 << 40, sequence: &sequence{}, prompt: []int32{1, 2, 3}}
+	for i := range int32(50) {
+		id := s.add("", []int32{1, 2, 4 + i}, nil, false, "", hints{}, 1, 0)
+		_, ok := s.plan()
+		require.True(t, ok)
+		s.awaits(waiting, s.findPrefix(waiting).n)
+		s.commit()
+		s.finish(id)
+	}
+	require.LessOrEqual(t, len(waiting.shared), 10)
+	require.LessOrEqual(t, len(waiting.matches), 10)
+	require.NotEmpty(t, waiting.shared)
+}
