@@ -91,13 +91,18 @@ type gated struct {
 }
 
 func (g *gated) Forward(ctx context.Context, s model.Step) ([][]float32, error) {
+	return g.seen.forward(ctx, g.gate, g.Decoder, s)
+}
+
+// forward runs a step of a model once the gate lets it, and records how it failed.
+func (r *reached) forward(ctx context.Context, gate <-chan struct{}, m model.Model, s model.Step) ([][]float32, error) {
 	select {
-	case <-g.gate:
+	case <-gate:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("between layers: %w", ctx.Err())
 	}
-	rows, err := g.Decoder.Forward(ctx, s)
-	g.seen.failed(err)
+	rows, err := m.Forward(ctx, s)
+	r.failed(err)
 	return rows, err
 }
 

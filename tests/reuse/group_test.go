@@ -189,14 +189,7 @@ type gatedGroup struct {
 }
 
 func (g *gatedGroup) Forward(ctx context.Context, s model.Step) ([][]float32, error) {
-	select {
-	case <-g.gate:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("between layers: %w", ctx.Err())
-	}
-	rows, err := g.Leader.Forward(ctx, s)
-	g.seen.failed(err)
-	return rows, err
+	return g.seen.forward(ctx, g.gate, g.Leader, s)
 }
 
 func (g *gatedGroup) Commit(s model.Step) {
