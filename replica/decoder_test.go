@@ -41,7 +41,7 @@ func (m *realModels) open(longest int) *realRank {
 	require.NoError(m.t, err)
 	d, err := arch.Open(m.file, b, decoder.OpenOptions{Context: 4096, MaxTokens: longest, Reduce: parallel.Exact})
 	require.NoError(m.t, err)
-	m.sizes = d.(interface{ Sizes() parallel.Sizes }).Sizes()
+	m.sizes = d.Sizes()
 	return &realRank{Decoder: d, backend: b}
 }
 
@@ -84,7 +84,7 @@ func TestForksOfDecoders(t *testing.T) {
 			c.HeadDim, c.RotDim, c.ORank, c.OGroups, c.Window, c.IndexHeads, c.IndexDim, c.TopK = 64, 32, 32, 2, 24, 4, 32, 8
 		}, testenv.Fast, 2},
 		{"ds2-tiny", small, testenv.Full, 3},
-		{"tiny", func(*synthetic.Config) {}, testenv.Full, 3}, // of which more than aheadLeft is copied
+		{"tiny", func(*synthetic.Config) {}, testenv.Full, 3}, // its copy exceeds aheadLeft
 	} {
 		if !testenv.Rest(t, shape.level, "deepseek2 and a model with longer copies on 3 ranks") {
 			return
