@@ -60,7 +60,7 @@ type Step struct {
 // they take no memory in it.
 type Checkpoints struct {
 	Seq SeqID
-	At  []int // ascending, positive
+	At  []int // ascending, positive, at most snapshot.MaxCheckpoints
 }
 
 // Fork makes a new sequence, Seq, of the first Length committed tokens of From, which stays

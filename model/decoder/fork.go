@@ -95,6 +95,9 @@ func (m *Model[C]) checkForks(step model.Step) (map[model.SeqID]standing, error)
 // entry that extends it from pos on.
 func (m *Model[C]) checkCheckpoints(c model.Checkpoints, runs bool, pos int) error {
 	is, last := m.standing(c.Seq), 0
+	if len(c.At) > snapshot.MaxCheckpoints {
+		return m.errorf("sequence %d: %d checkpoints; at most %d are possible", c.Seq, len(c.At), snapshot.MaxCheckpoints)
+	}
 	for _, at := range c.At {
 		switch {
 		case at <= last:

@@ -93,9 +93,16 @@ type Header struct {
 	Checkpoints []int  `json:"checkpoints,omitempty"` // lengths at which it has checkpoints, ascending; those beyond From
 }
 
-// checkpointsFit reports whether the lengths of the checkpoints are ascending and among
-// those that the snapshot continues with.
+// MaxCheckpoints is the most checkpoints of a sequence. Headers come from other hosts and
+// from disks, and a reader prepares a place for each checkpoint.
+const MaxCheckpoints = 128
+
+// checkpointsFit reports whether the lengths of the checkpoints are ascending, among those
+// that the snapshot continues with, and not too many.
 func (h Header) checkpointsFit() bool {
+	if len(h.Checkpoints) > MaxCheckpoints {
+		return false
+	}
 	last := h.From
 	for _, n := range h.Checkpoints {
 		if n <= last || n > h.Length {
@@ -104,6 +111,14 @@ func (h Header) checkpointsFit() bool {
 		last = n
 	}
 	return true
+}
+
+// namesCheckpoints is the checkpoints in an error, only their number if there are too many.
+func (h Header) namesCheckpoints() string {
+	if n := len(h.Checkpoints); n > MaxCheckpoints {
+		return fmt.Sprint(n, " checkpoints")
+	}
+	return fmt.Sprint("checkpoints at ", h.Checkpoints)
 }
 
 // form is the header as it is written.
@@ -126,7 +141,7 @@ func Write(w io.Writer, h Header, tokens []int32, sections []Section) error {
 		return fmt.Errorf("a snapshot of %d tokens from %d on, length %d, greatest length %d", len(tokens), h.From, h.Length, h.Peak)
 	}
 	if !h.checkpointsFit() {
-		return fmt.Errorf("a snapshot of tokens %d to %d with checkpoints at %v; expected ascending lengths in between", h.From, h.Length, h.Checkpoints)
+		return fmt.Errorf("a snapshot of tokens %d to %d with %s; expected at most %d ascending lengths in between", h.From, h.Length, h.namesCheckpoints(), MaxCheckpoints)
 	}
 	ids := idBytes(tokens[h.From:])
 	all := append([]Section{{Name: tokensName, Parts: [][]byte{ids}}}, sections...)
@@ -231,7 +246,7 @@ func ReadOn(r io.Reader, model, layout string, most int, before []int32) (*Reade
 	case f.From < 0 || f.From > f.Length:
 		return nil, damaged("length %d, from %d on", f.Length, f.From)
 	case !f.checkpointsFit():
-		return nil, damaged("length %d, from %d on, checkpoints at %v", f.Length, f.From, f.Checkpoints)
+		return nil, damaged("length %d, from %d on, %s", f.Length, f.From, f.namesCheckpoints())
 	case f.From > len(before):
 		return nil, fmt.Errorf("a snapshot continues %d tokens, but the sequence has %d here: %w", f.From, len(before), ErrForeign)
 	case f.Before != crc32.Checksum(idBytes(before[:f.From]), castagnoli):

@@ -165,8 +165,16 @@ func TestCheckpoints(t *testing.T) {
 	h.From = 1
 	for _, at := range [][]int{{1}, {4}, {3, 2}, {2, 2}, {-2}} {
 		h.Checkpoints = at
-		require.ErrorContains(t, snapshot.Write(io.Discard, h, []int32{7, -1, 9}, nil), "expected ascending lengths in between")
+		require.ErrorContains(t, snapshot.Write(io.Discard, h, []int32{7, -1, 9}, nil), "expected at most 128 ascending lengths in between")
 	}
+	long := header
+	long.Length, long.Peak, long.Checkpoints = 300, 300, nil
+	for n := range snapshot.MaxCheckpoints + 1 {
+		long.Checkpoints = append(long.Checkpoints, n+1)
+	}
+	require.ErrorContains(t, snapshot.Write(io.Discard, long, make([]int32, 300), nil), "with 129 checkpoints; expected at most 128")
+	long.Checkpoints = long.Checkpoints[1:]
+	require.NoError(t, snapshot.Write(io.Discard, long, make([]int32, 300), nil))
 	h.From, h.Checkpoints = 0, []int{2, 3}
 	var out bytes.Buffer
 	require.NoError(t, snapshot.Write(&out, h, []int32{7, -1, 9}, nil))
@@ -181,6 +189,17 @@ func TestCheckpoints(t *testing.T) {
 		require.ErrorIs(t, err, snapshot.ErrDamaged)
 		require.ErrorContains(t, err, "length 3, from 0 on, checkpoints at [")
 	}
+
+	// A header with too many is refused before anything is prepared for them.
+	var many bytes.Buffer
+	require.NoError(t, snapshot.Write(&many, long, make([]int32, 300), nil))
+	data := bytes.Replace(many.Bytes(), []byte(`"checkpoints":[2,`), []byte(`"checkpoints":[1,2,`), 1)
+	binary.LittleEndian.PutUint32(data[8:], binary.LittleEndian.Uint32(data[8:])+2)
+	text := data[12 : 12+binary.LittleEndian.Uint32(data[8:])]
+	binary.LittleEndian.PutUint32(data[12+len(text):], crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)))
+	_, err = snapshot.Read(bytes.NewReader(data), h.Model, h.Layout, 300)
+	require.ErrorIs(t, err, snapshot.ErrDamaged)
+	require.ErrorContains(t, err, "length 300, from 0 on, 129 checkpoints")
 }
 
 // TestEach: snapshots that follow each other are read one after the other; none at all, or

@@ -132,6 +132,7 @@ func (a Architecture) ForksAreRefused(t *testing.T) {
 		"sequence 1: checkpoints twice in one step":                                                                                            with(take(1, 190), take(1)),
 		"sequence 1: checkpoints at [190 190]; expected ascending lengths from 1 on":                                                           take(1, 190, 190),
 		"sequence 1: checkpoints at [0]; expected ascending lengths from 1 on":                                                                 take(1, 0),
+		"sequence 1: 129 checkpoints; at most 128 are possible":                                                                                take(1, make([]int, snapshot.MaxCheckpoints+1)...),
 		"sequence 1: a checkpoint at 191, but it has 190":                                                                                      take(1, 191),
 		"sequence 2: a checkpoint at 1, but it has 0":                                                                                          take(2, 1),
 		"sequence 2: tokens at position 150, but it has 140":                                                                                   with(fork(2, 1, 140), entry(2, 150)),
