@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/model"
+	"ringmaster/model/snapshot"
 )
 
 // checkpoints is a step with checkpoints of one sequence.
@@ -276,4 +277,17 @@ func TestForksBeginAnswers(t *testing.T) {
 	require.EqualValues(t, 60, rows[0]['n'])
 	rows = mustRun(t, m, entry(1, 2, model.WantLast, 'n'))
 	require.EqualValues(t, 60, rows[0]['o'])
+}
+
+// TestTooManyCheckpoints: a sequence may have as many as in a snapshot, and no more.
+func TestTooManyCheckpoints(t *testing.T) {
+	m := NewModel(Size, Options{Rewind: 200})
+	mustRun(t, m, entry(1, 0, model.WantNone, make([]int32, 200)...))
+	var at []int
+	for n := range snapshot.MaxCheckpoints + 1 {
+		at = append(at, n+1)
+	}
+	mustRun(t, m, checkpoints(1, at[1:]...))
+	_, err := m.Forward(t.Context(), checkpoints(1, at...))
+	require.ErrorContains(t, err, "sequence 1 has 129 checkpoints, at most 128 are possible")
 }

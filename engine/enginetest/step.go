@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"ringmaster/model"
+	"ringmaster/model/snapshot"
 )
 
 // name records that a step names sequences and lengths; mu is held. From then on a real
@@ -107,6 +108,9 @@ func (m *Model) checkpoint(c model.Checkpoints, dropping map[model.SeqID]bool) (
 		return nil, fmt.Errorf("sequence %d has checkpoints at %v, but it is dropped", c.Seq, c.At)
 	case old == nil:
 		return nil, fmt.Errorf("sequence %d has checkpoints at %v, but it is unknown", c.Seq, c.At)
+	}
+	if len(c.At) > snapshot.MaxCheckpoints {
+		return nil, fmt.Errorf("sequence %d has %d checkpoints, at most %d are possible", c.Seq, len(c.At), snapshot.MaxCheckpoints)
 	}
 	if err := checkpointsIn(c.At, len(old.tokens)); err != nil {
 		return nil, fmt.Errorf("sequence %d: %w", c.Seq, err)
