@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -94,6 +95,9 @@ func (c chat) post(ctx context.Context, addr string) (reply, error) {
 	var choices []struct{ Message message }
 	if err := json.Unmarshal(raw.Choices, &choices); err != nil {
 		return reply{}, err
+	}
+	if len(choices) == 0 {
+		return reply{}, fmt.Errorf("no choices: %s", text)
 	}
 	return reply{string(raw.Choices), choices[0].Message.Content, raw.Usage.Details.Cached}, nil
 }
@@ -205,7 +209,10 @@ func TestReuse(t *testing.T) {
 		}
 	}
 	t.Logf("%v", reached)
-	must := []string{`hits_total{kind="forked"}`, "losses"}
+	var must []string
+	if *trees == 0 || n >= 5 { // one tree may be of a single rank, which is not lost
+		must = append(must, `hits_total{kind="forked"}`, "losses")
+	}
 	if n >= 5 {
 		must = append(must, `hits_total{kind="continued"}`, `hits_total{kind="restored"}`, `dropped_total{reason="places"}`, `dropped_total{reason="memory"}`, "waited_total", "cancelled")
 	}
@@ -281,7 +288,11 @@ func (x *tree) burst(b *bed, plain *bed, reached map[string]float64) {
 	}()
 	cancelled := r.IntN(3) == 0
 	if cancelled {
-		time.AfterFunc(time.Duration(r.IntN(40))*time.Millisecond, leave)
+		if delay := time.Duration(r.IntN(60)-20) * time.Millisecond; delay > 0 {
+			time.AfterFunc(delay, leave)
+		} else {
+			leave() // certainly before the answer
+		}
 	}
 	victim := 0
 	if b.Size > 1 && r.IntN(2) == 0 {
@@ -302,7 +313,7 @@ func (x *tree) burst(b *bed, plain *bed, reached map[string]float64) {
 	}
 	<-ended
 	for i, c := range all {
-		if i == 0 && cancelled && errs[i] != nil {
+		if i == 0 && cancelled && errors.Is(errs[i], context.Canceled) {
 			reached["cancelled"]++
 		} else {
 			require.NoError(b.t, errs[i])

@@ -141,7 +141,9 @@ func (g *group) follow(r int) {
 		cfg := g.config(r, g.leader.Addr().String())
 		cfg.Transport = w.Transport(g.transport)
 		err := cluster.Follow(ctx, cfg, w)
-		f.ended <- errors.Join(err, w.Close(context.Background()))
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		f.ended <- errors.Join(err, w.Close(ctx))
 	}()
 }
 
@@ -175,7 +177,12 @@ func (g *group) end() {
 	require.NoError(g.t, g.steps.Close())
 	for _, f := range g.followers[1:] {
 		f.leave(errors.New("the test is over")) // it may not have joined yet
-		require.NoError(g.t, <-f.ended)
+		select {
+		case err := <-f.ended:
+			require.NoError(g.t, err)
+		case <-ctx.Done():
+			require.NoError(g.t, ctx.Err(), "a rank does not end")
+		}
 	}
 }
 
@@ -228,7 +235,9 @@ func TestGroups(t *testing.T) {
 					random := rand.New(rand.NewPCG(seed, 36))
 					plain, closed := plainEngine(t, f)
 					defer closed()
-					h := newHistory(t, t.Context(), random, plain)
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					defer cancel()
+					h := newHistory(t, ctx, random, plain)
 					dir := filepath.Join(t.TempDir(), "cache")
 					for range 2 {
 						groupLife(t, f, h, dir, 2+int(i)%4, seen)
@@ -239,9 +248,11 @@ func TestGroups(t *testing.T) {
 				}
 			}
 			seen.require(t, n/3, s.name == "deepseek4")
-			require.Positive(t, seen.recoveries)
-			require.Positive(t, seen.shrunk)
-			require.Positive(t, seen.grown)
+			if n >= 3 { // fewer may lose no rank in the middle of a step
+				require.Positive(t, seen.recoveries)
+				require.Positive(t, seen.shrunk)
+				require.Positive(t, seen.grown)
+			}
 		})
 	}
 }
@@ -272,6 +283,8 @@ func groupLife(t *testing.T, f *gguf.File, h *history, dir string, size int, see
 			select {
 			case gated.gate <- struct{}{}:
 				return
+			case <-l.ctx.Done():
+				require.NoError(t, l.ctx.Err(), l.what)
 			case <-time.After(time.Millisecond):
 				if s := l.engine.Stats(); s.Active+s.Queued == 0 {
 					return

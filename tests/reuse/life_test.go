@@ -1,7 +1,6 @@
 package reuse
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -186,8 +185,8 @@ func (l *life) end() {
 	if l.random.IntN(3) > 0 { // otherwise it was killed
 		require.NoError(l.t, l.engine.Flush(l.ctx))
 	}
-	require.NoError(l.t, l.engine.Close(context.Background()))
+	require.NoError(l.t, l.engine.Close(l.ctx))
 	l.seen.add(l.engine.Stats())
-	require.NoError(l.t, l.store.Close(context.Background()))
+	require.NoError(l.t, l.store.Close(l.ctx))
 	require.Zero(l.t, l.seen.refused, l.what)
 }
