@@ -28,6 +28,15 @@ func (b *bed) metric(name string) float64 {
 	return v
 }
 
+// awaitSaved waits until rank 0 has written n sequences to disk.
+func (b *bed) awaitSaved(n float64) {
+	b.t.Helper()
+	require.NoError(b.t, harness.Until(testenv.Within(b.t, hangLimit), fmt.Sprint(n, " sequences on disk"), func() (bool, string) {
+		saved := b.metric("ringmaster_disk_cache_saved_total")
+		return saved == n, fmt.Sprint(saved)
+	}))
+}
+
 // TestConversationsOutliveAServer: a conversation continues from its snapshot on disk after
 // the server, or the leader with its group, was ended or killed. It has the bits of a server
 // that ran all of it, with other chunks, slots and numbers of ranks than before.
@@ -93,9 +102,7 @@ func conversationOverRestarts(t *testing.T, model string, size int) {
 			require.Greater(t, b.metric("ringmaster_disk_cache_hit_tokens_total"), float64(len(prompt)-10-64))
 		}
 		if life.end == syscall.SIGKILL {
-			require.NoError(t, harness.Until(b.ctx, "the sequence is on disk", func() (bool, string) {
-				return b.metric("ringmaster_disk_cache_saved_total") == 1, ""
-			}))
+			b.awaitSaved(1)
 		}
 		b.signal(0, life.end)
 		exitCode(t, b.Rank(0))
@@ -150,7 +157,10 @@ func TestReplaysOutliveAServer(t *testing.T) {
 		b.Close()
 	}
 	post := func(messages string) (r reply) {
-		resp, err := http.Post("http://"+b.HTTP+"/v1/chat/completions", "application/json", strings.NewReader(`{"messages":[`+messages+`]`+rest))
+		req, err := http.NewRequestWithContext(testenv.Within(t, hangLimit), http.MethodPost, "http://"+b.HTTP+"/v1/chat/completions", strings.NewReader(`{"messages":[`+messages+`]`+rest))
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, resp.Body.Close()) }()
 		body, err := io.ReadAll(resp.Body)
@@ -164,9 +174,7 @@ func TestReplaysOutliveAServer(t *testing.T) {
 	calls := first.Choices[0].Message.ToolCalls
 	require.Len(t, calls, 1)
 	require.NotEmpty(t, first.Choices[0].Message.Reasoning)
-	require.NoError(t, harness.Until(b.ctx, "the sequence is on disk", func() (bool, string) {
-		return b.metric("ringmaster_disk_cache_saved_total") == 1, ""
-	}))
+	b.awaitSaved(2) // the tools, which other conversations share, and the rest
 	end(syscall.SIGKILL)
 	history := func(id string) string {
 		arguments := testenv.JSON(t, calls[0].Function.Arguments)
