@@ -1,6 +1,9 @@
 package engine
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // MaxTopLogprobs is the most alternatives for one token, as in OpenAI's API.
 const MaxTopLogprobs = 20
@@ -9,15 +12,19 @@ const MaxTopLogprobs = 20
 // top_p and min_p, but after a constraint, so that they do not depend on the sampling
 // parameters.
 
-// logSum returns log(sum(exp(row))), summed in float64 in the order of the ids.
+// logSum returns log(sum(exp(row))), summed in float64 in a fixed order.
 func logSum(row []float32) float64 {
 	top := math.Inf(-1)
 	for _, x := range row {
 		top = math.Max(top, float64(x))
 	}
 	sum := 0.0
-	for _, x := range row {
-		sum += math.Exp(float64(x) - top)
+	var part [partLen]float64
+	for piece := range slices.Chunk(row, partLen) {
+		for i, x := range piece {
+			part[i] = float64(x)
+		}
+		sum += weigh(part[:len(piece)], top, 1)
 	}
 	return top + math.Log(sum)
 }

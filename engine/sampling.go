@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // pcgStream is the second word of the PCG generator's seed, an arbitrary constant.
@@ -18,8 +19,8 @@ const pcgStream = 0x52696e676d617374
 //  3. banned tokens are excluded, and end tokens before MinTokens, unless a
 //     constraint leaves no other;
 //  4. with temperature 0 the largest logit wins, the lowest id among equals.
-//     Otherwise the weights are exp(logit / temperature);
-//  5. top_k keeps the k largest weights;
+//     Otherwise the weights are exp(logit / temperature), relative to the largest;
+//  5. top_k keeps the k largest logits;
 //  6. top_p keeps the fewest of the largest weights that together have at least the
 //     fraction p of the weights that top_k kept;
 //  7. min_p keeps the weights of at least p times the largest;
@@ -41,6 +42,8 @@ func newSampler(p Sampling, seed uint64) *sampler {
 // scratch is memory that all samplers of the loop share.
 type scratch struct {
 	weights []float64 // [vocab]
+	maxima  []float64 // [parts] of the row's logits
+	sums    []float64 // [vocab] at most
 	row     []float32 // [vocab]
 	ids     []int32   // [vocab] at most
 }
@@ -64,7 +67,7 @@ func (s *sampler) draw(row []float32, banned []int32, mem *scratch) int32 {
 	for _, id := range banned {
 		w[id] = math.Inf(-1)
 	}
-	id := argMax(w)
+	id := mem.best(w)
 	if s.params.Temperature > 0 && !math.IsInf(w[id], -1) {
 		id = s.pick(w, w[id], mem)
 	}
@@ -73,89 +76,144 @@ func (s *sampler) draw(row []float32, banned []int32, mem *scratch) int32 {
 }
 
 // pick samples at a temperature above 0 from logits w [vocab] with the maximum top; it
-// turns w into weights.
+// turns them into weights. mem must have their maxima.
 func (s *sampler) pick(w []float64, top float64, mem *scratch) int32 {
 	p := s.params
-	total := 0.0
-	for i, x := range w {
-		// Weights are relative to the largest, so none overflows and
-		// the largest is 1.
-		w[i] = math.Exp((x - top) / p.Temperature)
-		total += w[i]
-	}
-	topK := p.TopK > 0 && p.TopK < len(w)
 	topP := p.TopP > 0 && p.TopP < 1
-	if !topK && !topP {
-		return s.drawFrom(w, p.MinP, -1)
-	}
-
-	// Weights below (1-p)/vocab of the total have a sum below 1-p, so top_p never keeps
-	// them, and few tokens of a peaked row remain to be sorted. Half of that bound leaves
-	// a margin for rounding.
-	least := 0.0
-	if topP && !topK {
-		least = total * (1 - p.TopP) / float64(len(w)) / 2
-	}
-	ids := mem.ids[:0]
-	for i, x := range w {
-		if x > 0 && x >= least {
-			ids = append(ids, int32(i))
-		}
-	}
-	mem.ids = ids
-	if topK {
-		ids = heaviest(w, ids, p.TopK, math.Inf(1))
-		total = 0
+	var ids []int32
+	var total float64
+	if p.TopK > 0 && p.TopK < len(w) {
+		ids = mem.heaviestLogits(w, p.TopK)
 		for _, id := range ids {
-			total += w[id]
+			total += weigh(w[id:id+1], top, p.Temperature)
 		}
+	} else {
+		total = mem.weighParts(w, top, p.Temperature)
+		if !topP && p.MinP == 0 {
+			return s.drawAny(w, total, mem.sums)
+		}
+		// Tokens that no rule can keep are left out first, so that few tokens of a peaked
+		// row remain to be sorted. Weights below (1-p)/vocab of the total have a sum below
+		// 1-p, so top_p never keeps them; half of that bound leaves a margin for rounding.
+		least := p.MinP
+		if topP {
+			least = total * (1 - p.TopP) / float64(len(w)) / 2
+		}
+		ids = mem.ids[:0]
+		for i, x := range w {
+			if x > 0 && x >= least {
+				ids = append(ids, int32(i))
+			}
+		}
+		mem.ids = ids
 	}
 	if topP {
 		ids = heaviest(w, ids, len(ids), p.TopP*total)
 	}
-	last := ids[0]
-	for _, id := range ids {
-		if before(w, last, id) {
-			last = id
-		}
-	}
-	return s.drawFrom(w, p.MinP, last)
+	return s.drawFrom(w, ids, mem)
 }
 
-// drawFrom samples in the order of the ids among the weights of at least minP. Tokens
-// after last in the order of before are left out; -1: none.
-func (s *sampler) drawFrom(w []float64, minP float64, last int32) int32 {
-	kept := func(i int) bool { return w[i] >= minP && (last < 0 || !before(w, last, int32(i))) }
-	total := 0.0
-	for i := range w {
-		if kept(i) {
-			total += w[i]
-		}
-	}
-	left := s.random.Float64() * total
-	id := 0
-	for i, x := range w {
-		if x == 0 || !kept(i) {
-			continue
-		}
-		id = i // the last one wins if rounding makes left too large
-		if left < x {
-			break
-		}
-		left -= x
-	}
-	return int32(id)
-}
+// partLen is the length of the parts of a row that have a maximum and a sum of their own,
+// so that few of the row's weights are looked at again.
+const partLen = 256
 
-// argMax returns the lowest id of the largest value.
-func argMax(x []float64) int32 {
+// best returns the lowest id of the largest logit of w [vocab], and leaves the maximum of
+// each part in mem.
+func (mem *scratch) best(w []float64) int32 {
+	mem.maxima = mem.maxima[:0]
 	best := 0
-	for i := range x {
-		if x[i] > x[best] {
-			best = i
+	for from := 0; from < len(w); from += partLen {
+		part := w[from:min(from+partLen, len(w))]
+		top := 0
+		for i, x := range part {
+			if x > part[top] {
+				top = i
+			}
+		}
+		mem.maxima = append(mem.maxima, part[top])
+		if part[top] > w[best] {
+			best = from + top
 		}
 	}
 	return int32(best)
+}
+
+// heaviestLogits returns the ids of the n largest logits of w [vocab], the lowest ids first
+// among equals, in no order. The n-th largest maximum of a part is no larger than the n-th
+// largest logit, so few logits are compared.
+func (mem *scratch) heaviestLogits(w []float64, n int) []int32 {
+	least := math.Inf(-1)
+	if n <= len(mem.maxima) {
+		mem.sums = append(mem.sums[:0], mem.maxima...)
+		slices.Sort(mem.sums)
+		least = mem.sums[len(mem.sums)-n]
+	}
+	ids := mem.ids[:0]
+	for i, top := range mem.maxima {
+		if top < least {
+			continue
+		}
+		from := i * partLen
+		for j, x := range w[from:min(from+partLen, len(w))] {
+			if x >= least {
+				ids = append(ids, int32(from+j))
+			}
+		}
+	}
+	mem.ids = ids
+	return heaviest(w, ids, n, math.Inf(1))
+}
+
+// weighParts weighs all logits w [vocab]. It returns the total of the weights, and leaves
+// the sum of each part in mem.
+func (mem *scratch) weighParts(w []float64, top, temperature float64) (total float64) {
+	mem.sums = mem.sums[:0]
+	for part := range slices.Chunk(w, partLen) {
+		sum := weigh(part, top, temperature)
+		mem.sums = append(mem.sums, sum)
+		total += sum
+	}
+	return total
+}
+
+// drawAny samples among all weights w [vocab]; sums are those of its parts.
+func (s *sampler) drawAny(w []float64, total float64, sums []float64) int32 {
+	part, left := find(s.random.Float64()*total, sums)
+	id, _ := find(left, w[part*partLen:min((part+1)*partLen, len(w))])
+	return int32(part*partLen + id)
+}
+
+// drawFrom samples among those of ids that min_p keeps, one at least.
+func (s *sampler) drawFrom(w []float64, ids []int32, mem *scratch) int32 {
+	mem.sums = mem.sums[:0]
+	total := 0.0
+	for _, id := range ids {
+		x := w[id]
+		if x < s.params.MinP {
+			x = 0
+		}
+		mem.sums = append(mem.sums, x)
+		total += x
+	}
+	i, _ := find(s.random.Float64()*total, mem.sums)
+	return ids[i]
+}
+
+// find returns the first i for which the sum of w[:i+1] is more than x, and x less the sum
+// of w[:i]. If rounding made x too large, that is the last weight above 0, and infinity.
+func find(x float64, w []float64) (i int, left float64) {
+	last := 0
+	for i, weight := range w {
+		if weight == 0 {
+			continue
+		}
+		if x < weight {
+			return i, x
+		}
+		x -= weight
+		last = i
+	}
+	return last, math.Inf(1)
 }
 
 // before orders tokens by descending weight, the lowest id first among equals.

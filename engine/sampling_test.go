@@ -125,7 +125,11 @@ func TestCutsAgainstASort(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var mem scratch
 	for round := range 2000 {
-		row := make([]float32, 1+random.IntN(60))
+		n := 1 + random.IntN(60)
+		if round%100 < 2 { // several parts
+			n = partLen*random.IntN(5) + random.IntN(3) + 1
+		}
+		row := make([]float32, n)
 		for i := range row {
 			row[i] = float32(random.IntN(12))
 			if round%2 == 0 {
