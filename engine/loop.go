@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"ringmaster/model"
@@ -18,14 +20,14 @@ import (
 func (e *Engine) loop() {
 	defer close(e.done)
 	defer e.leaveDisk()
-	var mem scratch
+	mem := make([]scratch, runtime.GOMAXPROCS(0))
 	for {
-		step, ctx, ok := e.nextStep(&mem)
+		step, ctx, ok := e.nextStep(mem)
 		if !ok {
 			return
 		}
 		rows, err := e.forward(ctx, step)
-		if !e.finishStep(ctx, step, rows, err, &mem) {
+		if !e.finishStep(ctx, step, rows, err, mem) {
 			return
 		}
 	}
@@ -51,7 +53,7 @@ func (e *Engine) forward(ctx context.Context, step model.Step) (rows [][]float32
 }
 
 // nextStep waits for a step to run; ok is false when the engine is closed.
-func (e *Engine) nextStep(mem *scratch) (step model.Step, ctx context.Context, ok bool) {
+func (e *Engine) nextStep(mem []scratch) (step model.Step, ctx context.Context, ok bool) {
 	for {
 		e.comeBack(mem)
 		moved := e.move()
@@ -127,7 +129,7 @@ func (e *Engine) endForMemoryLocked(r *run, cause error) {
 }
 
 // finishStep handles the outcome of a step; false ends the loop.
-func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float32, err error, mem *scratch) bool {
+func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float32, err error, mem []scratch) bool {
 	e.mu.Lock()
 	ended := ctx.Err() != nil
 	e.cancel() // frees the context
@@ -177,7 +179,7 @@ func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float
 
 // advance commits the step in the scheduler and gives its rows to the requests, or an
 // error to those in spoiled.
-func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scratch) {
+func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem []scratch) {
 	e.mu.Lock()
 	now := e.opts.Clock()
 	began := e.lastProgress
@@ -216,7 +218,7 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scr
 
 	// mu is not held, because sampling from a large vocabulary takes a while. If a
 	// request is cancelled meanwhile, its token is wasted.
-	var late []lateRow
+	var ready, late []nextRow
 	for i, p := range parts {
 		r := runs[i]
 		if r == nil || spoiled[p.task.id] != nil {
@@ -240,16 +242,17 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scr
 		}
 		row := own[len(own)-1]
 		if r.mask.late() {
-			late = append(late, lateRow{r, row})
+			late = append(late, nextRow{r, row})
 			continue
 		}
-		e.continueWith(r, row, mem)
+		ready = append(ready, nextRow{r, row})
 	}
+	e.continueWith(ready, mem)
 	e.leave(late, grace(now.Sub(began)), mem)
 }
 
-// lateRow is a row of logits [vocab] with a late mask.
-type lateRow struct {
+// nextRow is a row of logits [vocab] with a request that samples its next token from it.
+type nextRow struct {
 	run *run
 	row []float32
 }
@@ -264,13 +267,14 @@ func grace(step time.Duration) time.Duration {
 // leave waits a little for the masks of some rows. Requests with masks that are still
 // late leave the steps, so that no other request waits for them, and keep their rows:
 // they come back with the tokens that they would have had.
-func (e *Engine) leave(rows []lateRow, grace time.Duration, mem *scratch) {
+func (e *Engine) leave(rows []nextRow, grace time.Duration, mem []scratch) {
 	if len(rows) == 0 {
 		return
 	}
 	over := time.NewTimer(grace)
 	defer over.Stop()
 	waits := true
+	var ready []nextRow
 	for _, l := range rows {
 		if waits && !l.run.mask.wait(over.C) {
 			waits = false
@@ -280,14 +284,40 @@ func (e *Engine) leave(rows []lateRow, grace time.Duration, mem *scratch) {
 			e.late = append(e.late, l.run)
 			continue
 		}
-		e.continueWith(l.run, l.row, mem)
+		ready = append(ready, l)
+	}
+	e.continueWith(ready, mem)
+}
+
+// continueWith samples the next tokens of requests, side by side on several processors, and
+// then gives them to the requests in turn. No mask may be late.
+func (e *Engine) continueWith(rows []nextRow, mem []scratch) {
+	type result struct {
+		id  int32
+		ev  Event
+		err error
+	}
+	results := make([]result, len(rows))
+	var taken atomic.Int32
+	sample := func(mem *scratch) {
+		for i := taken.Add(1) - 1; int(i) < len(rows); i = taken.Add(1) - 1 {
+			r := &results[i]
+			r.id, r.ev, r.err = rows[i].run.advance(e, rows[i].row, mem)
+		}
+	}
+	var others sync.WaitGroup
+	for i := 1; i < min(len(rows), len(mem)); i++ {
+		others.Go(func() { sample(&mem[i]) })
+	}
+	sample(&mem[0])
+	others.Wait()
+	for i, r := range results {
+		e.give(rows[i].run, r.id, r.ev, r.err)
 	}
 }
 
-// continueWith samples the next token of a request from its row of logits [vocab]. Its
-// mask must not be late.
-func (e *Engine) continueWith(r *run, row []float32, mem *scratch) {
-	id, ev, err := r.advance(e, row, mem)
+// give gives a request its next token, or its end by an error.
+func (e *Engine) give(r *run, id int32, ev Event, err error) {
 	e.mu.Lock()
 	if err == nil && ev.Finish == FinishNone {
 		e.sched.next(r.id, id)
@@ -313,9 +343,10 @@ func (e *Engine) continueWith(r *run, row []float32, mem *scratch) {
 
 // comeBack continues the requests that left for a late mask and have it now. A mask that
 // is still being computed wakes the loop at its end.
-func (e *Engine) comeBack(mem *scratch) {
+func (e *Engine) comeBack(mem []scratch) {
 	late := e.late
 	e.late = nil
+	var ready []nextRow
 	for _, r := range late {
 		e.mu.Lock()
 		gone := e.runs[r.id] != r // it was cancelled, or the model lost it
@@ -325,9 +356,10 @@ func (e *Engine) comeBack(mem *scratch) {
 		case r.mask.late():
 			e.late = append(e.late, r)
 		default:
-			e.continueWith(r, r.row, mem)
+			ready = append(ready, nextRow{r, r.row})
 		}
 	}
+	e.continueWith(ready, mem)
 }
 
 // noMemory makes room after the KV caches of a step did not fit in memory.

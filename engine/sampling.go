@@ -39,7 +39,7 @@ func newSampler(p Sampling, seed uint64) *sampler {
 	return &sampler{params: p, random: rand.New(rand.NewPCG(seed, pcgStream)), counts: map[int32]int{}}
 }
 
-// scratch is memory that all samplers of the loop share.
+// scratch is memory for one sampler at a time.
 type scratch struct {
 	weights []float64 // [vocab]
 	maxima  []float64 // [parts] of the row's logits
