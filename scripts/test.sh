@@ -81,14 +81,18 @@ export RINGMASTER_FULL="$full"
 go build ./...
 # The program that tests start is linked once for all packages (internal/testenv).
 go build -o "$TEST_RESULTS/ringmaster" ./cmd/server && export TEST_PROGRAM="$TEST_RESULTS/ringmaster"
-# tests/lint vets everything in the full form. In the fast one the packages that wait most,
-# for deadlines of ranks, go first, and one package more than processors is under way.
+# tests/lint vets everything in the full form. The packages that wait most, for deadlines of
+# ranks, go first, and one package more than processors is under way.
+first="./tests/cluster ./tests/rdma ./tests/rdmavm ./tests/mpi"
+at_once=$(($(getconf _NPROCESSORS_ONLN) + 1))
 if [ -z "$full" ]; then
-	stage tests 1150 go test -json -vet=off -timeout 30m -p $(($(getconf _NPROCESSORS_ONLN) + 1)) "$@" ./tests/rdma ./tests/mpi ./tests/cluster ./...
+	# shellcheck disable=SC2086 # a list of packages
+	stage tests 1150 go test -json -vet=off -timeout 30m -p "$at_once" "$@" $first ./...
 	echo "NOT CHECKED: the race detector, arm64, and the kernels and models on the software Metal device (scripts/metal-test.sh alone: some minutes) run with scripts/test.sh --full" >"$TEST_RESULTS/rest.json"
 	exit
 fi
-stage tests 1300 go test -json -vet=off -timeout 30m "$@" ./...
+# shellcheck disable=SC2086 # a list of packages
+stage tests 1300 go test -json -vet=off -timeout 30m -p "$at_once" "$@" $first ./...
 stage metal-test 130 scripts/metal-test.sh "$@"
 # These have run already: here their fast form runs under the race detector and under the
 # emulator.
