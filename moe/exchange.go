@@ -18,9 +18,9 @@ import (
 // the shared expert.
 type exchange struct {
 	*parallel.Combiner
+	assignment
 	rank   int
 	gather *parallel.RowGather
-	ranges []parallel.Range // [Size] local experts of each rank
 	shared []parallel.Range // [Size] its segments of the shared expert; nil if each has all
 
 	// With Exact parts are ordered by rank, those of a rank by slot, then by
@@ -57,6 +57,9 @@ func ExchangeBytes(s Shape, how parallel.Reduce, wire parallel.Wire, p parallel.
 	if how == parallel.Exact {
 		bytes += 4 * int64(n+s.MaxTokens*s.Used)
 	}
+	if p.Copies() {
+		bytes += 4 * int64(s.MaxTokens*s.Used)
+	}
 	return bytes
 }
 
@@ -91,11 +94,14 @@ func (f *Forward) Join(g *distributed.Group, p parallel.Placement, wire parallel
 	if err != nil {
 		return err
 	}
-	f.exchange = &exchange{Combiner: c, gather: parallel.NewRowGather(f.b, f.meter.For(parallel.ForExperts)), rank: g.Rank(), ranges: p.Experts(), shared: shared, counts: make([]int, size)}
+	f.exchange = &exchange{Combiner: c, gather: parallel.NewRowGather(f.b, f.meter.For(parallel.ForExperts)), rank: g.Rank(), shared: shared, counts: make([]int, size)}
 	f.exchange.gather.Join(g)
-	f.owned = f.exchange.ranges[g.Rank()]
 	if shared != nil {
 		f.shared = shared[g.Rank()]
+	}
+	if err := f.exchange.join(f, p, g.Rank()); err != nil {
+		f.leave()
+		return fmt.Errorf("memory of the assignment of experts: %w", err)
 	}
 	if f.reduce == parallel.Exact {
 		if err := cmp.Or(alloc(f.b, &f.exchange.order, s.MaxTokens*s.Used), alloc(f.b, &f.exchange.place, n)); err != nil {
@@ -116,6 +122,7 @@ func (f *Forward) leave() {
 	f.exchange.Free()
 	kernels.Release(f.b, f.exchange.order)
 	kernels.Release(f.b, f.exchange.place)
+	kernels.Release(f.b, f.exchange.local)
 	f.exchange, f.owned, f.shared = nil, parallel.Range{End: f.shape.Experts}, parallel.Range{End: f.shape.Segments}
 }
 
@@ -210,7 +217,8 @@ func (f *Forward) startExact(ctx context.Context, l *Layer) error {
 	if err := b.Flush(); err != nil { // ids
 		return err
 	}
-	first, own := e.sort(f.ids[:rows*f.shape.Used], rows, f.shape)
+	e.settle(f, rows)
+	first, own := e.sort(e.to[:rows*f.shape.Used], rows, f.shape)
 	if own > 0 {
 		b.Gather(e.Parts()[first*d:], f.outs, e.order[:own], d)
 	}
@@ -226,14 +234,14 @@ func (f *Forward) startExact(ctx context.Context, l *Layer) error {
 	return nil
 }
 
-// sort fills order, place and counts from the experts of all slots. It returns
-// the first part of this rank and how many slots it has.
-func (e *exchange) sort(ids []int32, rows int, s Shape) (first, own int) {
+// sort fills order, place and counts from the ranks of all slots. It returns the first
+// part of this rank and how many slots it has.
+func (e *exchange) sort(to []uint8, rows int, s Shape) (first, own int) {
 	at := 0
-	for r, owned := range e.ranges {
+	for r := range e.counts {
 		begin := at
-		for slot, expert := range ids {
-			if int(expert) >= owned.Start && int(expert) < owned.End {
+		for slot, of := range to {
+			if int(of) == r {
 				if r == e.rank {
 					e.order[at-begin] = int32(slot)
 				}
@@ -247,7 +255,7 @@ func (e *exchange) sort(ids []int32, rows int, s Shape) (first, own int) {
 		if e.shared != nil {
 			for row := range rows {
 				for k := e.shared[r].Start; k < e.shared[r].End; k++ {
-					e.place[len(ids)+row*s.Segments+k] = int32(at)
+					e.place[len(to)+row*s.Segments+k] = int32(at)
 					at++
 				}
 			}
@@ -284,6 +292,7 @@ func (f *Forward) finish(ctx context.Context, out []float32) error {
 // digest adds the choice of experts to the checksum of the layer. The ids must have been
 // flushed.
 func (f *Forward) digest() {
+	f.exchange.settle(f, f.pending)
 	for len(f.digests) <= f.layer {
 		f.digests = append(f.digests, 0)
 	}

@@ -55,7 +55,7 @@ type Shape struct {
 type Forward struct {
 	b        kernels.Backend
 	shape    Shape
-	owned    parallel.Range // routed experts
+	owned    parallel.Range // routed experts; with copies a range that has them too
 	shared   parallel.Range // segments of the shared expert
 	reduce   parallel.Reduce
 	meter    *parallel.Meter
@@ -172,7 +172,10 @@ func (f *Forward) begin(ctx context.Context, l *Layer, input []float32, tokens [
 	} else if err := f.gatherRows(ctx, l, input, tokens); err != nil {
 		return err
 	}
-	f.encode(l, input, rows)
+	if err := f.assign(rows); err != nil {
+		return err
+	}
+	f.encode(l, input, f.localIDs(), rows)
 	if f.sharedDivided() {
 		f.encodeShared(l, input, rows)
 	}
@@ -242,21 +245,23 @@ func (f *Forward) route(l *Layer, input []float32, tokens []int32, rows parallel
 	})
 }
 
-// encode encodes the ops that leave the outputs of the local experts in outs.
-func (f *Forward) encode(l *Layer, input []float32, rows int) {
+// encode encodes the ops that leave the outputs of the local experts in outs. Of a slot that this rank does not
+// compute, ids [rows][Used] has an expert outside of owned, or -1.
+func (f *Forward) encode(l *Layer, input []float32, ids []int32, rows int) {
 	b, s := f.b, f.shape
 	// Three defences keep remote experts out of the local sum, each sufficient alone: their router weights are zeroed,
 	// their slots are not in the groups, and gate and up, which get only this rank's experts, write zeros into the rows
 	// of mid of other slots. The row of a slot outside the groups keeps its old content, because no op reads it.
+	// With copies the third keeps out only experts that this rank does not have.
 	if !f.off.mask {
-		b.ExpertMask(f.weights, f.ids, rows*s.Used, f.owned.Start, f.owned.End)
+		b.ExpertMask(f.weights, ids, rows*s.Used, f.owned.Start, f.owned.End)
 	}
 	in := f.owned
 	if f.off.compact {
 		in = parallel.Range{End: s.Experts}
 	}
 	groups := kernels.ExpertGroups{Offsets: f.offsets, Slots: f.slots}
-	b.ExpertCompact(groups, f.ids, rows, s.Used, s.Experts, in.Start, in.End)
+	b.ExpertCompact(groups, ids, rows, s.Used, s.Experts, in.Start, in.End)
 	args := kernels.ExpertArgs{Groups: groups, Weights: f.weights, Rows: rows, Used: s.Used, Experts: s.Experts,
 		Start: f.owned.Start, End: f.owned.End}
 	if f.off.zero {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"ringmaster/distributed"
+	"ringmaster/parallel/assign"
 )
 
 // Sizes has the numbers of a model's divisible parts.
@@ -26,6 +27,16 @@ type Part struct {
 	// Rows is the number of rows from which a step is divided by rows, the same on all
 	// ranks; 0 for never. See Placement.Cut.
 	Rows int `json:"rows,omitempty"`
+	// Copies are experts of other ranks that this rank has too, one set for all layers or
+	// one for each layer; see package assign.
+	Copies []assign.Set `json:"copies,omitempty"`
+	// Speed is the rate at which the rank computes experts, 1 to assign.MaxSpeed; only
+	// ratios matter. 0 is 1.
+	Speed int `json:"speed,omitempty"`
+	// Waits says that the host of the rank would have to wait for a device to know which
+	// experts a row chose. If any rank does, copies serve only steps that are divided by
+	// rows, because ranks exchange the choice in these.
+	Waits bool `json:"waits,omitempty"`
 }
 
 // Placement says which part of a model each rank computes, [ranks] by rank. The leader
@@ -150,6 +161,38 @@ func (p Placement) ranges(of func(Part) Range) []Range {
 	return out
 }
 
+// Copies reports whether a rank has copies of experts.
+func (p Placement) Copies() bool {
+	return slices.ContainsFunc(p, func(x Part) bool { return len(x.Copies) > 0 })
+}
+
+// Assigner makes the Assigner of a placement that covers so many experts.
+func (p Placement) Assigner(experts int) *assign.Assigner {
+	ranks := make([]assign.Rank, len(p))
+	for r, x := range p {
+		ranks[r] = assign.Rank{Own: [2]int{x.Experts.Start, x.Experts.End}, Copies: x.Copies, Speed: x.Speed}
+	}
+	return assign.New(experts, ranks)
+}
+
+// Waits reports whether the host of any rank waits for the choice of experts; see Part.
+func (p Placement) Waits() bool { return slices.ContainsFunc(p, func(x Part) bool { return x.Waits }) }
+
+// Held is a range that has all experts of the rank, copies included.
+func (x Part) Held() Range {
+	held := x.Experts
+	for _, s := range x.Copies {
+		switch first := s.First(); {
+		case first < 0:
+		case held.Len() == 0:
+			held = Range{first, s.End()}
+		default:
+			held = Range{min(held.Start, first), max(held.End, s.End())}
+		}
+	}
+	return held
+}
+
 // Sizes returns the sizes that the placement covers, which is where its last ranges end.
 func (p Placement) Sizes() Sizes {
 	if len(p) == 0 {
@@ -165,12 +208,18 @@ func (p Placement) Check(s Sizes, ranks int) error {
 	if len(p) == 0 || s.Experts < 1 {
 		return fmt.Errorf("a placement of %d experts among %d ranks: %w", s.Experts, len(p), distributed.ErrArgument)
 	}
+	if len(p) > assign.MaxRanks {
+		return fmt.Errorf("a placement on %d ranks; at most %d are possible: %w", len(p), assign.MaxRanks, distributed.ErrArgument)
+	}
 	for r, x := range p {
 		if !(x.Weight > 0) || math.IsInf(x.Weight, 0) {
 			return fmt.Errorf("the weight of rank %d is %v; expected a positive number: %w", r, x.Weight, distributed.ErrArgument)
 		}
 		if x.Rows < 0 || x.Rows != p[0].Rows {
 			return fmt.Errorf("rank %d divides steps from %d rows on and rank 0 from %d; expected the same number, not negative: %w", r, x.Rows, p[0].Rows, distributed.ErrArgument)
+		}
+		if err := x.checkCopies(r, s.Experts); err != nil {
+			return err
 		}
 	}
 	if err := CheckDivision("experts", s.Experts, ranks, p.Experts()); err != nil {
@@ -183,6 +232,25 @@ func (p Placement) Check(s Sizes, ranks int) error {
 	}{{"heads", s.Heads, p.Heads()}, {"shared", s.Shared, p.Shared()}, {"vocabulary", s.Vocabulary, p.Vocabulary()}} {
 		if err := checkShared(x.what, x.n, ranks, x.ranges); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// mostLayers is more than the layers of any model.
+const mostLayers = 1 << 10
+
+// checkCopies checks the copies of a rank.
+func (x Part) checkCopies(rank, experts int) error {
+	if x.Speed < 0 || x.Speed > assign.MaxSpeed {
+		return fmt.Errorf("the speed of rank %d is %d; expected 0 to %d: %w", rank, x.Speed, assign.MaxSpeed, distributed.ErrArgument)
+	}
+	if n := len(x.Copies); n > mostLayers {
+		return fmt.Errorf("rank %d has copies in %d layers; at most %d are possible: %w", rank, n, mostLayers, distributed.ErrArgument)
+	}
+	for _, s := range x.Copies {
+		if s.End() > experts {
+			return fmt.Errorf("rank %d has a copy of expert %d of %d: %w", rank, s.End()-1, experts, distributed.ErrArgument)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/parallel"
+	"ringmaster/parallel/assign"
 )
 
 var sizes = parallel.Sizes{Experts: 256, Heads: 8, Shared: 4, Vocabulary: 1000}
@@ -53,6 +54,28 @@ func TestPlacement(t *testing.T) {
 	require.Error(t, json.Unmarshal([]byte(`[{"experts":["1",2]}]`), &again))
 }
 
+// TestCopies: copies and speeds travel with a placement, and a rank's range covers them.
+func TestCopies(t *testing.T) {
+	p, err := parallel.ByExperts(sizes, []float64{2, 1, 1})
+	require.NoError(t, err)
+	require.False(t, p.Copies())
+	require.False(t, p.Assigner(sizes.Experts).Copies())
+	require.Equal(t, p[1].Experts, p[1].Held())
+	p[1].Copies, p[1].Speed, p[2].Waits = []assign.Set{assign.SetOf(3, 130), nil}, 7, true
+	text, err := json.Marshal(p)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"weight":1,"copies":["0800000000000000000000000000000004",""],"speed":7}`)
+	var again parallel.Placement
+	require.NoError(t, json.Unmarshal(text, &again))
+	require.NoError(t, again.Check(sizes, 3))
+	require.True(t, again.Copies())
+	require.True(t, again.Waits())
+	require.True(t, again.Assigner(sizes.Experts).Copies())
+	require.Equal(t, parallel.Range{Start: 3, End: 192}, again[1].Held())
+	require.Equal(t, parallel.Range{Start: 3, End: 131}, parallel.Part{Copies: again[1].Copies}.Held())
+	require.ErrorContains(t, make(parallel.Placement, 65).Check(sizes, 65), "at most 64")
+}
+
 // TestPlacementsThatAreRefused: the errors name what is wrong.
 func TestPlacementsThatAreRefused(t *testing.T) {
 	for want, change := range map[string]func(p parallel.Placement) parallel.Placement{
@@ -64,6 +87,9 @@ func TestPlacementsThatAreRefused(t *testing.T) {
 		"rank 1 gets shared 0 to 3":         func(p parallel.Placement) parallel.Placement { p[1].Shared.End = 3; return p },
 		"rank 0 gets vocabulary -1 to 1000": func(p parallel.Placement) parallel.Placement { p[0].Vocabulary.Start = -1; return p },
 		"ranges of vocabulary end at 1001":  func(p parallel.Placement) parallel.Placement { p[2].Vocabulary.End++; return p },
+		"the speed of rank 1 is -1":         func(p parallel.Placement) parallel.Placement { p[1].Speed = -1; return p },
+		"rank 1 has a copy of expert 256":   func(p parallel.Placement) parallel.Placement { p[1].Copies = []assign.Set{assign.SetOf(256)}; return p },
+		"rank 0 has copies in 2000 layers":  func(p parallel.Placement) parallel.Placement { p[0].Copies = make([]assign.Set, 2000); return p },
 		"the weight of rank 2 is 0":         func(p parallel.Placement) parallel.Placement { p[2].Weight = 0; return p },
 	} {
 		p, err := parallel.ByExperts(sizes, []float64{1, 1, 1})

@@ -59,6 +59,8 @@ var onRanks = []shared{
 	{"ExactOnAnyRanks", testenv.Fast, Architecture.ExactOnAnyRanks},
 	{"SumOnAnyRanks", testenv.Fast, Architecture.SumOnAnyRanks},
 	{"RowsOnAnyRanks", testenv.Fast, Architecture.RowsOnAnyRanks},
+	{"ExactWithCopies", testenv.Fast, Architecture.ExactWithCopies},
+	{"SumWithCopies", testenv.Fast, Architecture.SumWithCopies},
 	{"Epochs", testenv.Fast, Architecture.Epochs},
 	{"OverTCP", testenv.Fast, Architecture.OverTCP},
 }

@@ -1,0 +1,77 @@
+package moe
+
+import (
+	"ringmaster/parallel"
+	"ringmaster/parallel/assign"
+)
+
+// assignment says which rank computes each slot of a layer of a step.
+type assignment struct {
+	assigner *assign.Assigner
+	copies   bool          // some experts are on several ranks
+	fixed    bool          // copies serve only steps that are divided by rows
+	local    []int32       // with copies [MaxTokens*Used] the id of each slot that this rank computes, else -1
+	to       []uint8       // [MaxTokens*Used] rank of each slot
+	loads    []assign.Load // [Size] of the layer; nil before they are known
+}
+
+// join makes the assignment of a placement.
+func (a *assignment) join(f *Forward, p parallel.Placement, rank int) error {
+	n := f.shape.MaxTokens * f.shape.Used
+	a.assigner, a.fixed, a.to = p.Assigner(f.shape.Experts), p.Waits(), make([]uint8, n)
+	a.copies = a.assigner.Copies()
+	f.owned = p[rank].Experts
+	if !a.copies {
+		return nil
+	}
+	f.owned = p[rank].Held()
+	return alloc(f.b, &a.local, n)
+}
+
+// assign decides which rank computes each slot of the step. With copies it reads the ids
+// of the chosen experts, so it waits for the router; without it does nothing before
+// settle.
+func (f *Forward) assign(rows int) error {
+	if f.exchange == nil {
+		return nil
+	}
+	a := &f.exchange.assignment
+	a.loads = nil
+	if !a.copies {
+		return nil
+	}
+	if err := f.b.Flush(); err != nil {
+		return err
+	}
+	a.settle(f, rows)
+	for slot, r := range a.to[:rows*f.shape.Used] {
+		a.local[slot] = -1
+		if int(r) == f.exchange.rank {
+			a.local[slot] = f.ids[slot]
+		}
+	}
+	return nil
+}
+
+// settle fills to and loads unless it has done so for this layer. The ids must have been
+// flushed.
+func (a *assignment) settle(f *Forward, rows int) {
+	ids := f.ids[:rows*f.shape.Used]
+	switch {
+	case a.loads != nil:
+	case !a.copies || a.fixed && f.cut == nil:
+		a.loads = a.assigner.Fixed(a.to, ids)
+	case f.reduce == parallel.Exact:
+		a.loads = a.assigner.Step(a.to, f.layer, ids)
+	default: // with Sum the bits of a row depend on which of its terms a rank adds up
+		a.loads = a.assigner.Rows(a.to, f.layer, ids, f.shape.Used)
+	}
+}
+
+// localIDs are the ids by which the ops of this rank find its slots.
+func (f *Forward) localIDs() []int32 {
+	if f.exchange == nil || !f.exchange.copies {
+		return f.ids
+	}
+	return f.exchange.local
+}
