@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -48,40 +49,77 @@ func Standard() Budget {
 type Costs struct {
 	Models []cost.Model // [ranks]
 	Links  cost.Links
+	// Missing is why the group could not be measured, "" if it was. The other fields are
+	// then empty.
+	Missing string
 }
 
-// mostModel is the most bytes that a rank may send as its cost.Model.
-const mostModel = 1 << 20
+// mostModel is the most bytes that a rank may send as its cost.Model, and mostReason as the
+// reason why it has none.
+const (
+	mostModel  = 1 << 20
+	mostReason = 1 << 10
+)
+
+// reported is what a rank sends of its ops.
+type reported struct {
+	Model   cost.Model `json:"model"`
+	Missing string     `json:"missing,omitempty"` // why there is no model
+}
 
 // Measure measures on all ranks of a group at the same time. The model computes on b and
 // runs ops of its part of the placement, which must be one of the group. Afterwards it
 // has no group and no sequences. The costs are rank 0's; the other ranks get the zero
-// value. Errors are those of the group and of the model.
+// value. A rank that cannot measure tells the others: the costs then say what is missing,
+// and the group continues. Errors are those of the group, of ctx, and of a model that
+// cannot leave the group.
 func Measure(ctx context.Context, g *distributed.Group, m Model, b *record.Backend, p parallel.Placement, budget Budget) (Costs, error) {
-	links, err := exchanges(ctx, g, budget)
+	samples, err := exchanges(ctx, g, budget)
 	if err != nil {
 		return Costs{}, err
 	}
 	ops, err := measureOps(ctx, m, b, p, g.Rank(), budget)
-	if err != nil {
-		return Costs{}, fmt.Errorf("calibrating ops: %w", err)
+	if ctx.Err() != nil {
+		return Costs{}, context.Cause(ctx)
 	}
-	text, err := json.Marshal(ops)
-	if err != nil {
-		return Costs{}, fmt.Errorf("calibrating ops: %w", err)
+	m.Forget()
+	if left := m.Join(nil, nil); left != nil {
+		return Costs{}, fmt.Errorf("calibrating ops: %w", left)
 	}
-	all, err := gather(ctx, g, text)
+	all, err := gather(ctx, g, report(ops, err))
 	if err != nil || g.Rank() != 0 {
 		return Costs{}, err
 	}
-	c := Costs{Models: make([]cost.Model, g.Size()), Links: links}
+	c := Costs{Models: make([]cost.Model, g.Size())}
 	for r, text := range all {
-		if err := json.Unmarshal(text, &c.Models[r]); err != nil {
+		var from reported
+		if err := json.Unmarshal(text, &from); err != nil {
 			return Costs{}, fmt.Errorf("the costs of rank %d: %w", r, err)
 		}
+		if from.Missing != "" {
+			return Costs{Missing: fmt.Sprintf("rank %d: %s", r, from.Missing)}, nil
+		}
+		c.Models[r] = from.Model
 	}
 	complete(c.Models)
+	if c.Links, err = fitLinks(samples); err != nil {
+		return Costs{Missing: err.Error()}, nil
+	}
 	return c, nil
+}
+
+// report is what a rank sends: its model, or why it has none.
+func report(m cost.Model, err error) []byte {
+	text, unfit := json.Marshal(reported{Model: m})
+	if err = errors.Join(err, unfit); err == nil && len(text) > mostModel {
+		err = fmt.Errorf("costs of %d bytes; at most %d are allowed", len(text), mostModel)
+	}
+	if err == nil {
+		return text
+	}
+	why := err.Error()
+	text, _ = json.Marshal(reported{Missing: why[:min(len(why), mostReason)]}) // a string cannot fail
+	return text
 }
 
 // complete gives each rank the lines of the ops that only others have run, such as those

@@ -2,6 +2,7 @@ package calibrate_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/record"
+	"ringmaster/model"
 	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
 	"ringmaster/model/calibrate"
@@ -175,6 +177,40 @@ func TestMeasure(t *testing.T) {
 			}
 		})
 	}
+}
+
+// failing is a model that cannot run steps.
+type failing struct{ calibrate.Model }
+
+func (failing) Prepare(model.Step) error { return errors.New("no memory for the step") }
+
+// TestMeasureMissing: a rank that cannot measure says so to the leader, and the group
+// continues.
+func TestMeasureMissing(t *testing.T) {
+	costs, errs, agreed := make([]calibrate.Costs, 2), make([]error, 2), make([][]int, 2)
+	var wg sync.WaitGroup
+	for r, g := range memory.Groups(2) {
+		b := record.Wrap(processor(t))
+		var m calibrate.Model = open(t, b, options(parallel.Sum))
+		p, err := parallel.Everything(m.(decoder.Decoder).Sizes(), decodertest.Ones(2))
+		require.NoError(t, err)
+		if r == 1 {
+			m = failing{m}
+		}
+		budget := calibrate.Budget{Ops: time.Millisecond, Exchanges: time.Millisecond, Now: time.Now}
+		wg.Go(func() {
+			costs[r], errs[r] = calibrate.Measure(t.Context(), g, m, b, p, budget)
+			if errs[r] == nil {
+				agreed[r], errs[r] = calibrate.Agree(t.Context(), g, 7)
+			}
+		})
+	}
+	wg.Wait()
+	for r := range errs {
+		require.NoError(t, errs[r])
+		require.Equal(t, []int{7}, agreed[r])
+	}
+	require.Equal(t, []calibrate.Costs{{Missing: "rank 1: no memory for the step"}, {}}, costs)
 }
 
 // TestAgree: all ranks get rank 0's choice.

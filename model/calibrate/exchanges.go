@@ -63,8 +63,8 @@ func parts(g *distributed.Group, n int) []int {
 }
 
 // exchanges times exchanges of every kind, from small ones to those that the budget
-// still allows, which rank 0 decides. The lines are rank 0's.
-func exchanges(ctx context.Context, g *distributed.Group, b Budget) (cost.Links, error) {
+// still allows, which rank 0 decides. All ranks get the same samples.
+func exchanges(ctx context.Context, g *distributed.Group, b Budget) (map[distributed.Kind][]cost.Sample, error) {
 	samples := map[distributed.Kind][]cost.Sample{}
 	began, rate := b.Now(), 0.0 // seconds of a byte, with all kinds
 	message := 0.0              // the shortest exchange, of the first kind
@@ -97,9 +97,10 @@ func exchanges(ctx context.Context, g *distributed.Group, b Budget) (cost.Links,
 			}
 		}
 	}
-	return fitLinks(samples)
+	return samples, nil
 }
 
+// fitLinks fits a line to each kind.
 func fitLinks(samples map[distributed.Kind][]cost.Sample) (cost.Links, error) {
 	links := cost.Links{}
 	for kind, s := range samples {

@@ -46,7 +46,8 @@ type meter struct {
 
 // measureOps times the ops that a rank would run with its part of the placement: those of
 // one token, layer by layer as far as the budget reaches and beyond that one of each
-// size, and those of many rows, one of each size, in turns until the budget ends.
+// size, and those of many rows, one of each size, in turns until the budget ends. It leaves
+// the model in a group that ends, with a sequence.
 func measureOps(ctx context.Context, m Model, b *record.Backend, p parallel.Placement, rank int, budget Budget) (cost.Model, error) {
 	var ignored cost.Trace
 	g, err := phantomGroup(ctx, rank, len(p), &ignored)
@@ -58,12 +59,7 @@ func measureOps(ctx context.Context, m Model, b *record.Backend, p parallel.Plac
 		return cost.Model{}, err
 	}
 	x := &meter{m: m, b: b, now: budget.Now, samples: map[string]map[size][]float64{}, cold: make([]byte, evicted)}
-	err = x.run(ctx, budget.Ops)
-	m.Forget()
-	if err == nil {
-		err = m.Join(nil, nil)
-	}
-	if err != nil {
+	if err := x.run(ctx, budget.Ops); err != nil {
 		return cost.Model{}, err
 	}
 	return x.fit()
