@@ -3,10 +3,9 @@ package groupplan
 import (
 	"context"
 	"fmt"
-	"io"
-	"strings"
-	"text/tabwriter"
+	"math"
 
+	"ringmaster/distributed/cluster"
 	"ringmaster/model/calibrate"
 	"ringmaster/parallel"
 	"ringmaster/parallel/cost"
@@ -26,42 +25,77 @@ const (
 
 // A chooser compares placements by what is expected of the members.
 type chooser struct {
-	o     Options // with the context of the plan
-	costs *groupCosts
+	o       Options         // with the context of the plan
+	members []cluster.Hello // as many as costs has models
+	costs   calibrate.Costs
+	tracer  func() (*calibrate.Tracer, error)
+}
+
+// decision is what a chooser chose, and why.
+type decision struct {
+	replica.Choice
+	text    string // for people: a table, and a line that says what was chosen
+	line    string // what was chosen and what is expected of it, or why nothing is known
+	slower  string // by how much the choice is slower than a rank alone, "" if it is not
+	unknown error  // why nothing could be compared; the choice is then the fallback
 }
 
 // decide chooses the placement with which the members are expected to answer a request
 // fastest, and from how many rows on its steps are divided. placements has that of --share
-// experts and, with Share.Auto, that of all. The text says what was chosen and why. Without
-// costs decide keeps the first placement as it is.
-func (c *chooser) decide(ctx context.Context, placements []parallel.Placement) (choice replica.Choice, text string) {
-	unknown := replica.Choice{Rows: placements[0][0].Rows}
-	if unknown.Rows == 0 && len(placements) < 2 {
-		return unknown, ""
-	}
+// experts and, with Share.Auto, that of all. Where the costs do not say what to expect, the
+// first placement stays.
+func (c *chooser) decide(ctx context.Context, placements []parallel.Placement) decision {
 	rows := make([]expected, len(placements))
 	for i, p := range placements {
 		var err error
-		if rows[i], err = c.fastest(ctx, p); err != nil {
-			return unknown, fmt.Sprintf("--share %s: what to expect is not known: %v\n", c.o.Share, err)
+		if rows[i], err = c.fastest(ctx, p); err == nil {
+			err = rows[i].known()
+		}
+		if err != nil {
+			return c.fallback(placements, err)
 		}
 	}
-	best, why := 0, ""
+	best := 0
 	if len(rows) > 1 {
-		best, why = better(rows[0], rows[1])
+		best = better(rows[0], rows[1])
 	}
-	var w strings.Builder
-	c.write(&w, rows)
-	if why != "" {
-		fmt.Fprintf(&w, "--share auto chose %v: %s\n", parallel.Share(best), why)
+	one := c.alone(ctx, placements[0].Sizes())
+	d := decision{Choice: replica.Choice{Placement: best, Rows: rows[best].from}, slower: one.slower(rows[best])}
+	d.line = c.line(best, rows, one)
+	if c.o.Share.Auto {
+		d.line = fmt.Sprintf("--share auto chose %v; %s", parallel.Share(best), d.line)
 	}
-	return replica.Choice{Placement: best, Rows: rows[best].from}, w.String()
+	d.text = c.table(rows, one) + d.line + "\n"
+	return d
 }
 
-// rowsFrom is the least rows, as a power of two times those of a chunk, from which a step
-// is expected to take less time with its rows divided; 0 if no chunk does.
+// fallback is the decision without costs, and why there are none.
+func (c *chooser) fallback(placements []parallel.Placement, why error) decision {
+	if !c.o.Share.Auto {
+		return decision{Choice: replica.Choice{Rows: placements[0][0].Rows}, unknown: why,
+			text: fmt.Sprintf("--share %s: what to expect is not known: %v\n", c.o.Share, why)}
+	}
+	return expertsAlone(why)
+}
+
+// expertsAlone is the decision of --share auto without costs, and why there are none.
+func expertsAlone(why error) decision {
+	line := fmt.Sprintf("--share auto divides the experts alone: %v", why)
+	return decision{unknown: why, line: line, text: line + "\n"}
+}
+
+// kept is the decision of an epoch that re-forms: comparing again would take a second, for
+// which running answers would wait, and another choice would change their last bits with
+// --reduce sum.
+func kept(c replica.Choice) decision {
+	line := fmt.Sprintf("--share auto keeps %v, which it chose when the group was measured", parallel.Share(c.Placement))
+	return decision{Choice: c, line: line, text: line + "\n"}
+}
+
+// rowsFrom is the least rows, as a power of 1/4 of those of a chunk, from which a step is
+// expected to take less time with its rows divided; 0 if no chunk does.
 func (c *chooser) rowsFrom(ctx context.Context, p parallel.Placement) (from int, err error) {
-	for n := c.chunk(); n >= len(p); n /= 2 {
+	for n := c.chunk(); n >= len(p); n /= 4 {
 		whole, err := c.expect(ctx, p.DivideRows(0), calibrate.Work{Rows: n})
 		if err != nil {
 			return 0, err
@@ -79,84 +113,98 @@ func (c *chooser) rowsFrom(ctx context.Context, p parallel.Placement) (from int,
 }
 
 // fastest is what is expected of a placement with the division of steps by rows that makes
-// a chunk of prefill fastest.
+// a chunk of prefill fastest, if it may divide rows.
 func (c *chooser) fastest(ctx context.Context, p parallel.Placement) (expected, error) {
-	from, err := c.rowsFrom(ctx, p)
-	if err != nil {
-		return expected{}, err
+	from := 0
+	if p.DividesRows() {
+		var err error
+		if from, err = c.rowsFrom(ctx, p); err != nil {
+			return expected{}, err
+		}
 	}
 	e, err := c.expected(ctx, p.DivideRows(from))
 	e.from = from
 	return e, err
 }
 
-// expected is what steps take with a placement.
-type expected struct {
-	chunk           int // tokens of prefill
-	from            int // rows of the steps that are divided by rows, 0 for none
-	prefill, decode cost.Estimate
-}
-
-// request is the seconds of the request by which shares are compared.
-func (e expected) request() float64 {
-	return e.prefill.Seconds*requestPrompt/float64(e.chunk) + requestAnswer*e.decode.Seconds
-}
-
-// better is 1 if all, the second, is worth its exchanges, and why or why not.
-func better(experts, all expected) (int, string) {
-	for _, e := range []expected{experts, all} {
-		for _, x := range []cost.Estimate{e.prefill, e.decode} {
-			if len(x.Unknown) > 0 {
-				return 0, fmt.Sprintf("the cost of %v was not measured", x.Unknown)
-			}
-		}
+// better is 1 if all, the second, is worth its exchanges, else 0.
+func better(experts, all expected) int {
+	if all.request() > (1-LeastGain)*experts.request() {
+		return 0
 	}
-	gain := 1 - all.request()/experts.request()
-	of := fmt.Sprintf("a request of %d tokens and %d of answer is expected to take %.2f s with all and %.2f s with experts",
-		requestPrompt, requestAnswer, all.request(), experts.request())
-	if gain < LeastGain {
-		return 0, of
-	}
-	return 1, of
+	return 1
 }
 
 // chunk is the tokens of a step of prefill that placements are compared by.
 func (c *chooser) chunk() int { return min(requestPrompt, c.o.MaxTokens, c.o.Context) }
 
-// expected asks the cost model for a chunk of prefill and a token after 128.
+// works are the steps that placements are compared by: a chunk of prefill, and a token of
+// an answer.
+func (c *chooser) works() [2]calibrate.Work {
+	return [2]calibrate.Work{{Rows: c.chunk()}, {Rows: 1, Pos: min(DecodeDepth, c.o.Context-1)}}
+}
+
+// expected asks the cost model for both steps.
 func (c *chooser) expected(ctx context.Context, p parallel.Placement) (e expected, err error) {
 	e.chunk = c.chunk()
-	if e.prefill, err = c.expect(ctx, p, calibrate.Work{Rows: e.chunk}); err != nil {
-		return e, err
-	}
-	e.decode, err = c.expect(ctx, p, calibrate.Work{Rows: 1, Pos: min(DecodeDepth, c.o.Context-1)})
-	return e, err
-}
-
-// expect asks the cost model for one step.
-func (c *chooser) expect(ctx context.Context, p parallel.Placement, w calibrate.Work) (cost.Estimate, error) {
-	return c.costs.expect(ctx, c.o, p, w)
-}
-
-// write prints what is expected of each share.
-func (c *chooser) write(w io.Writer, rows []expected) {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "expected with --share\tprefill of %d tokens\t\tone token after %d\t\trows divided\t\n", rows[0].chunk, DecodeDepth)
-	for i, e := range rows {
-		share := parallel.Share(i).String()
-		if len(rows) == 1 {
-			share = c.o.Share.String()
+	for i, out := range []*cost.Estimate{&e.prefill, &e.decode} {
+		if *out, err = c.expect(ctx, p, c.works()[i]); err != nil {
+			return e, err
 		}
-		fmt.Fprintf(t, "%s\t%.1f ms\t± %.0f %%\t%.2f ms\t± %.0f %%\t%s\t\n", share,
-			1e3*e.prefill.Seconds, 100*e.prefill.Error, 1e3*e.decode.Seconds, 100*e.decode.Error, fromRows(e.from))
 	}
-	_ = t.Flush() // to memory
+	return e, nil
 }
 
-// fromRows says from how many rows on something is done, 0 for never.
-func fromRows(n int) string {
-	if n == 0 {
-		return "never"
+// expect asks the cost model for one step of the members.
+func (c *chooser) expect(ctx context.Context, p parallel.Placement, w calibrate.Work) (cost.Estimate, error) {
+	switch {
+	case c.costs.Missing != "":
+		return cost.Estimate{}, fmt.Errorf("the ranks could not be measured: %s", c.costs.Missing)
+	case len(c.costs.Models) != len(p):
+		return cost.Estimate{}, fmt.Errorf("%d ranks have not been measured", len(p))
 	}
-	return fmt.Sprintf("from %d on", n)
+	t, err := c.tracer()
+	if err != nil {
+		return cost.Estimate{}, err
+	}
+	return t.Expect(ctx, p, c.costs, w)
+}
+
+// alone is what is expected of the member that would answer a request fastest without the
+// others.
+func (c *chooser) alone(ctx context.Context, sizes parallel.Sizes) lone {
+	p, err := parallel.Place(parallel.ShareExperts, sizes, []float64{1})
+	if err != nil {
+		return lone{unknown: err}
+	}
+	best, least := lone{}, math.Inf(1)
+	for i, m := range c.members {
+		one := *c
+		one.members, one.costs = c.members[i:i+1], calibrate.Costs{Models: c.costs.Models[i : i+1], Links: c.costs.Links}
+		e, err := one.expected(ctx, p)
+		if err == nil {
+			err = e.known()
+		}
+		if err != nil {
+			return lone{unknown: err}
+		}
+		if s := e.request(); s < least {
+			_, err := c.o.divide(parallel.ShareExperts, one.members, 0)
+			least, best = s, lone{expected: e, rank: m.Rank, noRoom: err != nil}
+		}
+	}
+	return best
+}
+
+// Decide makes the choice of a plan with an alternative by costs that were not measured on
+// the members, and returns the plan of the choice with a line that says what is expected. A
+// plan without an alternative stays, and the line is about it. The tracer is for the context
+// of the options.
+func (o Options) Decide(ctx context.Context, p Planned, members []cluster.Hello, costs calibrate.Costs, t *calibrate.Tracer) (Planned, string, error) {
+	c := &chooser{o: o, members: members, costs: costs, tracer: func() (*calibrate.Tracer, error) { return t, nil }}
+	d := c.decide(ctx, p.placements())
+	if d.unknown != nil {
+		return p, "", d.unknown
+	}
+	return p.choose(d.Choice), d.line, nil
 }

@@ -1,6 +1,7 @@
 package groupplan
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -45,8 +46,8 @@ func TestDecide(t *testing.T) {
 		want  parallel.Share
 		rows  int
 	}{
-		"no cost": {costsOf(2, 0, 0), parallel.ShareAll, 2},
-		"exchanges as long as what they can hide behind": {arithmetic(costsOf(2, 1e-6, 2e-9)), parallel.ShareExperts, 2},
+		"no cost": {costsOf(2, 0, 0), parallel.ShareAll, 4},
+		"exchanges as long as what they can hide behind": {arithmetic(costsOf(2, 1e-6, 2e-9)), parallel.ShareExperts, 4},
 		"1 Gbit/s and 200 us":                            {costsOf(2, 5e-4, 8e-9), parallel.ShareExperts, 0},
 		"nothing was measured":                           {calibrate.Costs{Models: make([]cost.Model, 2), Links: cost.Links{}}, parallel.ShareExperts, 0},
 	} {
@@ -59,12 +60,21 @@ func TestDecide(t *testing.T) {
 			require.True(t, s.Measure, "a new group is measured")
 			require.Len(t, s.Alternatives, 1)
 			placements := []parallel.Placement{s.Placement, s.Alternatives[0]}
+			require.NotContains(t, text.String(), "expected in memory", "the table of ranks is that of the choice")
 			c := p.Choose(t.Context(), test.costs, placements)
 			require.Equal(t, test.want, parallel.Share(c.Placement), text.String())
 			require.Equal(t, test.rows, c.Rows, text.String())
 			chosen := c.Of(placements)
 			require.Equal(t, chosen, p.Last().Settings.Placement)
-			require.Contains(t, text.String(), "--share auto chose "+test.want.String())
+			require.Equal(t, 1, strings.Count(text.String(), "expected in memory"), "one table of ranks")
+			require.Contains(t, text.String(), "--share "+test.want.String()+": ")
+			if name == "nothing was measured" {
+				require.Contains(t, p.Expected(), "--share auto divides the experts alone: the cost of [")
+			} else {
+				require.Contains(t, p.Expected(), "--share auto chose "+test.want.String()+"; 2 ranks: ")
+				require.Contains(t, p.Expected(), "x of one (prefill ")
+			}
+			require.Contains(t, text.String(), p.Expected()+"\n")
 
 			// The same members are not measured again, and have the same.
 			s, err = p.Plan(members, replica.Past{})
@@ -72,6 +82,9 @@ func TestDecide(t *testing.T) {
 			require.False(t, s.Measure)
 			require.Empty(t, s.Alternatives)
 			require.Equal(t, chosen, s.Placement)
+			if name != "nothing was measured" {
+				require.Contains(t, p.Expected(), "--share auto keeps "+test.want.String())
+			}
 
 			// A newcomer is measured before steps run, and taken to be like the
 			// leader once they have.
@@ -101,12 +114,88 @@ func TestBetter(t *testing.T) {
 		{of(1, 0.1), of(0.5, 0.2), 0},    // 128 tokens at twice the time
 		{of(10, 0.01), of(5, 0.02), 1},   // a prompt that weighs more
 	} {
-		got, why := better(x.experts, x.all)
-		require.Equal(t, x.want, got, why)
+		require.Equal(t, x.want, better(x.experts, x.all), "%+v", x)
 	}
 	unknown := of(0.1, 0.01)
 	unknown.decode.Unknown = []string{"Compress"}
-	got, why := better(of(1, 1), unknown)
-	require.Zero(t, got)
-	require.Contains(t, why, "[Compress]")
+	require.ErrorContains(t, unknown.known(), "[Compress]")
+	require.NoError(t, of(1, 1).known())
+}
+
+// TestSlowerThanOne: a group that is expected to be slower than its fastest rank alone
+// serves, and says by how much; one that does not fit that rank says so instead.
+func TestSlowerThanOne(t *testing.T) {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	defer f.Close()
+	choose := func(costs calibrate.Costs, members ...cluster.Hello) (*Planner, string, string) {
+		var text, log strings.Builder
+		before := slog.Default()
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		defer slog.SetDefault(before)
+		p := NewPlanner(Options{Model: f, Sequences: 1, Context: 4096, MaxTokens: 64, Share: Share{Auto: true}}, &text)
+		t.Cleanup(func() { require.NoError(t, p.Close()) })
+		s, err := p.Plan(members, replica.Past{})
+		require.NoError(t, err)
+		p.Choose(t.Context(), costs, append([]parallel.Placement{s.Placement}, s.Alternatives...))
+		return p, text.String(), log.String()
+	}
+	slow := costsOf(2, 5e-4, 8e-9)
+	slow.Models[1].Other = &cost.Line{Fixed: 1e-6, PerByte: 0.5e-9, PerWork: 1e-10, Points: 5, Sizes: 5} // reads twice as fast
+	p, text, log := choose(slow, cluster.Hello{Threads: 1}, cluster.Hello{Rank: 1, Threads: 1})
+	require.Contains(t, p.Expected(), "; slower than rank 1 alone: prefill by ")
+	require.Contains(t, p.Expected(), ", decode by ")
+	require.Contains(t, text, "rank 1 alone")
+	require.Contains(t, log, "expected to be slower than one of its ranks alone")
+	p, _, log = choose(costsOf(2, 0, 0), cluster.Hello{Threads: 1}, cluster.Hello{Rank: 1, Threads: 1})
+	require.NotContains(t, p.Expected(), "slower")
+	require.Empty(t, log)
+
+	// The whole model needs more than half of it and the replicated part.
+	whole, err := Options{Model: f, Sequences: 1, Context: 4096, MaxTokens: 64}.Plan([]cluster.Hello{{Threads: 1}}, 0)
+	require.NoError(t, err)
+	room := whole.Ranks[0].Resident() - 1<<20
+	p, _, log = choose(slow, cluster.Hello{Threads: 1, Memory: room}, cluster.Hello{Rank: 1, Threads: 1, Memory: room})
+	require.Contains(t, p.Expected(), "; one rank has no room for the whole model")
+	require.Empty(t, log)
+}
+
+// TestCannotMeasure: where a group cannot be measured, or ranks hold running requests, the
+// experts are divided, and the log and the line of the start say why.
+func TestCannotMeasure(t *testing.T) {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	defer f.Close()
+	var text, log strings.Builder
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	members := []cluster.Hello{{Threads: 1}, {Rank: 1, Threads: 1}}
+	p := NewPlanner(Options{Model: f, Sequences: 1, MaxTokens: 64, Share: Share{Auto: true}}, &text)
+	defer func() { require.NoError(t, p.Close()) }()
+	for _, c := range []struct {
+		past replica.Past
+		why  string
+	}{
+		{replica.Past{}, "the ranks could not be measured: rank 1: no line fits"},
+		{replica.Past{Ran: true, Held: 1 << 10}, "the ranks cannot be measured because they hold running requests"},
+		{replica.Past{}, "the ranks could not be measured: rank 1: no line fits"}, // is tried again without requests
+	} {
+		log.Reset()
+		s, err := p.Plan(members, c.past)
+		require.NoError(t, err)
+		require.Equal(t, c.past.Held == 0, s.Measure)
+		if s.Measure {
+			all := append([]parallel.Placement{s.Placement}, s.Alternatives...)
+			choice := p.Choose(t.Context(), calibrate.Costs{Missing: "rank 1: no line fits"}, all)
+			require.Zero(t, choice)
+			s = p.Last().Settings
+		}
+		require.Equal(t, parallel.Range{End: s.Placement.Sizes().Heads}, s.Placement[1].Heads, "attention is replicated")
+		require.False(t, s.Placement.DividesRows())
+		require.Equal(t, "--share auto divides the experts alone: "+c.why, p.Expected())
+		require.Contains(t, log.String(), "--share auto divides the experts alone")
+		require.Contains(t, log.String(), c.why)
+	}
+	require.Equal(t, 3, strings.Count(text.String(), "expected in memory"), "one table of ranks for each epoch")
 }

@@ -1,7 +1,6 @@
 package groupplan
 
 import (
-	"context"
 	"fmt"
 
 	"ringmaster/distributed/cluster"
@@ -9,7 +8,6 @@ import (
 	"ringmaster/model/arch"
 	"ringmaster/model/calibrate"
 	"ringmaster/model/decoder"
-	"ringmaster/parallel"
 	"ringmaster/parallel/cost"
 )
 
@@ -60,19 +58,15 @@ func (c *groupCosts) keep(costs calibrate.Costs) {
 	}
 }
 
-// expect is what a step takes with a placement among the members, of a model that is opened
-// by the options.
-func (c *groupCosts) expect(ctx context.Context, o Options, p parallel.Placement, w calibrate.Work) (cost.Estimate, error) {
-	if len(c.now.Models) != len(p) {
-		return cost.Estimate{}, fmt.Errorf("%d ranks have not been measured", len(p))
-	}
+// open returns the tracer of a model that is opened by the options.
+func (c *groupCosts) open(o Options) (*calibrate.Tracer, error) {
 	if c.tracer == nil {
 		var err error
 		if c.tracer, err = calibrate.NewTracer(func(b kernels.Backend) (decoder.Decoder, error) { return arch.Open(o.Model, b, o.open()) }); err != nil {
-			return cost.Estimate{}, err
+			return nil, err
 		}
 	}
-	return c.tracer.Expect(ctx, p, c.now, w)
+	return c.tracer, nil
 }
 
 // close frees the tracer.

@@ -43,7 +43,7 @@ type Share struct {
 // ParseShare reads experts, all or auto, and the shares after a colon, as in all:2,1,1.
 func ParseShare(s string) (Share, error) {
 	what, shares, given := strings.Cut(s, ":")
-	out := Share{Auto: what == shareAuto}
+	out := Share{Auto: what == AutoShare}
 	var err error
 	if !out.Auto {
 		if out.Of, err = parallel.ParseShare(what); err != nil {
@@ -58,13 +58,14 @@ func ParseShare(s string) (Share, error) {
 	return out, nil
 }
 
-const shareAuto = "auto"
+// AutoShare is the Share that is the default of commands.
+const AutoShare = "auto"
 
 // String is what ParseShare reads.
 func (s Share) String() string {
 	what := s.Of.String()
 	if s.Auto {
-		what = shareAuto
+		what = AutoShare
 	}
 	if shares := s.Shares.String(); shares != "" {
 		return what + ":" + shares

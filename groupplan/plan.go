@@ -22,11 +22,42 @@ type Planned struct {
 	// Settings are what the ranks are told. With Share.Auto they have an alternative if
 	// there is room for both; whoever measures the group chooses.
 	Settings replica.Settings
-	Model    decoder.Plan
-	Ranks    []decoder.RankPlan // [members], with all that a rank uses in Buffers
-	Heap     int64              // bytes of Go on rank 0
-	AtMost   int64              // bytes that rank 0 uses beside the mapped weights
-	Text     string             // the plan for people; it may be there with an error, too
+	Share    parallel.Share // that of Settings.Placement
+	// other is the plan of the alternative, nil without one.
+	other  *Planned
+	Model  decoder.Plan
+	Ranks  []decoder.RankPlan // [members], with all that a rank uses in Buffers
+	Heap   int64              // bytes of Go on rank 0
+	AtMost int64              // bytes that rank 0 uses beside the mapped weights
+	Text   string             // the plan for people; it may be there with an error, too
+}
+
+// placements are those that a plan leaves open.
+func (p Planned) placements() []parallel.Placement {
+	return append([]parallel.Placement{p.Settings.Placement}, p.Settings.Alternatives...)
+}
+
+// choose is the plan once its placement has been chosen. What both choices need stays
+// reserved, because the ranks have loaded the model for it.
+func (p Planned) choose(c replica.Choice) Planned {
+	out := p
+	if c.Placement > 0 {
+		out.Share, out.Ranks, out.Text = p.other.Share, p.other.Ranks, p.other.Text
+	}
+	out.Settings.Placement = c.Of(p.placements())
+	out.Settings.Alternatives, out.Settings.Measure, out.other = nil, false, nil
+	return out
+}
+
+// Fallback is the plan if nothing is known by which its placement could be chosen.
+func (p Planned) Fallback() Planned { return p.choose(replica.Choice{Rows: p.fallbackRows()}) }
+
+// fallbackRows is from how many rows on steps are divided if nothing is known.
+func (p Planned) fallbackRows() int {
+	if p.other != nil {
+		return 0
+	}
+	return p.Settings.Placement[0].Rows
 }
 
 // Plan decides what every rank does, and a context that fits the memory of all ranks. held
@@ -37,15 +68,15 @@ func (o Options) Plan(members []cluster.Hello, held int64) (Planned, error) {
 	}
 	experts, err := o.divide(parallel.ShareExperts, members, held)
 	all, errAll := o.divide(parallel.ShareAll, members, held)
-	text := ""
 	if err == nil && errAll == nil && experts.Settings.Context != all.Settings.Context {
 		// The ranks load the model before they measure, for one context.
 		both := o
 		both.Context = min(experts.Settings.Context, all.Settings.Context)
-		text = fmt.Sprintf("--share auto: context of %d tokens, which both have room for (experts %d, all %d)\n",
+		text := fmt.Sprintf("--share auto: context of %d tokens, which both have room for (experts %d, all %d)\n",
 			both.Context, experts.Settings.Context, all.Settings.Context)
 		experts, err = both.divide(parallel.ShareExperts, members, held)
 		all, errAll = both.divide(parallel.ShareAll, members, held)
+		experts.Text, all.Text = experts.Text+text, all.Text+text
 	}
 	switch {
 	case err != nil && errAll != nil:
@@ -55,11 +86,12 @@ func (o Options) Plan(members []cluster.Hello, held int64) (Planned, error) {
 		all.Text += fmt.Sprintf("--share auto chose all, without measuring: with experts alone %v\n", err)
 		return all, nil
 	case errAll != nil:
+		experts.Settings.Placement = experts.Settings.Placement.DivideRows(0)
 		experts.Text += fmt.Sprintf("--share auto chose experts, without measuring: with all %v\n", errAll)
 		return experts, nil
 	}
 	experts.Heap, experts.AtMost = max(experts.Heap, all.Heap), max(experts.AtMost, all.AtMost)
-	experts.Text += all.Text + text
+	experts.other = &all
 	s := &experts.Settings
 	s.Alternatives = []parallel.Placement{all.Settings.Placement}
 	s.SequenceBudget = min(s.SequenceBudget, all.Settings.SequenceBudget)
@@ -131,13 +163,13 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 	if held > 0 && o.Reduce == parallel.Sum {
 		fmt.Fprintf(&w, "--reduce sum: running answers continue, but may differ from what the previous group would have produced; --reduce exact avoids that\n")
 	}
-	if placement.DividesRows() {
+	if placement.DividesRows() && !o.Share.Auto { // which says it when it has chosen
 		fmt.Fprintf(&w, "steps of %d tokens or more: what every rank has is divided by rows\n", placement[0].Rows)
 	}
 	fmt.Fprintf(&w, "KV caches of all sequences: at most %s on each rank\n", units.Bytes(budget))
 	return Planned{
 		Settings: replica.Settings{Context: plan.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, Placement: placement, SequenceBudget: budget},
-		Model:    plan, Ranks: ranks, Heap: own(plan, 0, o.Heap).heap, AtMost: ranks[0].Buffers + budget,
+		Share:    share, Model: plan, Ranks: ranks, Heap: own(plan, 0, o.Heap).heap, AtMost: ranks[0].Buffers + budget,
 	}, nil
 }
 

@@ -2,6 +2,8 @@ package groupplan
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -24,6 +26,9 @@ type Planner struct {
 	last     Planned
 	measured bool // last has a placement that was chosen by costs
 	costs    groupCosts
+	// expectation is what Expected returns.
+	expectation string
+	choice      *replica.Choice // that later epochs keep, nil before costs have decided
 }
 
 var _ replica.Planner = (*Planner)(nil)
@@ -46,31 +51,51 @@ func (p *Planner) Plan(members []cluster.Hello, past replica.Past) (replica.Sett
 	defer p.mu.Unlock()
 	planned, err := p.nextOptions().Plan(members, past.Held)
 	text := planned.Text
-	defer func() { _, _ = io.WriteString(p.out, text) }()
+	defer func() { _, _ = io.WriteString(p.out, text) }() // one table of ranks, once its placement is known
 	if err != nil {
 		return replica.Settings{}, err
 	}
-	p.context, p.measured = planned.Settings.Context, false
-	s := &planned.Settings
-	both := len(s.Alternatives) > 0
-	if both || p.options.Measure && !p.options.Share.Auto && len(members) > 1 {
-		known := p.costs.join(members, past.Ran)
+	p.context, p.measured, p.expectation = planned.Settings.Context, false, ""
+	p.last = planned
+	s := &p.last.Settings
+	auto := len(s.Alternatives) > 0
+	switch {
+	case !auto && !(p.options.Measure && !p.options.Share.Auto && len(members) > 1):
+	case p.costs.join(members, past.Ran):
 		switch {
-		case known && both:
-			all := []parallel.Placement{s.Placement, s.Alternatives[0]}
-			c, why := p.chooser().decide(context.Background(), all)
-			text += why
-			s.Placement, s.Alternatives, p.measured = c.Of(all), nil, true
-		case known:
-		case both && past.Held > 0:
-			text += "--share auto chose experts: the ranks cannot be measured because they hold running requests\n"
-			s.Alternatives = nil
-		default:
-			s.Measure = true
+		case auto && p.choice != nil:
+			text = p.settle(kept(*p.choice))
+		case auto:
+			text = p.settle(p.chooser().decide(context.Background(), planned.placements()))
+		}
+	case auto && past.Held > 0:
+		text = p.settle(expertsAlone(errors.New("the ranks cannot be measured because they hold running requests")))
+	default:
+		s.Measure = true
+		if auto {
+			text = fmt.Sprintf("%s: there is room for --share experts and for all; the ranks measure which is faster when they are connected\n", planned.Model.Name)
 		}
 	}
-	p.last = planned
 	return *s, nil
+}
+
+// settle makes the last plan that of a decision, and returns what to print of both.
+func (p *Planner) settle(d decision) string {
+	switch {
+	case d.unknown != nil && p.options.Share.Auto:
+		slog.Warn("--share auto divides the experts alone because what to expect is not known", "error", d.unknown)
+	case d.slower != "":
+		slog.Warn("the group is expected to be slower than one of its ranks alone", "comparison", d.slower)
+	}
+	shown := len(p.last.Settings.Alternatives) == 0 // the plan has been printed
+	p.last, p.measured, p.expectation = p.last.choose(d.Choice), d.unknown == nil, d.line
+	if d.unknown == nil && p.options.Share.Auto {
+		p.choice = &d.Choice
+	}
+	if shown {
+		return d.text
+	}
+	return p.last.Text + d.text
 }
 
 // Fits implements replica.Planner.
@@ -94,15 +119,30 @@ func (p *Planner) Reads(s replica.Settings, i int, before *parallel.Part) int64 
 func (p *Planner) Choose(ctx context.Context, costs calibrate.Costs, placements []parallel.Placement) replica.Choice {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.costs.keep(costs)
-	c, text := p.chooser().decide(ctx, placements)
-	_, _ = io.WriteString(p.out, text)
-	s := &p.last.Settings
-	s.Placement, s.Alternatives, s.Measure, p.measured = c.Of(placements), nil, false, true
-	return c
+	if costs.Missing == "" {
+		p.costs.keep(costs)
+	}
+	c := p.chooser()
+	c.costs = costs
+	d := c.decide(ctx, placements)
+	_, _ = io.WriteString(p.out, p.settle(d))
+	return d.Choice
 }
 
-func (p *Planner) chooser() *chooser { return &chooser{p.nextOptions(), &p.costs} }
+// chooser compares the placements of the members.
+func (p *Planner) chooser() *chooser {
+	o := p.nextOptions()
+	return &chooser{o: o, members: p.costs.members, costs: p.costs.now,
+		tracer: func() (*calibrate.Tracer, error) { return p.costs.open(o) }}
+}
+
+// Expected says in one line what --share auto chose and why, and what is expected of the
+// group; "" for a share that was given and not measured.
+func (p *Planner) Expected() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.expectation
+}
 
 // Last is the last plan, with the placement that was chosen if there were several; it is
 // empty before the first.

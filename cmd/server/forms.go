@@ -23,7 +23,6 @@ const (
 	sizeForm        = "a size such as 20GiB"
 	memoryForm      = sizeForm + ", or unlimited"
 	shareForm       = "experts, all or auto, also with shares such as all:2,1,1 or experts:memory"
-	planShareForm   = "experts or all, also with shares such as all:2,1,1 or experts:memory"
 	onLossForm      = "continue, continue:N with the fewest ranks, wait or fail"
 	overrideForm    = "KEY=TYPE:VALUE with TYPE int, float, bool or str"
 	activationsForm = "15 or 8, or both, separated by commas"

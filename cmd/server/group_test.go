@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -40,8 +41,12 @@ func start(ctx context.Context, args ...string) (done chan error, out *bytes.Buf
 
 // rank starts the program as one rank; the channel receives its result.
 func rank(t *testing.T, ctx context.Context, coordinator string, number, size int, args ...string) <-chan error {
-	done, _ := start(ctx, append(args, "--distributed", "--coordinator", coordinator, "--rank", fmt.Sprint(number),
-		"--world-size", fmt.Sprint(size), "--threads", "1")...)
+	group := []string{"--distributed", "--coordinator", coordinator, "--rank", fmt.Sprint(number),
+		"--world-size", fmt.Sprint(size), "--threads", "1"}
+	if !slices.Contains(args, "--share") { // the default would measure each group for two seconds
+		group = append(group, "--share", "experts")
+	}
+	done, _ := start(ctx, append(args, group...)...)
 	return done
 }
 
@@ -90,10 +95,15 @@ func TestLogitsOnRanks(t *testing.T) {
 		"--batch", "17", "--share", "experts:3,1,2", "--verify-model=false")
 }
 
-// TestAutoOnRanks: with --reduce exact the logits of a group with --share auto are those
-// of one rank, whatever was chosen.
+// TestAutoOnRanks: with --reduce exact the logits of a group with --share auto, which is the
+// default, are those of one rank, whatever was chosen.
 func TestAutoOnRanks(t *testing.T) {
 	requireSameLogits(t, 2, 60, nil, "--share", "auto")
+	for _, name := range []string{"serve", "logits", "bench", "plan"} {
+		c, _, err := newRoot().Find([]string{name})
+		require.NoError(t, err)
+		require.Equal(t, groupplan.AutoShare, c.Flag("share").DefValue, name)
+	}
 }
 
 // TestServeOnRanks checks that a group serves, sends traces without texts, and that

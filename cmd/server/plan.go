@@ -63,7 +63,7 @@ Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given
 	flags.Int(f, &o.Context, "ctx,c", 0, flags.From(0), "context in tokens; 0 is the most that fits")
 	flags.Int(f, &o.MaxTokens, "max-batch", 512, flags.From(1), "most tokens in one step")
 	flags.Int(f, &o.Sequences, "sequences", 16, flags.From(1), "sequences of the full context that memory is planned for: --max-active of a server and its --cache-entries, or 8")
-	flags.Typed(f, &o.Share, "share", "experts", planShareForm, parsePlanShare, "what is divided among the hosts: experts, or all; with shares after a colon, all:2,1,1 or all:memory, else in equal parts")
+	flags.Typed(f, &o.Share, "share", groupplan.AutoShare, shareForm, groupplan.ParseShare, "what is divided among the hosts: experts, or all; or auto: what is predicted to be faster, experts if a rate is not known. With shares after a colon, all:2,1,1 or all:memory, else in equal parts")
 	flags.WordOf(f, &o.Reduce, "reduce", "sum", reduceWords, parallel.ParseReduce, "how expert outputs are added: sum or exact")
 	flags.Float(f, &o.Reach, "reach", forecast.Reached, flags.Within(0.01, 1.0), "`part` of the hosts' rates that ops are taken to reach in predictions")
 	flags.Bool(f, &asTable, "table", false, "print predictions for 1, 2, 4 and 8 hosts like the one given, as Markdown")
@@ -99,10 +99,4 @@ func runPlan(w io.Writer, o forecast.Options, asTable, asJSON bool) (err error) 
 		return &verdict{4, "plan: it does not fit: " + p.Why}
 	}
 	return err
-}
-
-// parsePlanShare is groupplan.ParseShare where nothing can be measured.
-func parsePlanShare(s string) (groupplan.Share, error) {
-	share, err := groupplan.ParseShare(s)
-	return share, errors.Join(err, flags.Formed(!share.Auto))
 }

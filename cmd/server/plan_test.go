@@ -113,6 +113,39 @@ func TestPlanOfFile(t *testing.T) {
 	require.Contains(t, out, "eight hosts like these do not hold it either")
 }
 
+// TestPlanAuto: by default plan chooses by the rates of the hosts and says in one line what
+// it expects of both choices and of one host; without a rate it says why it divides the
+// experts.
+func TestPlanAuto(t *testing.T) {
+	path := tinyModel(t, nil)
+	plan := func(host, link string) string {
+		out, err := command(t, "plan", "--model", path, "--host", host, "--link", link, "--ctx", "1024", "--max-batch", "256")
+		require.NoError(t, err)
+		require.Equal(t, 1, strings.Count(out, "read for a token"), "one table")
+		return out
+	}
+	const host = "2GiB,0.01GB/s,0.1TFLOP/s,op=0s,x2"
+	out := plan(host, "9GB/s,1us")
+	require.Contains(t, out, "--share auto chose all; 2 ranks: ")
+	require.Contains(t, out, "; with experts ")
+	require.Contains(t, out, "x of one (prefill ")
+	require.NotContains(t, out, "slower than")
+	out = plan(host, "0.00001GB/s,1s")
+	require.Contains(t, out, "--share auto chose experts; 2 ranks: ")
+	require.Contains(t, out, "; slower than rank 0 alone: prefill by ")
+	out = plan("2GiB,1GB/s,x2", "1g")
+	require.Contains(t, out, "--share auto divides experts: what is faster is not known without the rate of each memory and the speed of each host")
+	p, err := planJSON(t, "--model", path, "--host", host, "--link", "9GB/s,1us", "--ctx", "1024", "--max-batch", "256")
+	require.NoError(t, err)
+	require.Equal(t, "all", p.Share)
+	require.Contains(t, p.Expected, "--share auto chose all; 2 ranks: ")
+	given, err := planJSON(t, "--model", path, "--host", host, "--link", "9GB/s,1us", "--ctx", "1024", "--max-batch", "256", "--share", "all")
+	require.NoError(t, err)
+	require.Equal(t, p.Predicted, given.Predicted, "the prediction is that of the choice")
+	require.Equal(t, p.Bounds, given.Bounds)
+	require.NotContains(t, given.Expected, "auto")
+}
+
 // TestPlanCountsSums: a dense FFN has a sum only where it is divided, which
 // the blocks of V2-Lite's weights do not allow.
 func TestPlanCountsSums(t *testing.T) {

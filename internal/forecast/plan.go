@@ -95,7 +95,8 @@ type Plan struct {
 	Why      string     `json:"why,omitempty"` // why it does not fit
 	Context  int        `json:"context,omitempty"`
 	Limit    int        `json:"context_limit"`
-	Share    string     `json:"share"`
+	Share    string     `json:"share"`              // experts or all
+	Expected string     `json:"expected,omitempty"` // what was chosen, and why, in one line
 	Ranks    []RankNeed `json:"ranks,omitempty"`
 	Caches   int64      `json:"kv_caches,omitempty"` // bytes of all sequences on each rank, at most
 	Sequence int64      `json:"kv_sequence,omitempty"`
@@ -142,14 +143,18 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 		out.Why = strings.ReplaceAll(err.Error(), o.file.Path(), p.Name)
 		return out, nil
 	}
+	open.Context = min(group.Settings.Context, groupplan.LeastContext)
+	out.open = open
+	if group, err = o.decide(out, group, options, hosts); err != nil {
+		return nil, err
+	}
 	settings := group.Settings
 	out.plan, out.ranks, out.placement = group.Model, group.Ranks, settings.Placement
 	out.Fits, out.Context, out.Caches, out.Sequence = true, settings.Context, settings.SequenceBudget, out.plan.PerSequence()
 	for r, one := range group.Ranks {
 		out.Ranks = append(out.Ranks, RankNeed{hosts[r], one.Part.Experts, one.Resident(), hosts[r].Offer - one.Resident()})
 	}
-	open.Context = min(settings.Context, groupplan.LeastContext)
-	out.sums, out.open = out.plan.Sums(o.Share.Of), open
+	out.sums = out.plan.Sums(group.Share)
 	reads, err := o.reads(out, len(hosts))
 	if err != nil {
 		return nil, err

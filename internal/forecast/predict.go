@@ -39,15 +39,64 @@ type Prediction struct {
 	Least int64 `json:"received_at_least"`
 }
 
-// traces returns what the ranks of a plan do in a step.
-func (o *Forecaster) traces(plan *Plan, p parallel.Placement, w calibrate.Work) ([]cost.Trace, error) {
+// opened returns the tracer of the model as a plan opens it.
+func (o *Forecaster) opened(plan *Plan) (*calibrate.Tracer, error) {
 	if o.tracer == nil {
 		var err error
 		if o.tracer, err = calibrate.NewTracer(func(b kernels.Backend) (decoder.Decoder, error) { return arch.Open(o.file, b, plan.open) }); err != nil {
 			return nil, err
 		}
 	}
-	return o.tracer.Traces(context.Background(), p, w)
+	return o.tracer, nil
+}
+
+// traces returns what the ranks of a plan do in a step.
+func (o *Forecaster) traces(plan *Plan, p parallel.Placement, w calibrate.Work) ([]cost.Trace, error) {
+	t, err := o.opened(plan)
+	if err != nil {
+		return nil, err
+	}
+	return t.Traces(context.Background(), p, w)
+}
+
+// decide makes the choice of --share auto by the rates of the hosts, and says in a line of
+// the plan what is expected of the group. If a rate is unknown the experts are divided alone.
+func (o *Forecaster) decide(out *Plan, group groupplan.Planned, options groupplan.Options, hosts []Host) (groupplan.Planned, error) {
+	if len(hosts) == 1 {
+		return group, nil
+	}
+	if !predictable(hosts) {
+		if o.Share.Auto {
+			out.Expected = fmt.Sprintf("--share auto divides %s: what is faster is not known without the rate of each memory and the speed of each host (--host 64GiB,40GB/s,1TFLOP/s)", group.Share.Divides())
+			out.Share = group.Share.String()
+		}
+		return group.Fallback(), nil
+	}
+	t, err := o.opened(out)
+	if err != nil {
+		return group, err
+	}
+	if err := o.checkReach(); err != nil {
+		return group, err
+	}
+	options.Context = out.open.Context
+	chosen, line, err := options.Decide(context.Background(), group, members(hosts), o.supposed(hosts, o.Link.network(hosts)), t)
+	if err != nil {
+		return group, fmt.Errorf("plan: %w", err)
+	}
+	if out.Expected = line; !o.Share.Auto {
+		return group, nil
+	}
+	out.Share = chosen.Share.String()
+	return chosen, nil
+}
+
+// checkReach refuses a reach that is no fraction.
+func (o *Forecaster) checkReach() error {
+	if !(o.Reach > 0 && o.Reach <= 1) {
+		return usage.Errorf("--reach is %v; expected a number above 0, at most 1", o.Reach)
+	}
+	return nil
 }
 
 // decodeWork returns the token of an answer that the plan assumes.
@@ -85,8 +134,8 @@ func (o *Forecaster) supposed(hosts []Host, n calibrate.Network) calibrate.Costs
 
 // predict predicts the steps of a plan that fits.
 func (o *Forecaster) predict(plan *Plan, hosts []Host) ([]Prediction, error) {
-	if !(o.Reach > 0 && o.Reach <= 1) {
-		return nil, usage.Errorf("--reach is %v; expected a number above 0, at most 1", o.Reach)
+	if err := o.checkReach(); err != nil {
+		return nil, err
 	}
 	n := o.Link.network(hosts)
 	costs := o.supposed(hosts, n)

@@ -31,6 +31,9 @@ func (p Outcome) Write(w io.Writer, reach float64) error {
 		} else {
 			b.WriteString("decode: no bound without the rates of all memories (--host 64GiB,40GB/s; ringmaster doctor measures them)\n")
 		}
+		if p.Expected != "" {
+			fmt.Fprintf(&b, "%s\n", p.Expected)
+		}
 		writePredictions(&b, p.Predicted, reach)
 	} else {
 		fmt.Fprintf(&b, "it does not fit: %s\n", p.Why)

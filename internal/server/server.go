@@ -171,8 +171,14 @@ func Run(ctx context.Context, o Options, nodeOptions node.Options) (err error) {
 	if len(urls) > 1 {
 		slog.Info("the server has several addresses", "urls", strings.Join(urls, " "))
 	}
-	slog.Info("ready", "url", urls[0], "model", info.Name, "context", info.ContextLength,
-		"threads", n.Threads, "backend", n.Backend.Name(), "load", n.Took.Round(time.Millisecond))
+	start := []any{"url", urls[0], "model", info.Name, "context", info.ContextLength,
+		"threads", n.Threads, "backend", n.Backend.Name(), "load", n.Took.Round(time.Millisecond)}
+	if n.Leader != nil {
+		if expected := n.Leader.Planner.Expected(); expected != "" {
+			start = append(start, "expected", expected)
+		}
+	}
+	slog.Info("ready", start...)
 
 	grace, groupEnded := shutdownGrace, make(<-chan struct{})
 	if n.Leader != nil {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -35,23 +37,27 @@ func compare(t *testing.T, flags ...string) (out string, code int) {
 	return p.Log.String(), code
 }
 
-// TestCorrectness compares one rank with clusters of several sizes.
+// TestCorrectness compares one rank with clusters of several sizes, that of the README with
+// the default of --share among them.
 func TestCorrectness(t *testing.T) {
 	t.Parallel()
 	binary := program(t)
-	runs := [][]string{{"--ranks", "3", "--share", "all:2,1,1", "--prompts", "1,130", "--tokens", "12"}}
+	runs := [][]string{{"--ranks", "3", "--share", "all:2,1,1", "--prompts", "1,130", "--tokens", "12"},
+		{"--ranks", "3", "--prompts", "1,130", "--tokens", "12"}}
 	if testenv.Rest(t, testenv.Full, "two ranks that share experts, and a longer prompt") {
 		runs = [][]string{{"--ranks", "3", "--share", "all:2,1,1", "--prompts", "1,130,700", "--tokens", "20"},
-			{"--ranks", "2", "--prompts", "1,130,700", "--tokens", "40"}}
+			{"--ranks", "2", "--share", "experts", "--prompts", "1,130,700", "--tokens", "40"},
+			{"--ranks", "3", "--prompts", "1,130,700", "--tokens", "20"}}
 	}
 	if testenv.Rest(t, testenv.Exhaustive, "five ranks, long prompts and a deep model") {
-		runs = [][]string{{"--ranks", "2"}, {"--ranks", "3", "--share", "experts:2,1,1"}, {"--ranks", "5", "--share", "all"},
-			{"--ranks", "2", "--model", model(t, slowModel), "--", "--ctx", "8192"}}
+		runs = [][]string{{"--ranks", "2"}, {"--ranks", "3"}, {"--ranks", "3", "--share", "experts:2,1,1"}, {"--ranks", "5", "--share", "all"},
+			{"--ranks", "2", "--share", "experts", "--model", model(t, slowModel), "--", "--ctx", "8192"}}
 	}
 	for _, flags := range runs {
 		out, code := compare(t, append([]string{"--binary", binary}, flags...)...)
 		require.Zero(t, code)
 		require.Contains(t, out, "same bits")
+		require.Equal(t, !slices.Contains(flags, "--share"), strings.Contains(out, "--share auto chose "), "what was chosen is printed")
 	}
 }
 

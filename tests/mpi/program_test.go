@@ -132,7 +132,7 @@ type cluster struct {
 // serveJob starts a job and waits until it answers.
 func serveJob(t *testing.T, n int, flags ...string) *cluster {
 	c := &cluster{at: testenv.LoopbackAddr(t), log: &bytes.Buffer{}, ended: make(chan error, 1)}
-	args := append([]string{program(t), "serve", "--distributed", "--transport", "mpi", "--listen", c.at, "--threads", "1"}, flags...)
+	args := append([]string{program(t), "serve", "--distributed", "--transport", "mpi", "--listen", c.at, "--threads", "1", "--share", "experts"}, flags...)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	c.cmd = mpirun(ctx, n, args...)
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log

@@ -59,7 +59,7 @@ func (j *job) logits(ranks int, args ...string) ([]byte, string, error) {
 		}
 		all = append(all, "--threads", "1")
 		if ranks > 1 {
-			all = append(all, "--distributed", "--coordinator", at, "--world-size", fmt.Sprint(ranks), "--rank", fmt.Sprint(r), "--connect-timeout", "60s")
+			all = append(all, "--distributed", "--coordinator", at, "--world-size", fmt.Sprint(ranks), "--rank", fmt.Sprint(r), "--connect-timeout", "60s", "--share", "experts")
 			all = append(all, args...)
 		}
 		cmds[r] = exec.CommandContext(ctx, j.binary, all...)

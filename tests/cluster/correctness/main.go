@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringmaster/groupplan"
 	"ringmaster/tests/cluster/harness"
 )
 
@@ -84,7 +86,7 @@ shown; it is an error only with --strict. The proof is --reduce exact.`,
 	f.StringVar(&o.program, "binary", "bin/ringmaster", "`file` of the program")
 	f.StringVarP(&o.model, "model", "m", "", "GGUF `file`; default is the built-in model")
 	f.IntVar(&o.ranks, "ranks", 2, "ranks of the cluster")
-	f.StringVar(&o.share, "share", "experts", "what the cluster divides, as for serve")
+	f.StringVar(&o.share, "share", groupplan.AutoShare, "what the cluster divides, as for serve")
 	f.StringSliceVar(&o.reduce, "reduce", []string{"exact", "sum"}, "values of --reduce to compare")
 	f.IntSliceVar(&o.prompts, "prompts", []int{1, 130, 700, 3000}, "lengths of the prompts")
 	f.IntVar(&o.tokens, "tokens", 300, "tokens of each answer")
@@ -200,6 +202,10 @@ func (o *options) compare(ctx context.Context, v *harness.Vocabulary, reduce str
 	return good, nil
 }
 
+// auto is the line in which rank 0 says what --share auto chose. With --reduce exact that
+// changes no bit; with sum it decides which sums are rounded.
+var auto = regexp.MustCompile(`(?m)^--share auto .*$`)
+
 // with runs do on a cluster of the given size.
 func (o *options) with(ctx context.Context, size int, reduce string, do func(*harness.Client) error) error {
 	flags := []string{"--reduce", reduce}
@@ -213,8 +219,10 @@ func (o *options) with(ctx context.Context, size int, reduce string, do func(*ha
 		return err
 	}
 	defer c.Close()
-	err = c.StartAll(ctx)
-	if err == nil {
+	if err = c.StartAll(ctx); err == nil {
+		if chosen := auto.FindString(c.Rank(0).Log.String()); chosen != "" {
+			fmt.Println(chosen)
+		}
 		err = do(c.Client)
 	}
 	if err != nil {

@@ -21,7 +21,7 @@ type Options struct {
 	Size    int    // 1: a single server, without --distributed
 	Model   string // file; "": the built-in model
 	// Flags are added to those of every rank, RankFlags[r] to those of rank
-	// r; the last of two wins.
+	// r; the last of two wins. Without a --share the group divides the experts.
 	Flags     []string
 	RankFlags map[int][]string
 	Net       *Net // the network of the ranks; nil: loopback
@@ -83,7 +83,7 @@ func (c *Cluster) Args(rank int, command ...string) []string {
 			coordinator = via
 		}
 		args = append(args, "--distributed", "--rank", strconv.Itoa(rank), "--world-size", strconv.Itoa(c.Size),
-			"--coordinator", coordinator)
+			"--coordinator", coordinator, "--share", "experts") // the default would measure each group for two seconds
 	}
 	return slices.Concat(args, c.Flags, c.RankFlags[rank])
 }
