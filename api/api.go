@@ -202,7 +202,7 @@ func newServer(c Config) *server {
 	s.service = &dialect.Service{
 		Model: c.Model, Tokenizer: c.Tokenizer, MaxTokenBytes: dialect.MaxTokenBytes(c.Tokenizer),
 		StrictNames: c.StrictModelNames,
-		MaxChoices:  c.MaxChoices, MaxPrompts: c.MaxPrompts, MaxMessages: c.MaxMessages, Now: c.Clock.Now, NewID: c.NewID, Log: c.Log,
+		MaxChoices:  c.MaxChoices, MaxPrompts: c.MaxPrompts, MaxMessages: c.MaxMessages, Now: c.Clock.Now, NewID: c.NewID,
 		Replays: c.Replays, Grammars: dialect.NewGrammars(c.Tokenizer, c.MaxGrammars),
 	}
 	if c.Traces != nil {

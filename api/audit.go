@@ -2,12 +2,16 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"ringmaster/api/dialect"
 )
 
 // usedKey is the context key of the *used of a request.
@@ -15,6 +19,41 @@ const usedKey = "api.used"
 
 // used counts the tokens of a request.
 type used struct{ prompt, cached, completion int }
+
+// leftOutKey is the context key of the *leftOut of a request.
+const leftOutKey = "api.left_out"
+
+// leftOut is what an answer does not take into account: tools and items that the model
+// does not see, and fields that the server does not know.
+type leftOut struct{ dropped, ignored []string }
+
+// maxDropped bounds what a log line says about dropped tools and items, because clients
+// choose their types.
+const maxDropped = 16
+
+// logged returns the attributes of a request's log line, and the level that it has at
+// least.
+func (l *leftOut) logged() (attr slog.Attr, least slog.Level) {
+	var list []any
+	least = slog.LevelDebug
+	if len(l.dropped) > 0 {
+		least = slog.LevelWarn
+		names := slices.Compact(slices.Sorted(slices.Values(l.dropped)))
+		more := len(names) - maxDropped
+		names = names[:min(len(names), maxDropped)]
+		for i, name := range names {
+			names[i] = dialect.Printable(name)
+		}
+		if more > 0 {
+			names = append(names, fmt.Sprintf("%d more", more))
+		}
+		list = append(list, slog.String("dropped", strings.Join(names, ", ")))
+	}
+	if len(l.ignored) > 0 {
+		list = append(list, slog.String("ignored_fields", strings.Join(l.ignored, ", ")))
+	}
+	return slog.Group("", list...), least
+}
 
 // audit writes the request's line in the audit log and returns the same attributes for
 // the request's line in the server log. Neither contains prompts or answers. The model's

@@ -111,6 +111,6 @@ func (s *server) noBudget() *Error {
 // release forgets the body and gives its bytes back to the budget. It may be
 // called more than once.
 func (f *body) release() {
-	f.Raw = nil
+	f.Forget()
 	f.share.release()
 }

@@ -46,6 +46,7 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 			s.failRun(c, nil, failed)
 			return
 		}
+		c.Set(leftOutKey, &leftOut{call.Dropped, call.Ignored})
 		if call.Now != nil {
 			s.writeJSON(c, http.StatusOK, call.Now)
 			return

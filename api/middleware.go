@@ -75,10 +75,16 @@ func (s *server) observe(c *gin.Context) {
 		case slices.Contains(quietRoutes, route):
 			level = slog.LevelDebug
 		}
+		left := slog.Group("")
+		if l, ok := c.Value(leftOutKey).(*leftOut); ok {
+			var least slog.Level
+			left, least = l.logged()
+			level = max(level, least)
+		}
 		s.Log.LogAttrs(context.WithoutCancel(c.Request.Context()), level, "request",
 			slog.String("id", id), slog.String("method", loggedMethod(c.Request)), slog.String("route", route),
 			slog.Int("status", status), slog.Int("bytes", max(0, c.Writer.Size())),
-			slog.Duration("duration", took), slog.String("client", c.Request.RemoteAddr), used, trace)
+			slog.Duration("duration", took), slog.String("client", c.Request.RemoteAddr), used, left, trace)
 	}()
 	c.Next()
 }

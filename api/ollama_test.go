@@ -159,7 +159,7 @@ func TestOllamaInvalid(t *testing.T) {
 		{silent, "/api/chat", `{` + user + `,"think":true}`, "think"}, {h, "/api/chat", `{` + user + `,"format":"xml"}`, "format"}, {h, "/api/chat", `{` + user + `,"format":{"not":{}}}`, "format"},
 		{h, "/api/chat", `{` + user + `,"options":{"repeat_penalty":1.3}}`, "options.repeat_penalty"}, {h, "/api/chat", `{` + user + `,"options":{"stop":[""]}}`, "options.stop"}, {h, "/api/chat", `{` + user + `,"options":[]}`, "options"},
 		{h, "/api/chat", `{` + user + `,"top_logprobs":21}`, "top_logprobs"}, {h, "/api/chat", `{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]},{"role":"tool","content":"x"}]}`, "function.arguments"},
-		{h, "/api/chat", `{"messages":[{"role":"tool","content":"x"}]}`, "messages[0].role"}, {h, "/api/chat", `{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"<"}}]}]}`, "function.name"},
+		{h, "/api/chat", `{"messages":[{"role":"tool","content":"x"}]}`, "messages[0].role"},
 		{h, "/api/generate", `{"prompt":"x","suffix":"y"}`, "suffix"}, {h, "/api/generate", `{"prompt":"x","context":[1]}`, "context"}, {h, "/api/generate", `{"prompt":"x","raw":true,"system":"y"}`, "system"},
 		{h, "/api/generate", `{"prompt":["x"]}`, "prompt"}, {h, "/api/generate", `{"prompt":"x","template":"y"}`, "template"}, {h, "/api/generate", `{"prompt":"x","images":["QUJD"]}`, "images"}, {h, "/api/show", `{"model":"x"}`, "x"},
 	} {

@@ -1,10 +1,8 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -82,32 +80,14 @@ func TestResponsesInvalid(t *testing.T) {
 		{`{"input":"x","text":{"format":{"type":"xml"}}}`, "text.format.type"}, {`{"input":"x","text":{"format":{"type":"json_schema"}}}`, "text.format.schema"},
 		{`{"input":"x","text":{"format":{"type":"json_schema","schema":{"not":{}}}}}`, "text.format.schema"}, {`{"input":"x","tools":[{"name":"f"}]}`, "tools[0].type"},
 		{`{"input":"x","tools":[{"type":"function","name":"a b"}]}`, "tools[0].name"}, {`{"input":"x","tool_choice":"some"}`, "tool_choice"}, {`{"input":"x","tool_choice":{"type":"hosted"}}`, "tool_choice.type"},
-		{`{"input":[{"type":"function_call","name":"<"}]}`, "input[0].name"}, {`{"input":[{"type":"function_call_output","output":"x"}]}`, "messages[0].role"}, {`{"input":"x","max_output_tokens":0}`, "max_output_tokens"},
+		{`{"input":"x","tools":[{"type":"namespace","name":"a b","tools":[]}]}`, "tools[0].name"}, {`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"<"}]}]}`, "tools[0].tools[0].name"},
+		{`{"input":[{"type":"function_call_output","output":"x"}]}`, "messages[0].role"}, {`{"input":"x","max_output_tokens":0}`, "max_output_tokens"},
 	} {
 		w := call(h, "POST", "/v1/responses", tt.body)
 		require.Equal(t, 400, w.Code, tt.body)
 		require.Equal(t, tt.param, value(errorOf(t, w).Param), "%s: %s", tt.body, w.Body)
 	}
 	require.Empty(t, e.submitted())
-}
-
-// An unknown type of tool is logged once, and the known tools are offered.
-func TestResponsesUnknownTools(t *testing.T) {
-	var log bytes.Buffer
-	c := testConfig(answering("ok"))
-	c.Log = slog.New(slog.NewTextHandler(&log, nil))
-	h := New(c)
-	for range 3 {
-		w := call(h, "POST", "/v1/responses", `{"input":"x","tools":[{"type":"web_search"},{"type":"teleport"},{"type":"function","name":"f"}]}`)
-		require.Equal(t, 200, w.Code, w.Body)
-		require.Contains(t, w.Body.String(), `"tools":[{"type":"function","name":"f","parameters":{},"strict":false}]`)
-	}
-	require.Equal(t, 1, strings.Count(log.String(), "value=teleport"), log.String())
-	require.NotContains(t, log.String(), "web_search")
-	for i := range 500 {
-		require.Equal(t, 200, call(h, "POST", "/v1/responses", fmt.Sprintf(`{"input":"x","tools":[{"type":"t%d"}]}`, i)).Code)
-	}
-	require.Less(t, strings.Count(log.String(), "value="), 100, "clients choose the types, so what is logged of them is bounded")
 }
 
 // FuzzResponses checks that any body gets an error object or a response, without a

@@ -22,6 +22,9 @@ type Call struct {
 	Job    run.Job
 	Stream bool
 	Reply  func(out *Writer) Reply
+	// Dropped names the tools and items of the request that the model does not see, and
+	// Ignored its fields that no reader knows; the request's log line has both.
+	Dropped, Ignored []string
 	// Now is the JSON of an answer that needs no job; nil: Job is set.
 	Now any
 }

@@ -22,6 +22,9 @@ type Fields struct {
 	Ctx  context.Context // of the request; of the whole body only
 	// Scope is the engine.Request.CacheScope of the request; set for the whole body only.
 	Scope string
+
+	read    map[string]bool // names that were asked for
+	objects []*Fields       // members that were read as objects
 }
 
 // JSONSpace is what JSON allows between values.
@@ -87,6 +90,9 @@ func (f *Fields) Fail(e *Error) {
 	}
 }
 
+// Forget drops the body, so that it can be freed.
+func (f *Fields) Forget() { f.Raw, f.objects = nil, nil }
+
 // Cancelled reports whether the request has ended, and records that as the error. Every
 // loop over a part of the body calls it on the fields of the whole body.
 func (f *Fields) Cancelled() bool {
@@ -102,6 +108,10 @@ var ErrCancelled = &Error{Status: StatusClientClosed, Code: "cancelled", Message
 
 // Has reports whether a member is present and not null.
 func (f *Fields) Has(name string) bool {
+	if f.read == nil {
+		f.read = map[string]bool{}
+	}
+	f.read[name] = true
 	raw, ok := f.Raw[name]
 	return ok && KindOf(raw) != "null"
 }
@@ -201,6 +211,7 @@ func (f *Fields) ObjectOf(name string, most int) *Fields {
 	o := &Fields{Path: f.Path + name + "."}
 	if raw := f.RawObject(name); raw != nil {
 		o.ReadMembers(raw, most)
+		f.objects = append(f.objects, o)
 	}
 	return o
 }

@@ -2,8 +2,10 @@ package dialect
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"ringmaster/model/chat"
 )
@@ -68,13 +70,29 @@ func FunctionOf(d *Fields, schema string) chat.Function {
 	return fn
 }
 
-// CheckName refuses a call of something that no tool can be named; what is "tool" or
-// "function".
-func (f *Fields) CheckName(name, what string) {
-	if f.Err == nil && !chat.IsName(name) {
-		f.Fail(Invalid(f.Path+"name", "invalid_value", "'%sname' is not the name of a %s: '%s'.", f.Path, what, Excerpt(json.RawMessage(name))))
+// CalledName returns the name of a call in the history that the prompt can have. A model
+// may have called something without a name, or with one that no tool can have; the
+// conversation must not end there.
+func CalledName(name string) string {
+	if chat.IsName(name) {
+		return name
 	}
+	var b strings.Builder
+	for _, c := range name {
+		if b.Len() == maxCalledName {
+			break
+		}
+		if s := string(c); chat.IsName(s) {
+			b.WriteString(s)
+		} else {
+			b.WriteByte('_')
+		}
+	}
+	return cmp.Or(b.String(), "unnamed")
 }
+
+// maxCalledName is as long as CalledName makes names, in bytes.
+const maxCalledName = 64
 
 // Choose applies the choice of a tool to a conversation: none, auto, required, or the
 // name of a function. If there is nothing to choose from, none and auto do nothing.

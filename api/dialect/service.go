@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"math"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"ringmaster/api/run"
@@ -88,34 +86,6 @@ type Service struct {
 
 	Now   func() time.Time
 	NewID func() string
-	Log   *slog.Logger
-
-	notes notes
-}
-
-// notes records what Note has logged.
-type notes struct {
-	mu   sync.Mutex
-	seen map[string]bool
-}
-
-// maxNotes bounds what Note logs, because clients choose the values.
-const maxNotes = 64
-
-// Note logs something about what clients send, once for each value, because clients may
-// send it with every request.
-func (s *Service) Note(message, value string) {
-	value = Excerpt(json.RawMessage(value))
-	n := &s.notes
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if key := message + "\x00" + value; !n.seen[key] && len(n.seen) < maxNotes {
-		if n.seen == nil {
-			n.seen = map[string]bool{}
-		}
-		n.seen[key] = true
-		s.Log.Info(message, "value", value)
-	}
 }
 
 // ModelName reads the name of the model that a request asks for; the answer repeats it.

@@ -11,7 +11,7 @@ import (
 
 // parseMessage reads a message. Results of tools in a message of the user become separate
 // messages, before and after the texts around them.
-func parseMessage(m *dialect.Fields) []chat.Message {
+func (r *request) parseMessage(m *dialect.Fields) []chat.Message {
 	role := chat.Role(m.String("role", ""))
 	switch role {
 	case chat.User, chat.System, chat.Assistant:
@@ -25,6 +25,7 @@ func parseMessage(m *dialect.Fields) []chat.Message {
 	}
 	b := blocks{role: role}
 	b.read(m, "content")
+	r.dropped = append(r.dropped, b.dropped...)
 	return b.messages()
 }
 
@@ -46,6 +47,7 @@ type blocks struct {
 	signature string // of the last of them
 	calls     []chat.Call
 	done      []chat.Message
+	dropped   []string // types of blocks that the model does not see
 }
 
 // read reads a member that is a string or a list of blocks.
@@ -76,15 +78,23 @@ func (b *blocks) block(o *dialect.Fields) {
 		b.call(o)
 	case kind == "tool_result" && b.role == chat.User:
 		b.result(o)
+	case serverBlock(kind) && b.role == chat.Assistant:
+		b.dropped = append(b.dropped, "block "+kind)
 	default:
 		o.Fail(dialect.Unsupported(o.Path+"type", "Blocks of type '%s' are not supported here; only 'text' is, 'tool_use' of the assistant and 'tool_result' of the user.", dialect.Excerpt(json.RawMessage(kind))))
 	}
 }
 
+// serverBlock reports whether a block is a call or a result of a tool that ran on
+// Anthropic's servers, or what they made of the conversation.
+func serverBlock(kind string) bool {
+	return kind == "server_tool_use" || kind == "mcp_tool_use" || kind == "mcp_tool_result" || kind == "compaction" || kind == "container_upload" ||
+		strings.HasSuffix(kind, "_tool_result")
+}
+
 // call reads a block of type tool_use.
 func (b *blocks) call(o *dialect.Fields) {
-	c := chat.Call{ID: o.String("id", ""), Name: o.String("name", ""), Arguments: "{}"}
-	o.CheckName(c.Name, "tool")
+	c := chat.Call{ID: o.String("id", ""), Name: dialect.CalledName(o.String("name", "")), Arguments: "{}"}
 	if raw := o.RawObject("input"); raw != nil {
 		c.Arguments = string(raw)
 	}

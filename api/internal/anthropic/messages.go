@@ -7,11 +7,16 @@
 //	                                                   budget_tokens ignored: the model has no such limit
 //	output_config.effort                               used, if the model reasons
 //	metadata.user_id, cache_control                    used: they say what the prefix cache should keep
-//	metadata, context_management, service_tier,        ignored: they change no answer
-//	container, betas, unknown fields
-//	tools, tool_choice                                 used; tools that Anthropic's servers run are left
-//	                                                   out because the model could not call them
-//	output_config.format                               used: answers fit the schema
+//	metadata, service_tier, betas, inference_geo       ignored: they change no answer
+//	context_management                                 ignored; the request's log line is a warning that names
+//	                                                   edits that would remove something
+//	unknown fields                                     ignored; the request's log line names them
+//	tools, tool_choice                                 used, also bash_DATE, text_editor_DATE and memory_DATE,
+//	                                                   which the client runs. Tools that Anthropic's servers
+//	                                                   run are left out because the model could not call them,
+//	                                                   and the request's log line is a warning that names them
+//	output_config.format, output_format                used: answers fit the schema
+//	max_tokens 0                                       used: the prompt is computed and cached, without an answer
 //	mcp_servers                                        refused unless it asks for nothing: an answer
 //	                                                   without it would only look right
 //
@@ -50,7 +55,11 @@ type request struct {
 	model        string
 	hide         bool // send no reasoning, only a sign that there was some
 	answer       *dialect.Form
+	dropped      []string // tools and blocks that the model does not see
 }
+
+// harmless lists fields that are ignored and change no answer.
+var harmless = []string{"metadata", "service_tier", "betas", "inference_geo", "cache_control", "anthropic_version", "anthropic_beta", "thinking.budget_tokens", "diagnostics", "speed"}
 
 // parse reads the fields that counting and answering share.
 func parse(s *dialect.Service, f *dialect.Fields) *request {
@@ -66,7 +75,7 @@ func parse(s *dialect.Service, f *dialect.Fields) *request {
 	n := 0
 	f.EachObject("messages", s.MaxMessages, func(_ int, m *dialect.Fields) {
 		n++
-		c.Messages = append(c.Messages, parseMessage(m)...)
+		c.Messages = append(c.Messages, r.parseMessage(m)...)
 	})
 	if f.Err == nil && n == 0 {
 		f.Fail(dialect.Invalid("messages", "invalid_value", "'messages' is empty; at least one message is required."))
@@ -76,7 +85,8 @@ func parse(s *dialect.Service, f *dialect.Fields) *request {
 		c.Ending = chat.Continue
 	}
 	parseThinking(f, r)
-	parseTools(f, c)
+	r.parseTools(f)
+	r.parseEdits(f)
 	return r
 }
 
@@ -112,38 +122,67 @@ func parseThinking(f *dialect.Fields, r *request) {
 			c.Effort = effort
 		}
 	}
-	if format := o.Object("format"); o.Has("format") {
-		switch raw := format.Get("schema"); {
-		case format.Err != nil:
-		case format.String("type", "") != "json_schema" || raw == nil || dialect.KindOf(raw) != "object":
-			format.Fail(dialect.Invalid("output_config.format", "invalid_value", "'output_config.format' must have the type json_schema and a schema, which is an object."))
-		default:
-			var failed *dialect.Error
-			if r.answer, failed = dialect.SchemaForm(raw, "output_config.format.schema"); failed != nil {
-				format.Fail(failed)
-			}
-			c.Schema = bytes.Clone(raw)
-		}
-		o.Adopt(format)
-	}
+	r.format(o, "format")
 	f.Adopt(o)
+	if r.answer == nil {
+		r.format(f, "output_format") // the older name
+	}
+}
+
+// parseEdits reads what Anthropic's servers would remove from the conversation. The server
+// removes nothing, which matters only if the client asked for more.
+func (r *request) parseEdits(f *dialect.Fields) {
+	o := f.Object("context_management")
+	o.EachObject("edits", maxBlocks, func(_ int, e *dialect.Fields) {
+		keep, _ := dialect.Compact(e.Raw["keep"])
+		if kind := e.String("type", ""); !strings.HasPrefix(kind, "clear_thinking") || keep != `"all"` {
+			r.dropped = append(r.dropped, "edit "+kind)
+		}
+	})
+	f.Adopt(o)
+}
+
+// format reads the schema of the answer from a member of an object.
+func (r *request) format(f *dialect.Fields, name string) {
+	format := f.Object(name)
+	if !f.Has(name) || format.Err != nil {
+		f.Adopt(format)
+		return
+	}
+	param := f.Path + name
+	raw := format.Get("schema")
+	if format.String("type", "") != "json_schema" || raw == nil || dialect.KindOf(raw) != "object" {
+		f.Fail(dialect.Invalid(param, "invalid_value", "'%s' must have the type json_schema and a schema, which is an object.", param))
+		return
+	}
+	var failed *dialect.Error
+	if r.answer, failed = dialect.SchemaForm(raw, param+".schema"); failed != nil {
+		f.Fail(failed)
+	}
+	r.conversation.Schema = bytes.Clone(raw)
 }
 
 // Messages parses a request to /v1/messages.
 func Messages(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error) {
 	r := parse(s, f)
-	q := engine.Request{MaxTokens: int(f.Integer("max_tokens", 0, 1, math.MaxInt32)), Stop: dialect.Stops(f, "stop_sequences"), Sampling: dialect.Sampling(f)}
+	limit := int(f.Integer("max_tokens", -1, 0, math.MaxInt32))
+	// The engine computes a prompt only to generate at least one token.
+	promptOnly := limit == 0
+	q := engine.Request{MaxTokens: max(limit, 0), Stop: dialect.Stops(f, "stop_sequences"), Sampling: dialect.Sampling(f)}
+	if promptOnly {
+		q.MaxTokens = 1
+	}
 	stream := f.Bool("stream", false)
 	if f.Err != nil {
 		return nil, f.Err
 	}
-	call := &dialect.Call{Stream: stream}
+	call := &dialect.Call{Stream: stream, Dropped: r.dropped, Ignored: f.Unread(harmless)}
 	var failed *dialect.Error
 	if call.Job, failed = s.Chat(f, &r.conversation, r.answer, []engine.Request{q}, "toolu_"); failed != nil {
 		return nil, failed
 	}
 	call.Job.AnswerID = "rm_" + s.NewID() // also the signature of its thinking
-	reply := &reply{stream: stream, hide: r.hide, signature: call.Job.AnswerID, prompt: len(call.Job.Requests[0].Prompt), open: -1,
+	reply := &reply{stream: stream, hide: r.hide, promptOnly: promptOnly, signature: call.Job.AnswerID, prompt: len(call.Job.Requests[0].Prompt), open: -1,
 		message: message{ID: "msg_" + s.NewID(), Type: "message", Role: "assistant", Model: r.model, Content: []*block{}}}
 	call.Reply = func(out *dialect.Writer) dialect.Reply { reply.out = out; return reply }
 	return call, nil

@@ -42,18 +42,21 @@ type (
 
 // reply renders a message, as a whole or as the events of a stream.
 type reply struct {
-	out       *dialect.Writer
-	stream    bool
-	hide      bool   // leave out the texts of the reasoning
-	signature string // of blocks of thinking: clients drop a block without one
-	prompt    int    // tokens
-	message   message
-	started   bool // message_start has been sent
-	open      int  // type of the open block as an index of message.Content, -1: none
-	parts     []byte
-	finish    engine.FinishReason
-	stopText  string
-	progress  dialect.Progress
+	out    *dialect.Writer
+	stream bool
+	hide   bool // leave out the texts of the reasoning
+	// promptOnly is set when max_tokens is 0: the answer is empty. The engine still
+	// generates one token, because only such a request leaves its prompt in the cache.
+	promptOnly bool
+	signature  string // of blocks of thinking: clients drop a block without one
+	prompt     int    // tokens
+	message    message
+	started    bool // message_start has been sent
+	open       int  // type of the open block as an index of message.Content, -1: none
+	parts      []byte
+	finish     engine.FinishReason
+	stopText   string
+	progress   dialect.Progress
 }
 
 func newUsage(u run.Usage) usage {
@@ -92,6 +95,9 @@ func (r *reply) start(u run.Usage) {
 func (r *reply) Event(e *run.Event) {
 	r.progress.Follow(e)
 	r.start(e.Usage)
+	if r.promptOnly {
+		return
+	}
 	r.text("thinking", e.Reasoning)
 	r.text("text", e.Text)
 	for i := range e.Calls {
@@ -196,6 +202,8 @@ func (r *reply) End(answers []run.Usage) {
 	u := newUsage(answers[0])
 	reason := "end_turn"
 	switch {
+	case r.promptOnly:
+		u.OutputTokens, reason = 0, "max_tokens"
 	case r.finish == engine.FinishLength:
 		reason = "max_tokens"
 	case r.stopText != "":

@@ -37,7 +37,7 @@ func Chat(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error)
 
 // job makes the job that answers a conversation.
 func (r *reply) job(f *dialect.Fields, c *chat.Conversation, q *request) (*dialect.Call, *dialect.Error) {
-	call := &dialect.Call{Stream: q.stream}
+	call := &dialect.Call{Stream: q.stream, Ignored: f.Unread(harmless)}
 	var failed *dialect.Error
 	if call.Job, failed = r.service.Chat(f, c, q.answer, []engine.Request{q.engine}, "call_"); failed != nil {
 		return nil, failed
@@ -78,11 +78,10 @@ func parseCalls(f *dialect.Fields) []chat.Call {
 			call.ID = fmt.Sprintf("%s%d", f.Path, i) // its path in the body is unique
 		}
 		fn := o.Object("function")
-		call.Name = fn.String("name", "")
+		call.Name = dialect.CalledName(fn.String("name", ""))
 		if raw := fn.RawObject("arguments"); raw != nil {
 			call.Arguments = string(raw)
 		}
-		fn.CheckName(call.Name, "function")
 		o.Adopt(fn)
 		out = append(out, call)
 	})

@@ -44,7 +44,7 @@ func (r *reply) raw(f *dialect.Fields, text string, q *request) (*dialect.Call, 
 		ids = append([]int32{bos}, ids...)
 	}
 	request.Prompt = ids
-	call := &dialect.Call{Stream: q.stream, Reply: r.begin}
+	call := &dialect.Call{Stream: q.stream, Reply: r.begin, Ignored: f.Unread(harmless)}
 	call.Job.Requests = []engine.Request{request}
 	if failed := s.Grammars.Constrain(f.Ctx, call.Job.Requests, q.answer); failed != nil {
 		return nil, failed

@@ -29,6 +29,13 @@ var unsupportedOptions = []dialect.UnsupportedField{
 	{Name: "typical_p", Neutral: []string{`1`, `1.0`}, Remedy: "Use top_p or min_p."},
 }
 
+// harmless lists fields that are ignored and change no answer: those about how Ollama
+// loads a model, and what the prefix cache does anyway.
+var harmless = []string{
+	"keep_alive", "truncate", "shift", "name", "model", "options.num_ctx", "options.num_keep", "options.num_batch", "options.num_gpu", "options.main_gpu", "options.num_thread", "options.low_vram",
+	"options.use_mmap", "options.use_mlock", "options.f16_kv", "options.vocab_only", "options.numa", "options.draft_num_predict",
+}
+
 // request holds the fields that the bodies for chat and for generate share.
 type request struct {
 	model    string // the name that the client used

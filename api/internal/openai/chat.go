@@ -36,7 +36,7 @@ func Chat(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error)
 	if f.Err != nil {
 		return nil, f.Err
 	}
-	call := &dialect.Call{Stream: g.stream}
+	call := &dialect.Call{Stream: g.stream, Ignored: f.Unread(harmless)}
 	var requests []engine.Request
 	for i := range g.n {
 		requests = append(requests, g.choice(nil, i))

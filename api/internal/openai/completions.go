@@ -57,7 +57,7 @@ func Completion(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.
 			Model: g.model, SystemFingerprint: s.Model.Fingerprint,
 		},
 	}
-	call := &dialect.Call{Stream: g.stream}
+	call := &dialect.Call{Stream: g.stream, Ignored: f.Unread(harmless)}
 	for _, p := range prompts { // index = prompt * n + choice, as OpenAI numbers them
 		for i := range g.n {
 			call.Job.Requests = append(call.Job.Requests, g.choice(p.ids, i))

@@ -13,6 +13,13 @@ import (
 
 const maxTopLogprobs = 20
 
+// harmless lists fields, also of other servers, that are ignored and change no answer.
+var harmless = []string{
+	"store", "metadata", "user", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "cache_prompt", "id_slot", "session_id", "request_id", "priority",
+	"stream_options.include_obfuscation", "stream_options.continuous_usage_stats", "response_format.json_schema.name", "response_format.json_schema.description", "response_format.json_schema.strict",
+	"timings_per_token", "return_progress", "return_tokens", "usage.include", "usage", "provider", "thinking.budget_tokens", "cache_control",
+}
+
 // generation holds the fields that chat and text completions share.
 type generation struct {
 	request engine.Request // without Prompt; Seed is that of choice 0

@@ -70,8 +70,7 @@ func parseCalls(f *dialect.Fields) []chat.Call {
 			o.Require("function")
 		}
 		fn := o.Object("function")
-		call.Name, call.Arguments = fn.String("name", ""), fn.String("arguments", "")
-		fn.CheckName(call.Name, "function")
+		call.Name, call.Arguments = dialect.CalledName(fn.String("name", "")), fn.String("arguments", "")
 		o.Adopt(fn)
 		out = append(out, call)
 	})

@@ -63,24 +63,44 @@ func (r *request) item(o *dialect.Fields) {
 			m.Reasoning += "\n\n" + text
 		}
 	case "function_call", "custom_tool_call":
-		call := chat.Call{ID: o.String("call_id", ""), Name: o.String("name", ""), Arguments: o.String("arguments", "{}")}
-		o.CheckName(call.Name, "tool")
+		arguments := o.String("arguments", "{}")
 		if kind == "custom_tool_call" {
-			call.Arguments = string(dialect.Marshal(map[string]string{customInput: o.String("input", "")}))
+			arguments = string(dialect.Marshal(map[string]string{customInput: o.String("input", "")}))
 		}
-		m := r.turn(func(*chat.Message) bool { return false })
-		m.Calls = append(m.Calls, call)
+		r.call(o, modelName(o.String("namespace", ""), o.String("name", "")), arguments)
 	case "function_call_output", "custom_tool_call_output":
 		c.Messages = append(c.Messages, chat.Message{Role: chat.Tool, CallID: o.String("call_id", ""), Content: parts(o, "output")})
 	case "additional_tools":
-		c.Functions = append(c.Functions, r.readTools(o)...)
-	case "web_search_call", "image_generation_call", "file_search_call", "code_interpreter_call", "tool_search_call", "tool_search_output", "compaction":
-		// results of tools that this server did not offer
+		c.Functions = r.more(o)
+	case "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call":
+		if client := clientRunOf(kind); client.kind == "tool_search" && o.String("execution", "server") != "client" {
+			r.dropped = append(r.dropped, "item "+kind)
+		} else {
+			r.call(o, client.kind, client.arguments(o))
+		}
+	case "local_shell_call_output", "shell_call_output", "apply_patch_call_output", "tool_search_output":
+		text := r.result(clientRunOf(kind), o)
+		if kind == "tool_search_output" && o.String("execution", "server") != "client" {
+			r.dropped = append(r.dropped, "item "+kind) // without the call, which was OpenAI's; its tools are offered
+			break
+		}
+		c.Messages = append(c.Messages, chat.Message{Role: chat.Tool, CallID: o.String("call_id", o.String("id", "")), Content: text})
+	case "web_search_call", "image_generation_call", "file_search_call", "code_interpreter_call", "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response",
+		"computer_call", "computer_call_output", "compaction", "compaction_summary", "context_compaction", "compaction_trigger":
+		// of tools that this server did not offer, or sealed by OpenAI
+		r.dropped = append(r.dropped, "item "+kind)
 	case "item_reference":
 		o.Fail(dialect.Unsupported(o.Path+"type", "Items of the type 'item_reference' are not supported: the server keeps no items. Send them whole, as clients do with \"store\": false."))
 	default:
 		o.Fail(dialect.Unsupported(o.Path+"type", "Items of the type '%s' are not supported.", dialect.Excerpt(json.RawMessage(kind))))
 	}
+}
+
+// call adds a call of a function to the assistant's turn.
+func (r *request) call(o *dialect.Fields, name, arguments string) {
+	call := chat.Call{ID: o.String("call_id", o.String("id", "")), Name: dialect.CalledName(name), Arguments: arguments}
+	m := r.turn(func(*chat.Message) bool { return false })
+	m.Calls = append(m.Calls, call)
 }
 
 // message adds a message.

@@ -37,11 +37,12 @@ type (
 	// tool holds the members of all types; each type uses its own.
 	tool struct {
 		Type        string          `json:"type"`
-		Name        string          `json:"name"`
+		Name        string          `json:"name,omitempty"`
 		Description string          `json:"description,omitempty"`
 		Parameters  json.RawMessage `json:"parameters,omitempty"` // of a function, {} for none
 		Strict      *bool           `json:"strict,omitempty"`     // of a function
 		Format      json.RawMessage `json:"format,omitempty"`     // of a custom tool
+		Tools       []tool          `json:"tools,omitempty"`      // of a namespace
 	}
 	incomplete struct {
 		Reason string `json:"reason"`
@@ -63,17 +64,21 @@ type (
 	}
 	// item holds the members of all types; each type uses its own.
 	item struct {
-		ID        string  `json:"id"`
-		Type      string  `json:"type"`
-		Status    string  `json:"status,omitempty"`
-		Role      string  `json:"role,omitempty"`
-		Summary   *[]part `json:"summary,omitempty"`
-		Content   *[]part `json:"content,omitempty"`
-		Encrypted string  `json:"encrypted_content,omitempty"`
-		CallID    string  `json:"call_id,omitempty"`
-		Name      string  `json:"name,omitempty"`
-		Arguments *string `json:"arguments,omitempty"`
-		Input     *string `json:"input,omitempty"`
+		ID        string          `json:"id"`
+		Type      string          `json:"type"`
+		Status    string          `json:"status,omitempty"`
+		Role      string          `json:"role,omitempty"`
+		Summary   *[]part         `json:"summary,omitempty"`
+		Content   *[]part         `json:"content,omitempty"`
+		Encrypted string          `json:"encrypted_content,omitempty"`
+		CallID    string          `json:"call_id,omitempty"`
+		Namespace string          `json:"namespace,omitempty"`
+		Name      string          `json:"name,omitempty"`
+		Arguments any             `json:"arguments,omitempty"` // a string; of a tool_search_call an object
+		Input     *string         `json:"input,omitempty"`
+		Action    json.RawMessage `json:"action,omitempty"`
+		Operation json.RawMessage `json:"operation,omitempty"`
+		Execution string          `json:"execution,omitempty"`
 	}
 	part struct {
 		Type        string      `json:"type"`

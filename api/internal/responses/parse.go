@@ -8,15 +8,20 @@
 //	prompt_cache_key, prompt_cache_retention, user     used: they say what the prefix cache should keep
 //	store, include, metadata, client_metadata,         ignored: they change no answer. Reasoning is always
 //	truncation, service_tier, reasoning.summary,       returned, as text and as encrypted_content, which
-//	text.verbosity, unknown fields                     brings it back
-//	tools of other types than function and custom      left out: they run on OpenAI's servers. The response
-//	                                                   lists the tools that the model is offered; a type
-//	                                                   that the server does not know is logged once
+//	text.verbosity                                     brings it back
+//	unknown fields                                     ignored; the request's log line names them
+//	tools of type function, custom, namespace,         offered
+//	local_shell, shell, apply_patch, and tool_search
+//	with execution client
+//	other tools                                        left out: they run on OpenAI's servers. The response
+//	                                                   lists the tools that the model is offered, and the
+//	                                                   request's log line is a warning that names the rest
 //	previous_response_id, conversation, background,    refused: there is no state
 //	prompt
 //
-// The model sees a tool of type custom, which takes any text as input, as a function
-// with one string. Images and files are refused.
+// The model sees every tool as a function: one of type custom, which takes any text as
+// input, with one string; one of a namespace as NAMESPACE__NAME. Calls and results have
+// the item types of the tool. Images and files are refused.
 package responses
 
 import (
@@ -38,6 +43,12 @@ var unsupported = []dialect.UnsupportedField{
 	{Name: "top_logprobs", Neutral: []string{`0`}, Remedy: "Use /v1/chat/completions."},
 }
 
+// harmless lists fields that are ignored and change no answer.
+var harmless = []string{
+	"store", "include", "metadata", "client_metadata", "truncation", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "user",
+	"reasoning.summary", "reasoning.generate_summary", "reasoning.context", "text.verbosity", "text.format.name", "text.format.description", "text.format.strict", "stream_options",
+}
+
 // request holds the fields of a body.
 type request struct {
 	conversation chat.Conversation
@@ -45,18 +56,18 @@ type request struct {
 	instructions *string
 	effort       string
 	answer       *dialect.Form
-	custom       map[string]bool // the functions that are tools of type custom
-	tools        []tool          // all that the client offered; the response repeats them
-	choice       json.RawMessage // tool_choice; nil: absent
-	shown        json.RawMessage // text.format; nil: text
-	parallel     bool            // parallel_tool_calls
-	unknown      []string        // types of tools
+	offers       map[string]offer // by the name that the model sees
+	tools        []tool           // all that the client offered; the response repeats them
+	choice       json.RawMessage  // tool_choice; nil: absent
+	shown        json.RawMessage  // text.format; nil: text
+	parallel     bool             // parallel_tool_calls
+	dropped      []string         // tools and items that the model does not see
 }
 
 // Create parses a request to /v1/responses.
 func Create(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error) {
 	f.Reject(unsupported)
-	r := &request{model: s.ModelName(f), custom: map[string]bool{}}
+	r := &request{model: s.ModelName(f), offers: map[string]offer{}}
 	c := &r.conversation
 	if f.Has("instructions") {
 		text := f.String("instructions", "")
@@ -75,10 +86,7 @@ func Create(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Erro
 	if f.Err != nil {
 		return nil, f.Err
 	}
-	for _, kind := range r.unknown {
-		s.Note("left out tools of an unknown type", kind)
-	}
-	call := &dialect.Call{Stream: stream}
+	call := &dialect.Call{Stream: stream, Dropped: r.dropped, Ignored: f.Unread(harmless)}
 	var failed *dialect.Error
 	if call.Job, failed = s.Chat(f, c, r.answer, []engine.Request{q}, "call_"); failed != nil {
 		return nil, failed

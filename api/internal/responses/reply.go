@@ -17,7 +17,7 @@ type reply struct {
 	service  *dialect.Service
 	out      *dialect.Writer
 	stream   bool
-	custom   map[string]bool
+	offers   map[string]offer
 	response response
 	number   int // of the next event
 	begun    bool
@@ -28,7 +28,7 @@ type reply struct {
 }
 
 func newReply(s *dialect.Service, r *request, q *engine.Request, stream bool) *reply {
-	out := &reply{service: s, stream: stream, custom: r.custom}
+	out := &reply{service: s, stream: stream, offers: r.offers}
 	o := &out.response
 	o.ID, o.Object, o.CreatedAt, o.Status, o.Model = "resp_"+s.NewID(), "response", s.Now().Unix(), "in_progress", r.model
 	o.Instructions, o.Output, o.Tools, o.Metadata = r.instructions, []*item{}, r.offered(), struct{}{}
@@ -127,12 +127,20 @@ func (r *reply) add(kind, text string) {
 // call appends to a call.
 func (r *reply) call(c *run.Call) {
 	if c.Begun {
-		i := item{Type: "function_call", ID: "fc_" + r.service.NewID(), Status: "in_progress", CallID: c.ID, Name: c.Name}
+		t, known := r.offers[c.Name]
+		if !known {
+			t = offer{kind: "function", name: c.Name}
+		}
+		i := item{Type: "function_call", ID: "fc_" + r.service.NewID(), Status: "in_progress", CallID: c.ID, Name: t.name, Namespace: t.namespace}
 		empty := ""
-		if r.custom[c.Name] {
+		switch client := clientRunOf(t.kind); {
+		case t.kind == "custom":
 			i.Type, i.ID, i.Input = "custom_tool_call", "ctc_"+r.service.NewID(), &empty
-		} else {
-			i.Arguments = &empty
+		case client != nil:
+			i.Type, i.ID, i.Name = client.call, client.id+r.service.NewID(), ""
+			client.shape(&i, "{}")
+		default:
+			i.Arguments = empty
 		}
 		r.start(i)
 	}
@@ -165,7 +173,7 @@ func (r *reply) close(whole bool) {
 			r.response.Output = r.response.Output[:*index]
 			return
 		}
-		i.Arguments = &text
+		i.Arguments = text
 		e.Type, e.Arguments, e.Name = "response.function_call_arguments.done", &text, i.Name
 	case "custom_tool_call":
 		var v map[string]string
@@ -177,7 +185,7 @@ func (r *reply) close(whole bool) {
 		i.Input = &input
 		r.send(event{Type: "response.custom_tool_call_input.delta", ItemID: i.ID, OutputIndex: index, Delta: &input})
 		e.Type, e.Input = "response.custom_tool_call_input.done", &input
-	default:
+	case "message", "reasoning":
 		i.Content = &[]part{*newPart(i.Type, text)}
 		e.Type, e.ContentIndex, e.Text, e.Logprobs = "response.output_text.done", &zero, &text, noLogprobs
 		if i.Type == "reasoning" {
@@ -186,6 +194,14 @@ func (r *reply) close(whole bool) {
 		} else if !whole {
 			i.Status = "incomplete"
 		}
+	default: // a tool that the client runs; its items have no events for parts of arguments
+		if !whole || !json.Valid([]byte(text)) {
+			r.response.Output = r.response.Output[:*index]
+			return
+		}
+		clientRunOf(i.Type).shape(i, text)
+		r.send(event{Type: "response.output_item.done", OutputIndex: index, Item: i})
+		return
 	}
 	r.send(e)
 	if i.Content != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"ringmaster/api/dialect"
 	"ringmaster/model/chat"
@@ -12,55 +13,126 @@ import (
 // customInput is the one parameter of a tool of type custom.
 const customInput = "input"
 
-// hosted lists the types of tools that run on OpenAI's servers or inside its clients;
-// clients send them without being asked.
-var hosted = []string{
-	"web_search", "web_search_preview", "image_generation", "file_search", "code_interpreter", "computer_use_preview", "mcp", "namespace",
-	"tool_search", "local_shell", "shell", "apply_patch",
+// offer says which tool of the request a function of the model is.
+type offer struct {
+	kind      string // function, custom, or the kind of a clientRun
+	name      string
+	namespace string
 }
 
-// readTools reads "tools" of a request, or of an item that adds some.
-func (r *request) readTools(f *dialect.Fields) (out []chat.Function) {
+// modelName returns the name under which the model sees a tool of a namespace, because
+// two namespaces may have tools of the same name.
+func modelName(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return strings.TrimRight(namespace, "_") + "__" + name
+}
+
+// readTools reads "tools" of the request.
+func (r *request) readTools(f *dialect.Fields) []chat.Function {
+	var out []chat.Function
 	f.EachObject("tools", dialect.MaxFunctions, func(_ int, o *dialect.Fields) {
-		switch kind := o.String("type", ""); {
-		case o.Err != nil:
-		case kind == "function":
-			out = append(out, r.function(o))
-		case kind == "custom":
-			out = append(out, r.customTool(o))
-		case kind == "":
-			o.Missing("type")
-		case !slices.Contains(hosted, kind):
-			r.unknown = append(r.unknown, kind)
+		functions, t := r.readTool(o, "")
+		out = append(out, functions...)
+		if t != nil {
+			r.tools = append(r.tools, *t)
 		}
 	})
 	return out
 }
 
-// function reads a tool of type function.
-func (r *request) function(o *dialect.Fields) chat.Function {
-	fn := dialect.FunctionOf(o, "parameters")
-	t := tool{Type: "function", Name: fn.Name, Description: fn.Description, Parameters: fn.Parameters, Strict: &fn.Strict}
-	if t.Parameters == nil {
-		t.Parameters = json.RawMessage("{}")
+// more returns the functions with those that an item of the input adds. A tool that is
+// already offered is not added again: clients list deferred tools in both places.
+func (r *request) more(o *dialect.Fields) []chat.Function {
+	out, before := r.conversation.Functions, r.tools
+	r.tools = nil
+	for _, fn := range r.readTools(o) {
+		if !slices.ContainsFunc(out, func(f chat.Function) bool { return f.Name == fn.Name }) {
+			out = append(out, fn)
+		}
 	}
-	r.tools = append(r.tools, t)
-	return fn
+	for _, t := range r.tools {
+		if !slices.ContainsFunc(before, func(known tool) bool { return known.Type == t.Type && known.Name == t.Name && t.Type != "namespace" }) {
+			before = append(before, t)
+		}
+	}
+	r.tools = before
+	return out
 }
 
-// customTool reads a tool that takes any text as input. The model sees the tool's
-// grammar, if it has one, as it is.
-func (r *request) customTool(o *dialect.Fields) chat.Function {
+// readTool reads a tool. It returns the functions that the model sees, and the tool as
+// the response repeats it, nil for one that is not offered.
+func (r *request) readTool(o *dialect.Fields, namespace string) ([]chat.Function, *tool) {
+	kind := o.String("type", "")
+	client := clientRunOf(kind)
+	switch {
+	case o.Err != nil:
+		return nil, nil
+	case kind == "":
+		o.Missing("type")
+		return nil, nil
+	case kind == "namespace" && namespace == "":
+		return r.namespace(o)
+	case kind == "function":
+		fn := dialect.FunctionOf(o, "parameters")
+		t := &tool{Type: kind, Name: fn.Name, Description: fn.Description, Parameters: fn.Parameters, Strict: &fn.Strict}
+		if t.Parameters == nil {
+			t.Parameters = json.RawMessage("{}")
+		}
+		return r.offer(fn, offer{kind, fn.Name, namespace}), t
+	case kind == "custom":
+		fn, format := customTool(o)
+		return r.offer(fn, offer{kind, fn.Name, namespace}), &tool{Type: kind, Name: fn.Name, Description: o.String("description", ""), Format: format}
+	case client != nil && kind == client.kind && !client.hosted(o):
+		return r.offer(client.function(o), offer{kind: kind, name: kind}), &tool{Type: kind}
+	}
+	r.dropped = append(r.dropped, "tool "+kind)
+	return nil, nil
+}
+
+// offer records a function under the name that the model sees.
+func (r *request) offer(fn chat.Function, o offer) []chat.Function {
+	fn.Name = modelName(o.namespace, fn.Name)
+	r.offers[fn.Name] = o
+	return []chat.Function{fn}
+}
+
+// namespace reads a tool that groups others, such as those of an MCP server. What it says
+// about all of them precedes the description of the first.
+func (r *request) namespace(o *dialect.Fields) (out []chat.Function, _ *tool) {
+	t := &tool{Type: "namespace", Name: o.String("name", ""), Description: o.String("description", "")}
+	if o.Err == nil && !chat.IsName(t.Name) {
+		o.Fail(dialect.Invalid(o.Path+"name", "invalid_value", "'%sname' is not the name of a namespace: '%s'.", o.Path, dialect.Excerpt(json.RawMessage(t.Name))))
+	}
+	o.EachObject("tools", dialect.MaxFunctions, func(_ int, member *dialect.Fields) {
+		functions, inner := r.readTool(member, t.Name)
+		out = append(out, functions...)
+		if inner != nil {
+			t.Tools = append(t.Tools, *inner)
+		}
+	})
+	if len(out) == 0 {
+		return nil, nil
+	}
+	if t.Description != "" {
+		out[0].Description = strings.TrimSpace(t.Name + ": " + t.Description + "\n\n" + out[0].Description)
+	}
+	return out, t
+}
+
+// customTool reads a tool that takes any text as input, with its format. The model sees
+// the tool's grammar, if it has one, as it is.
+func customTool(o *dialect.Fields) (chat.Function, json.RawMessage) {
 	fn := dialect.FunctionOf(o, "-")
-	r.tools = append(r.tools, tool{Type: "custom", Name: fn.Name, Description: fn.Description, Format: bytes.Clone(o.Get("format"))})
+	raw := bytes.Clone(o.Get("format"))
 	format := o.Object("format")
 	if definition := format.String("definition", ""); definition != "" {
 		fn.Description += "\n\nThe input must follow this grammar (" + format.String("syntax", "") + "):\n" + definition
 	}
 	o.Adopt(format)
 	fn.Parameters = json.RawMessage(`{"type": "object", "properties": {"` + customInput + `": {"type": "string"}}, "required": ["` + customInput + `"], "additionalProperties": false}`)
-	r.custom[fn.Name] = true
-	return fn
+	return fn, raw
 }
 
 // choose reads "tool_choice" and "parallel_tool_calls".
@@ -80,18 +152,18 @@ func (r *request) choose(f *dialect.Fields) {
 	default:
 		o := f.Object("tool_choice")
 		switch kind := o.String("type", ""); kind {
-		case "function", "custom":
-			choice, names = "required", []string{o.String("name", "")}
+		case "function", "custom", "local_shell", "shell", "apply_patch", "tool_search":
+			choice, names = "required", r.named(o)
 			c.Single = true
 		case "allowed_tools":
 			choice = o.String("mode", "auto")
-			o.EachObject("tools", dialect.MaxFunctions, func(_ int, t *dialect.Fields) { names = append(names, t.String("name", "")) })
+			o.EachObject("tools", dialect.MaxFunctions, func(_ int, t *dialect.Fields) { names = append(names, r.named(t)...) })
 			if choice != "auto" && choice != "required" {
 				o.Fail(dialect.Invalid("tool_choice.mode", "invalid_value", "'tool_choice.mode' must be auto or required, not '%s'.", dialect.Excerpt(json.RawMessage(choice))))
 			}
 		default:
 			if o.Err == nil && f.Err == nil {
-				o.Fail(dialect.Unsupported("tool_choice.type", "'tool_choice.type' must be function, custom or allowed_tools, not '%s'.", dialect.Excerpt(json.RawMessage(kind))))
+				o.Fail(dialect.Unsupported("tool_choice.type", "'tool_choice.type' must be function, custom, shell, local_shell, apply_patch, tool_search or allowed_tools, not '%s'.", dialect.Excerpt(json.RawMessage(kind))))
 			}
 		}
 		f.Adopt(o)
@@ -99,12 +171,56 @@ func (r *request) choose(f *dialect.Fields) {
 	f.Choose(c, choice, names...)
 }
 
+// named returns the functions that a choice means: that of a tool by its name, or all of
+// a namespace. A tool of a namespace need not be named with it if no other has its name.
+func (r *request) named(o *dialect.Fields) []string {
+	kind, name, namespace := o.String("type", ""), o.String("name", ""), o.String("namespace", "")
+	if kind == "namespace" {
+		var out []string
+		for i := range r.conversation.Functions {
+			if fn := r.conversation.Functions[i].Name; r.offers[fn].namespace == name {
+				out = append(out, fn)
+			}
+		}
+		if out != nil {
+			return out
+		}
+	}
+	if clientRunOf(kind) != nil {
+		return []string{kind}
+	}
+	if _, known := r.offers[name]; namespace != "" || known {
+		return []string{modelName(namespace, name)}
+	}
+	found := []string{}
+	for fn, o := range r.offers {
+		if o.name == name {
+			found = append(found, fn)
+		}
+	}
+	if len(found) == 1 {
+		return found
+	}
+	return []string{name}
+}
+
 // offered returns the tools that are offered to the model: tool_choice may leave out
 // some.
 func (r *request) offered() []tool {
+	has := map[offer]bool{}
+	for i := range r.conversation.Functions {
+		has[r.offers[r.conversation.Functions[i].Name]] = true
+	}
 	out := []tool{}
 	for _, t := range r.tools {
-		if slices.ContainsFunc(r.conversation.Functions, func(f chat.Function) bool { return f.Name == t.Name }) {
+		if t.Type != "namespace" {
+			if clientRunOf(t.Type) != nil && has[offer{kind: t.Type, name: t.Type}] || has[offer{kind: t.Type, name: t.Name}] {
+				out = append(out, t)
+			}
+			continue
+		}
+		t.Tools = slices.DeleteFunc(slices.Clone(t.Tools), func(inner tool) bool { return !has[offer{inner.Type, inner.Name, t.Name}] })
+		if len(t.Tools) > 0 {
 			out = append(out, t)
 		}
 	}
