@@ -30,20 +30,24 @@ export async function done() {
   process.exit(0);
 }
 
-// page opens a page of its own, with storage of its own. finish closes it and fails if
-// it did what it must not; expected are patterns of console errors that the test causes.
-export async function page(path, {expected = [], ...options} = {}) {
-  const context = await browser.newContext({viewport: {width: 1100, height: 800}, permissions: ["clipboard-read", "clipboard-write"], ...options});
+// page opens a page of its own, with storage of its own, or a tab beside another page.
+// finish closes it with the tabs beside it, and fails if it did what it must not; expected
+// are patterns of console errors that the test causes.
+export async function page(path, {expected = [], beside, ...options} = {}) {
+  const context = beside?.context() ?? await browser.newContext({viewport: {width: 1100, height: 800}, permissions: ["clipboard-read", "clipboard-write"], ...options});
   context.setDefaultTimeout(60000);
+  context.tabs = (context.tabs ?? 0) + 1;
   const p = await context.newPage(), wrong = [];
   p.on("console", m => {
     if (["error", "warning"].includes(m.type()) && !expected.some(e => e.test(m.text()))) wrong.push(`${m.type()}: ${m.text()} (${m.location().url})`);
   });
   p.on("pageerror", e => wrong.push(`exception: ${e.stack}`));
   context.on("request", r => {
-    if (!r.url().startsWith(url + "/")) wrong.push(`request outside: ${r.url()}`);
+    if (!r.url().startsWith(url + "/") && !r.url().startsWith(`blob:${url}/`)) wrong.push(`request outside: ${r.url()}`);
   });
-  context.on("page", other => wrong.push(`another page: ${other.url()}`));
+  context.on("page", other => {
+    if (context.pages().length > context.tabs) wrong.push(`another page: ${other.url()}`);
+  });
   await p.goto(url + path);
   p.finish = async () => {
     await context.close();

@@ -4,10 +4,7 @@
 package pages
 
 import (
-	"context"
 	"io"
-	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -16,10 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/api"
 	"ringmaster/api/apitest"
-	"ringmaster/engine"
-	"ringmaster/engine/enginetest"
 	"ringmaster/internal/testenv"
 	"ringmaster/tests/npm"
 )
@@ -94,6 +88,7 @@ var answers = []struct{ word, text string }{
 	{"markdown", "# Title\n\nSome *emphasis* and `code`.\n\n```go\nfunc main() {}\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n- one\n- two\n"},
 	{"code", "```go\n// one\nfunc main() string { return \"x\" }\n```\n\n```json\n{\"a\": 1}\n```\n\n```html\n<a href=\"x\">y</a>\n```\n\n```diff\n--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n```\n"},
 	{"hostile", hostile},
+	{"poem", strings.Repeat("A line of a poem.\n\n", 100)},
 	{"long", strings.Repeat("A line of a long answer, which continues for some time.\n\n", 3000)},
 	{"", "Fine."},
 }
@@ -126,25 +121,6 @@ func say(history []int32) string {
 // TestChat: the chat page with a scripted model behind a key.
 func TestChat(t *testing.T) {
 	chromium(t)
-	m := enginetest.NewModel(int(apitest.Size), enginetest.Options{Say: say, ContextLength: 1 << 20})
-	e, err := engine.New(m, apitest.Tokenizer{}, engine.Options{})
-	require.NoError(t, err)
-	handler := api.New(api.Config{
-		Engine: api.FromEngine(e), Tokenizer: apitest.Tokenizer{}, Model: api.Model{ID: "scripted", ContextLength: 1 << 20},
-		APIKeys: []string{apiKey}, Hosts: api.LoopbackHosts(), Log: slog.New(slog.DiscardHandler),
-	})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := api.NewServer(handler, api.ServerOptions{})
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		require.NoError(t, s.Shutdown(ctx))
-		require.NoError(t, <-served)
-		require.NoError(t, e.Close(ctx))
-		require.Empty(t, m.Violations())
-	})
-	play(t, "chat.mjs", "http://"+l.Addr().String(), nil, "KEY="+apiKey)
+	s := newServer(t, apiKey)
+	play(t, "chat.mjs", "http://"+s.address, nil, "KEY="+apiKey)
 }

@@ -1,67 +1,27 @@
-// The chat page.
+// The chat page: the conversation that is shown, and what the user does with it.
 import {$, copy, make, toggles} from "./dom.js";
-import {headers, key, setKey} from "./key.js";
-import {Failure, broken, refused} from "./errors.js";
-import {answer} from "./stream.js";
+import {setKey} from "./key.js";
 import {View} from "./message.js";
+import {Side} from "./side.js";
+import {acceptDrops, attached, contentOf, taken} from "./attach.js";
+import {loadSettings, request, tools} from "./settings.js";
+import {box, showModel} from "./failure.js";
+import * as answers from "./answers.js";
+import * as tree from "./conversation.js";
 import * as store from "./store.js";
 
-let chat = store.created(); // the conversation that is shown
-let running = null;         // the AbortController of the running answer
 const log = $("log"), field = $("text");
+const drafted = "ringmaster.draft"; // of this tab
+let chat = tree.created(); // the conversation that is shown
+let context = 0;           // tokens of the server's context, 0: not known yet
 
-// settings are stored like the conversations, except the key.
-const kept = ["think", "system", "temperature", "limit", "tools"];
-const settingsName = "ringmaster.settings";
-
-function value(id) { return $(id).type === "checkbox" ? $(id).checked : $(id).value.trim(); }
-
-function loadSettings() {
-  let saved = {};
-  try { saved = JSON.parse(localStorage.getItem(settingsName)) ?? {}; } catch { /* none */ }
-  for (const id of kept) {
-    if ($(id).type === "checkbox") $(id).checked = saved[id] === true;
-    else $(id).value = saved[id] ?? "";
-  }
-  $("key").value = key();
-}
-
-function saveSettings() {
-  try { localStorage.setItem(settingsName, JSON.stringify(Object.fromEntries(kept.map(id => [id, value(id)])))); } catch { /* not kept */ }
-}
-
-// tools returns the tools of the field, or null after it has shown what is wrong with them.
-function tools() {
-  const error = $("toolserror");
-  error.hidden = true;
-  if (!value("tools")) return [];
-  try {
-    const list = JSON.parse(value("tools"));
-    if (Array.isArray(list)) return list;
-    error.textContent = "The tools are not a JSON array.";
-  } catch (e) {
-    error.textContent = `The tools are not JSON: ${e.message}.`;
-  }
-  error.hidden = false;
-  showSettings(true);
-  return null;
-}
-
-// request returns the body that asks for an answer to the messages so far.
-function request(messages) {
-  const r = {messages: messages.map(({role, content, reasoning_content, tool_calls, tool_call_id}) =>
-    ({role, content, ...(reasoning_content && {reasoning_content}), ...(tool_calls && {tool_calls}), ...(tool_call_id && {tool_call_id})}))};
-  if (value("system")) r.messages.unshift({role: "system", content: value("system")});
-  r.thinking = {type: value("think") ? "enabled" : "disabled"};
-  if (value("temperature") !== "") r.temperature = Number(value("temperature"));
-  if (value("limit") !== "") r.max_tokens = Number(value("limit"));
-  const list = tools();
-  if (list === null) return null;
-  if (list.length > 0) r.tools = list;
-  return r;
-}
+// The view of each message as it is in memory; a message that another tab made longer is
+// another object, so it gets another view.
+const views = new WeakMap();
 
 function say(text) { $("status").textContent = text; }
+
+function note(text) { $("note").textContent = text; }
 
 // atEnd makes a change, and scrolls to the end if the end was visible.
 function atEnd(change) {
@@ -70,174 +30,177 @@ function atEnd(change) {
   if (stick) log.scrollTop = log.scrollHeight;
 }
 
-function keep() {
-  chat.title = (chat.messages.find(m => m.role === "user")?.content ?? "").slice(0, 60);
-  if (chat.messages.length > 0 && !store.put(chat)) say("This browser does not keep the conversation.");
-  list();
+// keep stores a conversation and says if that fails.
+function keep(conversation = chat) {
+  warn(store.put(conversation));
+  side.list();
 }
 
-// list shows the conversations.
-function list() {
-  const all = store.load();
-  $("none").hidden = all.length > 0;
-  $("forget").hidden = all.length === 0;
-  $("conversations").replaceChildren(...all.map(c => make("li", {},
-    make("button", {type: "button", class: "plain", "data-open": c.id, "aria-current": c.id === chat.id ? "true" : undefined}, c.title || "Untitled"),
-    make("button", {type: "button", class: "plain danger", "data-delete": c.id, "aria-label": `Delete: ${c.title}`}, "✕"))));
+let warned = false;
+
+function warn(why) {
+  if (why || warned) note(why ? `This conversation is not kept: ${why}. Copy what you need.` : "");
+  warned = Boolean(why);
 }
 
-// open shows a conversation.
-function open(conversation) {
-  running?.abort();
-  chat = conversation;
-  log.querySelectorAll("article, .failure").forEach(e => e.remove());
-  $("hello").hidden = chat.messages.length > 0;
-  for (const m of chat.messages) {
-    const v = add(m);
-    if (m.role === "assistant") v.end();
+// viewOf returns the view of a message.
+function viewOf(m) {
+  let v = views.get(m);
+  if (!v) {
+    v = new View(m);
+    if (v.text) v.text.changed = () => atEnd(() => {});
+    views.set(m, v);
   }
-  ask();
-  list();
-  log.scrollTop = log.scrollHeight;
-}
-
-function add(message) {
-  $("hello").hidden = true;
-  const v = new View(message);
-  v.element.view = v;
-  if (v.text) v.text.changed = () => atEnd(() => {});
-  log.append(v.element);
   return v;
 }
 
-// views returns the views of the conversation's messages.
-function views() { return [...log.querySelectorAll("article")].map(e => e.view); }
+// render brings the page up to date with the conversation: the branch that is shown and
+// the answer that it waits for. What that answer will replace stays until it has a token.
+function render() {
+  const run = answers.runOf(chat), messages = tree.path(chat), waits = run && !run.begun;
+  if (waits) messages.splice(messages.findIndex(m => m.id === run.message.parent) + 1, 0, run.message);
+  const from = waits ? messages.indexOf(run.message) : messages.length;
+  const shown = messages.map(viewOf);
+  for (const e of log.querySelectorAll("article")) if (!shown.includes(e.view)) e.remove();
+  let place = log.firstElementChild; // moving an element would lose its focus
+  shown.forEach((v, i) => {
+    const m = v.message;
+    if (place === v.element) place = place.nextElementSibling;
+    else log.insertBefore(v.element, place);
+    v.element.classList.toggle("old", i > from);
+    const others = tree.children(chat, m.parent);
+    v.branch(others.indexOf(m), others.includes(m) ? others.length : 1);
+    if (m === run?.message) {
+      v.busy(true);
+      v.update(run.waits);
+    } else v.end();
+  });
+  $("hello").hidden = messages.length > 0;
+  $("send").textContent = run ? "Stop" : "Send";
+  document.title = messages.length ? `${tree.title(chat)} – Ringmaster` : "Ringmaster";
+  ask();
+}
 
-// cut removes the messages from index from on.
-function cut(from) {
-  running?.abort();
-  log.querySelectorAll(".failure").forEach(e => e.remove());
-  for (const v of views().slice(from)) v.element.remove();
-  chat.messages.splice(from);
+// open shows a conversation; an answer of the one before continues.
+function open(conversation, {address = true} = {}) {
+  chat = answers.runOf(conversation)?.conversation ?? conversation;
+  log.querySelectorAll("article, .failure").forEach(e => e.remove());
+  if (address) history.pushState(null, "", chat.messages.size ? addressOf(chat) : "/");
+  remember();
+  note("");
+  render();
+  side.list();
+  log.scrollTop = log.scrollHeight;
+}
+
+function addressOf(conversation) { return `/?chat=${encodeURIComponent(conversation.id)}`; }
+
+// remember keeps the conversation for the cluster page, which links back to it.
+function remember() {
+  if (chat.messages.size) sessionStorage.setItem("ringmaster.shown", chat.id);
+  else sessionStorage.removeItem("ringmaster.shown");
+}
+
+// openAddress shows the conversation that the address names.
+function openAddress() {
+  const id = new URLSearchParams(location.search).get("chat");
+  const found = id && (answers.all().find(r => r.conversation.id === id)?.conversation ?? store.get(id));
+  open(found || tree.created(), {address: false});
+  if (id && !found) note("This browser does not have the conversation of this address.");
+}
+
+// append adds a message of the user or of a tool to the branch that is shown.
+function append(message) {
+  const first = chat.messages.size === 0;
+  tree.add(chat, message);
+  if (first) history.pushState(null, "", addressOf(chat));
+  remember();
+  keep();
 }
 
 // waiting returns the calls at the end of the conversation that have no result.
 function waiting() {
-  const i = chat.messages.findLastIndex(m => m.role === "assistant");
-  const given = chat.messages.slice(i + 1);
+  const messages = tree.path(chat), i = messages.findLastIndex(m => m.role === "assistant"), given = messages.slice(i + 1);
   if (i < 0 || given.some(m => m.role !== "tool")) return [];
-  return (chat.messages[i].tool_calls ?? []).filter(c => !given.some(m => m.tool_call_id === c.id));
+  return (messages[i].tool_calls ?? []).filter(c => !given.some(m => m.tool_call_id === c.id));
 }
 
-// ask shows a field for the result of each waiting call.
+// ask shows a field for the result of each waiting call, or that a question has no answer.
 function ask() {
-  const last = views().findLast(v => v.message.role === "assistant");
-  if (running || !last || last.element.querySelector(".result")) return;
-  last.asksFor(waiting(), (call, result) => {
-    const m = {role: "tool", content: result, tool_call_id: call.id};
-    chat.messages.push(m);
-    add(m);
-    keep();
+  const run = answers.runOf(chat), last = tree.path(chat).at(-1);
+  if (run || !last || log.querySelector(".failure")) return;
+  const calls = waiting();
+  if (calls.length === 0) {
+    if (last.role !== "assistant") log.append(box({message: "This question has no answer yet."}, "Answer"));
+    return;
+  }
+  const v = viewOf(tree.path(chat).findLast(m => m.role === "assistant"));
+  if (v.element.querySelector(".result")) return;
+  v.asksFor(calls, (call, result) => {
+    append({role: "tool", content: result, tool_call_id: call.id, name: call.function.name});
     if (waiting().length === 0) reply();
+    else render();
   });
 }
 
-// reply asks for the next answer and shows it.
-async function reply() {
-  const body = request(chat.messages);
-  if (!body) return;
-  running?.abort();
+// reply asks for an answer after a message and shows it.
+function reply(parent = chat.at) {
+  const body = request(tree.path(chat, parent), contentOf);
+  if (!body) return showSettings(true);
   log.querySelectorAll(".failure").forEach(e => e.remove());
-  const mine = running = new AbortController(), conversation = chat;
-  const message = {role: "assistant", content: ""};
-  const v = add(message);
-  v.busy(true);
-  v.update();
-  $("send").textContent = "Stop";
-  log.scrollTop = log.scrollHeight;
-  say("Answering");
-  let failure = null;
   let drawn = false; // at most once a frame
-  const draw = () => {
-    if (drawn) return;
-    drawn = true;
-    requestAnimationFrame(() => {
-      drawn = false;
-      if (message.content || message.reasoning_content || message.tool_calls) atEnd(() => v.update());
-    });
-  };
-  try {
-    await answer(body, message, mine.signal, draw);
-    say("The answer is complete");
-  } catch (e) {
-    if (e.name === "AbortError") {
-      message.stopped = true;
-      delete message.tool_calls; // they may be cut in the middle
-      say("Stopped");
-    } else {
-      failure = e instanceof Failure ? e : new Failure(String(e.message ?? e));
-      delete message.tool_calls;
-      say("Failed: " + failure.message);
-    }
-  }
-  if (running === mine) {
-    running = null;
-    $("send").textContent = "Send";
-  }
-  const has = message.content || message.reasoning_content || message.tool_calls;
-  if (!has) v.element.remove();
-  if (chat !== conversation || has && !v.element.isConnected) return; // the page shows another, or cut removed this one
-  if (has) chat.messages.push(message); // before its end is rendered, because the next question may come first
-  keep();
-  if (has) await v.end();
-  if (chat !== conversation) return;
-  if (failure) show(failure);
-  ask();
+  const run = answers.start(chat, parent, body, {
+    begun: run => { if (run.conversation === chat) atEnd(render); },
+    changed: run => {
+      if (run.conversation !== chat || drawn) return;
+      drawn = true;
+      requestAnimationFrame(() => {
+        drawn = false;
+        if (answers.runOf(chat) === run) atEnd(() => viewOf(run.message).update(run.waits));
+      });
+    },
+    saved: (run, why) => warn(why),
+    ended: async (run, failure) => {
+      if (context) run.message.figures.context = context;
+      keep(run.conversation);
+      if (run.conversation !== chat) return;
+      say(failure ? "Failed: " + failure.message : run.message.stopped ? "Stopped" : "The answer is complete");
+      if (failure) log.append(box(failure));
+      if (failure?.asks) askKey();
+      atEnd(render);
+    },
+  });
+  render();
+  viewOf(run.message).element.scrollIntoView({block: "nearest"});
+  say("Answering");
 }
 
-// show shows a failure with its cure at the end of the conversation.
-function show(failure) {
-  const retry = make("button", {type: "button", "data-action": "again"}, "Retry");
-  const box = make("div", {class: "failure", role: "alert"}, make("p", {class: "error"}, failure.message), make("p", {}, failure.cure), retry);
-  if (failure.asks) {
-    showSettings(true);
-    $("key").focus();
-  }
-  if (failure.wait > 0) {
-    let left = Math.ceil(failure.wait);
-    const count = () => {
-      retry.disabled = left > 0;
-      retry.textContent = left > 0 ? `Retry in ${left} s` : "Retry";
-      if (left-- > 0 && box.isConnected) setTimeout(count, 1000);
-    };
-    atEnd(() => log.append(box));
-    count();
-    return;
-  }
-  atEnd(() => log.append(box));
+function askKey() {
+  showSettings(true);
+  $("key").focus();
 }
 
-// send sends the user's text, or the text of an edited message.
-function send(content) {
-  if (!content.trim()) return;
-  const m = {role: "user", content};
-  chat.messages.push(m);
-  add(m);
-  keep();
+// send sends what the user has written.
+function send(content, files, parent = chat.at) {
+  append({role: "user", content, parent, ...(files?.length && {files})});
+  render();
+  log.scrollTop = log.scrollHeight;
   reply();
 }
 
-// edit turns a message of the user into a field.
+// edit turns a message of the user into a field; sent, it is another branch.
 function edit(v) {
-  const i = views().indexOf(v);
-  const area = make("textarea", {value: v.message.content, rows: Math.min(12, v.message.content.split("\n").length + 1), "aria-label": "Edit message"});
+  const m = v.message;
+  const area = make("textarea", {value: m.content, rows: Math.min(12, m.content.split("\n").length + 1), "aria-label": "Edit message"});
   const form = make("form", {}, area, make("button", {class: "primary"}, "Send"), make("button", {type: "button", class: "plain", "data-action": "cancel"}, "Cancel"));
   const back = () => { form.replaceWith(v.body); v.footer.hidden = false; };
   form.addEventListener("submit", e => {
     e.preventDefault();
-    if (!area.value.trim()) return;
-    cut(i);
-    send(area.value);
+    if (!area.value.trim() && !m.files) return;
+    back();
+    answers.runOf(chat)?.stop();
+    log.querySelectorAll(".failure").forEach(e => e.remove());
+    send(area.value, m.files, m.parent);
     field.focus();
   });
   form.addEventListener("keydown", e => {
@@ -248,6 +211,17 @@ function edit(v) {
   v.body.replaceWith(form);
   v.footer.hidden = true;
   area.focus();
+}
+
+// turn shows another version of a message.
+function turn(m, by) {
+  const others = tree.children(chat, m.parent), other = others[others.indexOf(m) + by];
+  if (!other) return;
+  chat.at = tree.leaf(chat, other.id);
+  log.querySelectorAll(".failure").forEach(e => e.remove());
+  keep();
+  render();
+  viewOf(other).footer.querySelector(`[data-action=${by < 0 ? "previous" : "next"}]`).focus();
 }
 
 async function copied(button, text) {
@@ -267,104 +241,111 @@ log.addEventListener("click", e => {
   if (!button) return;
   const v = button.closest("article")?.view;
   if (button.classList.contains("copy")) return void copied(button, button.parentElement.querySelector("pre").textContent);
+  if (button.classList.contains("question")) return send(button.textContent);
   switch (button.dataset.action) {
     case "copy": return void copied(button, v.message.content);
     case "edit": return edit(v);
-    case "retry": cut(views().indexOf(v)); return void reply();
-    case "again": { // removes what a failed answer left
-      if (chat.messages.at(-1)?.role === "assistant") cut(chat.messages.length - 1);
-      return void reply();
+    case "retry": return reply(v.message.parent);
+    case "previous": return turn(v.message, -1);
+    case "next": return turn(v.message, 1);
+    case "again": { // beside what a failed answer left
+      const last = tree.path(chat).at(-1);
+      return reply(last.role === "assistant" ? last.parent : last.id);
     }
   }
 });
 
 function submit() {
-  if (running) return running.abort();
-  const content = field.value;
-  if (!content.trim() || tools() === null) return;
+  const run = answers.runOf(chat);
+  if (run) return run.stop();
+  if (!field.value.trim() && !attached()) return;
+  if (tools() === null) return showSettings(true);
   // Calls without a result would make the conversation invalid.
-  for (const call of waiting()) {
-    const m = {role: "tool", content: "(no result)", tool_call_id: call.id};
-    chat.messages.push(m);
-    add(m);
-  }
+  for (const call of waiting()) append({role: "tool", content: "(no result)", tool_call_id: call.id, name: call.function.name});
   log.querySelectorAll(".result, .failure").forEach(f => f.remove());
+  const content = field.value;
   field.value = "";
-  grow();
-  send(content);
+  typed();
+  send(content, taken());
 }
 
-// grow fits the field to its text.
-function grow() {
+// typed fits the field to its text, and keeps the text for a reload of the page.
+function typed() {
   field.style.height = "auto";
   field.style.height = Math.min(field.scrollHeight + 2, 192) + "px";
+  sessionStorage.setItem(drafted, field.value);
 }
 
 $("form").addEventListener("submit", e => { e.preventDefault(); submit(); });
-field.addEventListener("input", grow);
+field.addEventListener("input", typed);
 field.addEventListener("keydown", e => {
   if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
   e.preventDefault();
-  if (!running) submit();
+  if (!answers.runOf(chat)) submit();
 });
 document.addEventListener("keydown", e => {
   if (e.key !== "Escape") return;
-  if (running) running.abort();
+  const run = answers.runOf(chat);
+  if (run) run.stop();
   else if (!$("side").hidden) { showSide(false); $("menu").focus(); }
   else if (!$("settings").hidden) { showSettings(false); $("options").focus(); }
 });
-$("new").addEventListener("click", () => { open(store.created()); field.focus(); });
-$("side").addEventListener("click", e => {
-  const b = e.target.closest("button");
-  const found = b && store.load().find(c => c.id === b.dataset.open);
-  if (found) {
-    open(found);
+$("new").addEventListener("click", () => { open(tree.created()); field.focus(); });
+addEventListener("popstate", openAddress);
+
+const side = new Side({
+  current: () => chat,
+  open: conversation => {
+    open(conversation);
     if (matchMedia("(max-width: 46rem)").matches) showSide(false);
     field.focus();
-  } else if (b?.dataset.delete) {
-    store.remove(b.dataset.delete);
-    if (chat.id === b.dataset.delete) open(store.created());
-    list();
-    ($("conversations").querySelector("button") ?? $("new")).focus();
-  }
+  },
+  changed: conversation => {
+    keep(conversation);
+    if (conversation.id === chat.id) synchronize();
+  },
+  gone: ids => {
+    for (const run of answers.all()) if (ids.includes(run.conversation.id)) run.stop();
+    if (ids.includes(chat.id)) open(tree.created());
+  },
 });
-$("forget").addEventListener("click", () => {
-  if (!confirm("Delete all conversations from this browser?")) return;
-  store.remove();
-  open(store.created());
-  $("new").focus();
-});
-addEventListener("storage", list); // another tab changed the conversations
 
-const showSide = toggles($("menu"), $("side"), list);
-const showSettings = toggles($("options"), $("settings"));
-loadSettings();
-for (const id of kept) $(id).addEventListener("change", () => { saveSettings(); tools(); });
-$("key").addEventListener("change", () => { setKey($("key").value.trim()); showModel(); });
-
-// showModel shows the model's name, and asks for a key if one is required.
-async function showModel() {
-  let failure;
-  try {
-    const response = await fetch("/v1/models", {headers: headers()});
-    if (response.ok) {
-      const id = (await response.json()).data[0].id;
-      $("model").textContent = id;
-      document.title = id + " – Ringmaster";
-      if (!chat.messages.length) log.querySelectorAll(".failure").forEach(e => e.remove());
-      return;
-    }
-    failure = await refused(response);
-  } catch {
-    failure = broken(false);
-  }
-  if (failure.asks) showSettings(true);
-  if (chat.messages.length === 0) {
-    log.querySelectorAll(".failure").forEach(e => e.remove());
-    log.append(make("div", {class: "failure", role: "alert"}, make("p", {class: "error"}, failure.message), make("p", {}, failure.cure)));
-  }
-  if (!failure.asks) setTimeout(showModel, 1000 * Math.max(2, failure.wait)); // the model may be loading
+// synchronize takes what another tab has added to the conversation. A complete answer that
+// continues the branch that is shown is shown too; a question alone is not, because the
+// next one here would follow it without an answer.
+function synchronize() {
+  const stored = store.get(chat.id);
+  if (!stored) return;
+  const {at} = chat;
+  if (tree.merge(chat, stored)) keep(); // what the other tab lacks
+  const last = chat.messages.get(tree.leaf(chat, at));
+  if (!answers.runOf(chat) && last?.role === "assistant" && !last.partial) chat.at = last.id;
+  if (tree.path(chat).at(-1)?.role === "assistant") log.querySelectorAll(".failure").forEach(e => e.remove());
+  atEnd(render);
 }
 
-list();
-showModel();
+// Another tab has changed a conversation.
+addEventListener("storage", e => {
+  const id = store.idOf(e.key);
+  if (id === chat.id) {
+    if (!store.deleted(id)) synchronize();
+    else {
+      answers.runOf(chat)?.stop();
+      open(tree.created());
+      note("The conversation was deleted in another tab.");
+    }
+  }
+  side.list();
+});
+
+const showSide = toggles($("menu"), $("side"), () => side.list());
+const showSettings = toggles($("options"), $("settings"));
+const look = () => showModel({empty: () => chat.messages.size === 0, askKey: () => showSettings(true), found: tokens => { context = tokens; }});
+loadSettings();
+$("key").addEventListener("change", () => { setKey($("key").value.trim()); look(); });
+acceptDrops(wrong => note(wrong.join(" ")));
+store.takeFormer();
+field.value = sessionStorage.getItem(drafted) ?? "";
+typed();
+openAddress();
+look();

@@ -151,4 +151,6 @@ $("keyform").addEventListener("submit", e => { e.preventDefault(); setKey($("key
 document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
 for (const r of document.querySelectorAll("[name=period]")) r.addEventListener("change", () => { if (history.length) showHeat(history[history.length - 1], history); });
 $("key").value = key();
+const chat = sessionStorage.getItem("ringmaster.shown"); // in this tab
+if (chat) $("chat").href = `/?chat=${encodeURIComponent(chat)}`;
 ask();

@@ -1,42 +1,75 @@
-// The conversations, kept in this browser. Each change starts from the stored list,
-// because other tabs may change it at any time.
-const name = "ringmaster.conversations";
-const most = 50, mostLength = 4 << 20;
+// The conversations, kept in this browser, each under a key of its own. Other tabs may
+// change them at any time, so put first merges what is stored.
+import {merge, parse, plain} from "./conversation.js";
+
+const prefix = "ringmaster.conversation.", deletedName = "ringmaster.deleted", formerName = "ringmaster.conversations";
+export const most = 200;
+const mostLength = 4 << 20, mostDeleted = 200;
+
+function read(name) {
+  try { return JSON.parse(localStorage.getItem(name)); } catch { return null; }
+}
+
+function names() {
+  try { return Object.keys(localStorage).filter(n => n.startsWith(prefix)); } catch { return []; }
+}
+
+// idOf returns the id of the conversation under a key, "" if it is another key.
+export function idOf(name) { return name?.startsWith(prefix) ? name.slice(prefix.length) : ""; }
+
+export function get(id) { return parse(read(prefix + id)); }
 
 // load returns the conversations, the newest first.
 export function load() {
-  try {
-    const list = JSON.parse(localStorage.getItem(name) ?? "[]");
-    return Array.isArray(list) ? list.filter(c => c && Array.isArray(c.messages)) : [];
-  } catch {
-    return [];
-  }
+  return names().map(n => parse(read(n))).filter(Boolean).sort((a, b) => b.changed - a.changed);
 }
 
-// put stores a conversation as the newest. It drops the oldest if there are too many or
-// the storage is full. It reports whether this one was stored.
+// deleted reports whether a conversation was deleted, here or in another tab.
+export function deleted(id) { return (read(deletedName) ?? []).includes(id); }
+
+function setDeleted(ids) { localStorage.setItem(deletedName, JSON.stringify(ids.slice(-mostDeleted))); }
+
+// put stores a conversation merged with what is stored of it. It drops the oldest if
+// there are too many or the storage is full. It returns why this one was not stored, ""
+// if it was.
 export function put(conversation) {
-  const kept = [conversation, ...load().filter(c => c.id !== conversation.id)].slice(0, most);
-  for (; kept.length > 0; kept.pop()) {
-    const text = JSON.stringify(kept);
-    if (text.length > mostLength && kept.length > 1) continue;
-    try {
-      localStorage.setItem(name, text);
-      return true;
-    } catch { /* no room, or not allowed */ }
+  if (deleted(conversation.id)) return "it was deleted in another tab";
+  const stored = get(conversation.id);
+  if (stored) merge(conversation, stored);
+  const value = JSON.stringify(plain(conversation)), name = prefix + conversation.id;
+  if (value.length > mostLength) return "it is longer than a browser keeps";
+  for (;;) {
+    const others = names().filter(n => n !== name);
+    const length = others.reduce((sum, n) => sum + (localStorage.getItem(n)?.length ?? 0), value.length);
+    if (others.length < most && length <= mostLength) {
+      try {
+        localStorage.setItem(name, value);
+        return "";
+      } catch { /* no room, or not allowed */ }
+    }
+    const oldest = load().findLast(c => c.id !== conversation.id);
+    if (!oldest) return "the browser does not allow it, or has no room";
+    localStorage.removeItem(prefix + oldest.id);
   }
-  return false;
 }
 
-// remove deletes a conversation, or without an id all of them.
-export function remove(id) {
+// remove deletes conversations.
+export function remove(ids) {
   try {
-    if (id) localStorage.setItem(name, JSON.stringify(load().filter(c => c.id !== id)));
-    else localStorage.removeItem(name);
+    setDeleted([...(read(deletedName) ?? []).filter(id => !ids.includes(id)), ...ids]);
+    for (const id of ids) localStorage.removeItem(prefix + id);
   } catch { /* nothing is kept */ }
 }
 
-// created returns a conversation without messages.
-export function created() {
-  return {id: Date.now().toString(36) + Math.random().toString(36).slice(2, 8), title: "", messages: []};
+// restore lets a deleted conversation be stored again.
+export function restore(id) {
+  if (deleted(id)) setDeleted(read(deletedName).filter(d => d !== id));
+}
+
+// takeFormer moves conversations from the one list in which earlier versions kept them.
+export function takeFormer() {
+  const list = read(formerName);
+  if (!Array.isArray(list)) return;
+  const kept = list.map((c, i) => parse({...c, changed: Date.now() - i})).filter(Boolean).reverse().every(c => put(c) === "");
+  if (kept) localStorage.removeItem(formerName);
 }

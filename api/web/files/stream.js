@@ -2,8 +2,16 @@
 import {headers, json} from "./key.js";
 import {Failure, broken, refused} from "./errors.js";
 
-// events reads the events of a response and skips comments, which keep the connection
-// alive. It throws a Failure if the stream is cut off.
+// waitsOf reads a comment, which keeps a silent stream open: how much of the prompt has
+// run, or why no tokens come.
+function waitsOf(comment) {
+  const [, done, total] = comment.match(/(\d+) of (\d+) tokens of the prompt/) ?? [];
+  if (total) return {done: Number(done), total: Number(total)};
+  return {why: comment.match(/^keep-alive: (.+)/)?.[1]};
+}
+
+// events reads the events of a response, and comments as {waits}. It throws a Failure if
+// the stream is cut off.
 async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "", begun = false;
@@ -19,6 +27,7 @@ async function* events(response) {
     const lines = (rest + part.value).split(/\r?\n/);
     rest = lines.pop();
     for (const line of lines) {
+      if (line.startsWith(":")) yield {waits: waitsOf(line.slice(1).trim())};
       if (!line.startsWith("data:")) continue;
       const data = line.slice(5).trim();
       if (data === "[DONE]") return;
@@ -31,7 +40,7 @@ async function* events(response) {
 }
 
 // answer sends a request and adds what arrives to message; it calls changed after each
-// piece. It returns at the end of the answer, or throws a Failure, or an AbortError after
+// piece, with what waitsOf returns if that was a comment. It returns at the end of the answer, or throws a Failure, or an AbortError after
 // signal.
 export async function answer(request, message, signal, changed) {
   const start = performance.now(), figures = message.figures = {tokens: 0};
@@ -46,9 +55,14 @@ export async function answer(request, message, signal, changed) {
   if (!response.ok) throw await refused(response);
   let first = 0;
   for await (const event of events(response)) {
+    if (event.waits) {
+      changed(event.waits);
+      continue;
+    }
     const now = performance.now();
     if (event.model) message.model = event.model;
-    if (event.usage) figures.tokens = event.usage.completion_tokens;
+    if (event.usage) [figures.tokens, figures.used] = [event.usage.completion_tokens, event.usage.total_tokens];
+    if (event.timings?.predicted_per_second) figures.rate = event.timings.predicted_per_second;
     const choice = event.choices?.[0];
     if (choice?.finish_reason) message.finish = choice.finish_reason;
     const delta = choice?.delta ?? {};

@@ -1,0 +1,31 @@
+package pages
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestKept: no word of a conversation is lost, whatever happens to the server, the page or
+// another tab.
+func TestKept(t *testing.T) {
+	chromium(t)
+	s := newServer(t, "")
+	do := func(words string) {
+		switch verb, n, _ := strings.Cut(words, " "); verb {
+		case "kill":
+			s.kill()
+		case "start":
+			s.start()
+		case "hold": // after some more steps
+			steps, err := strconv.Atoi(n)
+			require.NoError(t, err, words)
+			s.hold(steps)
+		default:
+			require.Fail(t, "unknown request", words)
+		}
+	}
+	play(t, "kept.mjs", "http://"+s.address, do, picturesEnv(t))
+}
