@@ -101,24 +101,25 @@ func ratio(group, one float64) string {
 	return fmt.Sprintf("%.1fx", r)
 }
 
-// table prints what is expected of each share and of one rank.
+// table prints what is expected of each share and of one rank, and what the busiest rank of a
+// layer reads of the routed experts over the mean of all, in a prefill and for a token.
 func (c *chooser) table(rows []expected, one lone) string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "expected with --share\tprefill of %d tokens\t\tone token after %d\t\trows divided\t\n", rows[0].chunk, DecodeDepth)
-	row := func(name string, e expected, divided string) {
-		fmt.Fprintf(t, "%s\t%.1f ms\t± %.0f %%\t%.2f ms\t± %.0f %%\t%s\t\n", name,
-			1e3*e.prefill.Seconds, 100*e.prefill.Error, 1e3*e.decode.Seconds, 100*e.decode.Error, divided)
+	fmt.Fprintf(t, "expected with --share\tprefill of %d tokens\t\tone token after %d\t\trows divided\texperts of the busiest rank\t\n", rows[0].chunk, DecodeDepth)
+	row := func(name string, e expected, divided, busiest string) {
+		fmt.Fprintf(t, "%s\t%.1f ms\t± %.0f %%\t%.2f ms\t± %.0f %%\t%s\t%s\t\n", name,
+			1e3*e.prefill.Seconds, 100*e.prefill.Error, 1e3*e.decode.Seconds, 100*e.decode.Error, divided, busiest)
 	}
 	for i, e := range rows {
 		share := parallel.Share(i).String()
 		if len(rows) == 1 {
 			share = c.o.Share.String()
 		}
-		row(share, e, fromRows(e.from))
+		row(share, e, fromRows(e.from), fmt.Sprintf("%.2fx, %.2fx of the mean", e.prefill.Imbalance, e.decode.Imbalance))
 	}
 	if one.unknown == nil {
-		row(fmt.Sprintf("rank %d alone", one.rank), one.expected, "")
+		row(fmt.Sprintf("rank %d alone", one.rank), one.expected, "", "")
 	}
 	_ = t.Flush() // to memory
 	return b.String()

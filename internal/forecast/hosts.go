@@ -23,9 +23,9 @@ const defaultThreads = 16
 const defaultOp = 3e-6
 
 // macWait is the default time in seconds from the end of a GPU's work on a Mac until the
-// CPU sees it. Others measured 100 us and more for a shared event
-// (docs/distributed-benchmark.md, predictions); it was not measured here.
-const macWait = 100e-6
+// CPU sees it and the GPU continues. Others measured 150 to 200 us (ml-explore/mlx#1773) and
+// 0.34 ms for each layer (antirez/ds4#1041); it was not measured here.
+const macWait = 200e-6
 
 // Host is a host of a plan.
 type Host struct {

@@ -30,9 +30,6 @@ func (l Link) network(hosts []Host) calibrate.Network {
 	if l.Cables && len(hosts) > macPorts+1 {
 		n.Hops = len(hosts) / 2
 	}
-	for _, h := range hosts {
-		n.Wait = max(n.Wait, h.Wait)
-	}
 	return n
 }
 

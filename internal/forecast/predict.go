@@ -32,8 +32,12 @@ type Prediction struct {
 	Compute  float64 `json:"compute_seconds"`
 	Waiting  float64 `json:"waiting_seconds"`
 	Received int64   `json:"received"`
-	// Wait is how many seconds each exchange waits for a GPU.
+	// Wait is how many seconds each exchange waits for a GPU, on the rank where that takes
+	// longest.
 	Wait float64 `json:"gpu_wait_seconds,omitempty"`
+	// Imbalance is what the busiest rank of a layer reads of the routed experts over the mean
+	// of all ranks.
+	Imbalance float64 `json:"expert_imbalance"`
 	// Least is the bytes that each rank would receive if only the sums of the layers
 	// travelled, in float16, by all-reduces with the fewest bytes.
 	Least int64 `json:"received_at_least"`
@@ -127,7 +131,7 @@ func predictable(hosts []Host) bool {
 func (o *Forecaster) supposed(hosts []Host, n calibrate.Network) calibrate.Costs {
 	all := make([]calibrate.Host, len(hosts))
 	for i, h := range hosts {
-		all[i] = calibrate.Host{Memory: o.Reach * h.Rate, Compute: o.Reach * h.Compute, Op: h.Op}
+		all[i] = calibrate.Host{Memory: o.Reach * h.Rate, Compute: o.Reach * h.Compute, Op: h.Op, Wait: h.Wait}
 	}
 	return calibrate.Suppose(all, n)
 }
@@ -192,10 +196,13 @@ func (o *Forecaster) step(plan *Plan, costs calibrate.Costs, n calibrate.Network
 			best.Estimate, best.received = e, n.Received(traces[0], 0, ranks)
 		}
 	}
-	if ranks > 1 {
-		out.Wait = n.Wait
+	for _, m := range costs.Models {
+		if ranks > 1 {
+			out.Wait = max(out.Wait, m.Wait)
+		}
 	}
 	out.Seconds += best.Seconds
+	out.Imbalance = best.Imbalance
 	out.Compute += best.Compute[0]
 	out.Waiting += best.Waiting[0]
 	out.Received += best.received

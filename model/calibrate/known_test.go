@@ -28,17 +28,34 @@ func known(kind string) cost.Line {
 }
 
 // device is a backend that computes nothing, on which a clock passes by what known says of
-// each op, off by up to a part of noise.
-func device(t *testing.T, c *clock, noise float64) kernels.Backend {
+// each op, off by up to a part of noise. A Flush after ops takes a wait, as of a GPU.
+type device struct {
+	*record.Backend
+	clock   *clock
+	wait    time.Duration
+	pending *bool
+}
+
+// Flush implements kernels.Backend.
+func (d device) Flush() error {
+	if *d.pending {
+		d.clock.pass(d.wait)
+	}
+	*d.pending = false
+	return d.Backend.Flush()
+}
+
+func newDevice(t *testing.T, c *clock, noise float64, wait time.Duration) kernels.Backend {
 	random := rand.New(rand.NewPCG(5, 6))
-	b := record.Wrap(processor(t))
+	b, pending := record.Wrap(processor(t)), false
 	b.Show(func(op cost.Op, run func()) {
+		pending = true
 		c.pass(time.Duration(known(op.Kind).Seconds(op.Bytes, op.Work) * (1 + noise*(2*random.Float64()-1)) * float64(time.Second)))
 		if slices.Contains([]string{cost.Route, "ExpertMask", "ExpertCompact"}, op.Kind) {
 			run() // what follows depends on it
 		}
 	}, true)
-	return b
+	return device{b, c, wait, &pending}
 }
 
 // TestKnownCosts: the calibration of devices with known costs of ops expects those costs,
@@ -50,7 +67,7 @@ func TestKnownCosts(t *testing.T) {
 	var before []float64
 	for _, noise := range []float64{0, 0.3} {
 		clocks := make([]clock, 2)
-		c := measured(t, memory.Groups(2), options(parallel.Sum), clocks, func(r int) kernels.Backend { return device(t, &clocks[r], noise) })
+		c := measured(t, memory.Groups(2), options(parallel.Sum), clocks, func(r int) kernels.Backend { return newDevice(t, &clocks[r], noise, 0) })
 		var errors []float64
 		for i, w := range []calibrate.Work{{Rows: 1, Pos: 128}, {Rows: 128, Pos: 0}} {
 			traces, err := tr.Traces(t.Context(), place, w)
@@ -67,6 +84,42 @@ func TestKnownCosts(t *testing.T) {
 			}
 		}
 		before = errors
+	}
+}
+
+// TestKnownWait: of a device that shows its results late, as a GPU does, the calibration finds
+// the wait, and expects it once for each exchange of a placement and at the end of a step, not
+// for each op.
+func TestKnownWait(t *testing.T) {
+	const wait = 200 * time.Microsecond
+	tr, sizes := tracer(t, parallel.Sum)
+	clocks := make([]clock, 2)
+	c := measured(t, memory.Groups(2), options(parallel.Sum), clocks, func(r int) kernels.Backend { return newDevice(t, &clocks[r], 0, wait) })
+	require.InEpsilon(t, wait.Seconds(), c.Models[0].Wait, 0.1)
+	truth := trueModels(c.Models[0])
+	free := cost.Links{}
+	for kind := range c.Links {
+		free[kind] = cost.Line{}
+	}
+	for _, ranks := range []int{1, 2} {
+		for _, how := range []parallel.Share{parallel.ShareExperts, parallel.ShareAll} {
+			p, err := parallel.Place(how, sizes, decodertest.Ones(ranks))
+			require.NoError(t, err)
+			traces, err := tr.Traces(t.Context(), p, calibrate.Work{Rows: 1, Pos: 128})
+			require.NoError(t, err)
+			got, err := cost.Expect(traces, c.Models[:ranks], free)
+			require.NoError(t, err)
+			ops, err := cost.Expect(traces, truth[:ranks], free)
+			require.NoError(t, err)
+			waits := 1
+			for _, e := range traces[0] {
+				if e.Start != nil {
+					waits++
+				}
+			}
+			t.Logf("%d ranks, %v: %d waits, %.3f ms of ops, expected %.3f ms", ranks, how, waits, 1e3*ops.Seconds, 1e3*got.Seconds)
+			require.InEpsilon(t, ops.Seconds+float64(waits)*wait.Seconds(), got.Seconds, 0.1)
+		}
 	}
 }
 

@@ -42,6 +42,9 @@ type meter struct {
 	// those of the same ops as steps run them.
 	ran          int
 	timed, whole []float64
+	// flushes is how often such a step waited for its ops: before exchanges, and at its end.
+	flushes   int
+	exchanges *cost.Trace // that the steps have begun
 }
 
 // measureOps times the ops that a rank would run with its part of the placement: those of
@@ -49,8 +52,8 @@ type meter struct {
 // size, and those of many rows, one of each size, in turns until the budget ends. It leaves
 // the model in a group that ends, with a sequence.
 func measureOps(ctx context.Context, m Model, b *record.Backend, p parallel.Placement, rank int, budget Budget) (cost.Model, error) {
-	var ignored cost.Trace
-	g, err := phantomGroup(ctx, rank, len(p), &ignored)
+	var begun cost.Trace
+	g, err := phantomGroup(ctx, rank, len(p), &begun)
 	if err != nil {
 		return cost.Model{}, err
 	}
@@ -58,7 +61,7 @@ func measureOps(ctx context.Context, m Model, b *record.Backend, p parallel.Plac
 	if err := m.Join(g, p); err != nil {
 		return cost.Model{}, err
 	}
-	x := &meter{m: m, b: b, now: budget.Now, samples: map[string]map[size][]float64{}, cold: make([]byte, evicted)}
+	x := &meter{m: m, b: b, now: budget.Now, samples: map[string]map[size][]float64{}, cold: make([]byte, evicted), exchanges: &begun}
 	if err := x.run(ctx, budget.Ops); err != nil {
 		return cost.Model{}, err
 	}
@@ -179,15 +182,24 @@ func (x *meter) timeToken(ctx context.Context, reached map[int]bool, until time.
 	if err != nil {
 		return err
 	}
+	flushes, pending, begun := 1, false, len(*x.exchanges)
 	whole, err := x.took(func() error {
 		n := 0
 		return x.step(ctx, 1, mixed, func(_ cost.Op, run func()) {
+			if now := len(*x.exchanges); now > begun {
+				if pending {
+					flushes++
+				}
+				begun, pending = now, false
+			}
 			if reached[n] {
 				run()
+				pending = true
 			}
 			n++
 		})
 	})
+	x.flushes = flushes
 	x.ran, x.timed, x.whole = ran, append(x.timed, total), append(x.whole, whole.Seconds())
 	return err
 }
@@ -263,11 +275,28 @@ func (x *meter) add(op cost.Op, seconds float64) {
 	x.samples[op.Kind][s] = append(x.samples[op.Kind][s], math.Max(seconds, 1e-9))
 }
 
+// wait is the time of the shortest op with the wait for its end, of which next to all is the
+// wait.
+func (x *meter) wait() float64 {
+	least := math.Inf(1)
+	for _, sizes := range x.samples {
+		for _, times := range sizes {
+			least = math.Min(least, cost.Median(times))
+		}
+	}
+	if math.IsInf(least, 1) {
+		return 0
+	}
+	return least
+}
+
 // fit fits a line to each kind.
 func (x *meter) fit() (cost.Model, error) {
 	out := cost.Model{Ops: map[string]cost.Line{}}
+	out.Wait = x.wait()
 	if x.ran > 0 {
-		out.Between = (cost.Median(x.whole) - cost.Median(x.timed)) / float64(x.ran)
+		waits := float64(x.flushes) * out.Wait
+		out.Between = (cost.Median(x.whole) - waits - cost.Median(x.timed)) / float64(x.ran)
 	}
 	out.Spread = math.Max(cost.Spread(x.whole), cost.Spread(x.timed))
 	for kind, sizes := range x.samples {

@@ -12,12 +12,13 @@ type Host struct {
 	Memory  float64 // bytes a second that ops read
 	Compute float64 // multiplications, each with its addition, a second
 	Op      float64 // seconds of an op beyond both
+	Wait    float64 // seconds until the host sees what its GPU computed, before each exchange
 }
 
 // model takes an op to read first and to compute then, as lines do. A device that does
 // both at once needs at least half of that.
 func (h Host) model() cost.Model {
-	return cost.Model{Other: &cost.Line{Fixed: h.Op, PerByte: 1 / h.Memory, PerWork: 1 / h.Compute}}
+	return cost.Model{Other: &cost.Line{Fixed: h.Op, PerByte: 1 / h.Memory, PerWork: 1 / h.Compute}, Wait: h.Wait}
 }
 
 // Network is the links of a group without measurements.
@@ -25,10 +26,6 @@ type Network struct {
 	Latency float64 // seconds of the shortest exchange of two neighbours
 	Rate    float64 // bytes a second that a rank receives from all others together, while it sends as many
 	Hops    int     // to the farthest rank: 1 with a switch, or with a cable for each two ranks
-	// Wait is the seconds that pass on the slowest rank between the end of a GPU's work
-	// and the exchange of its results, because the CPU, which sends them, must see it
-	// first.
-	Wait float64
 }
 
 // way is a way in which n ranks do an exchange.
@@ -74,11 +71,7 @@ func Suppose(hosts []Host, n Network) Costs {
 	}
 	for _, kind := range supposed {
 		for _, w := range ways(kind, len(hosts)) {
-			l := n.line(w)
-			if kind != cost.Message { // messages carry nothing that a GPU computes
-				l.Fixed += n.Wait
-			}
-			c.Links[kind+w.suffix] = l
+			c.Links[kind+w.suffix] = n.line(w)
 		}
 	}
 	return c

@@ -3,6 +3,7 @@ package calibrate_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,7 +23,7 @@ func TestSuppose(t *testing.T) {
 	network := calibrate.Network{Latency: 100e-6, Rate: 1e9, Hops: 1}
 	ring := network
 	ring.Hops = 4
-	gpu := network
+	gpu := host
 	gpu.Wait = 500e-6
 	op := func(bytes, work float64) cost.Event {
 		return cost.Event{Op: &cost.Op{Kind: "any", Bytes: bytes, Work: work}}
@@ -47,7 +48,7 @@ func TestSuppose(t *testing.T) {
 		"a long sum of 4":             {join(exchange(distributed.AllSum, 4e6, -1)), 4, network, 2*100e-6 + 200e-6 + 6e-3, 6e6, 6e6},
 		"a long sum of 2":             {join(exchange(distributed.AllSum, 4e6, -1)), 2, network, 2*100e-6 + 100e-6 + 4e-3, 4e6, 4e6},
 		"a long sum of a ring of 8":   {join(exchange(distributed.AllSum, 8e6, -1)), 8, ring, 2*400e-6 + 800e-6 + 14e-3, 14e6, 14e6},
-		"a sum of GPUs' results":      {join(exchange(distributed.AllSum, 10e3, -1)), 2, gpu, 2*100e-6 + 500e-6 + 100e-6 + 10e-6, 10e3, 10e3},
+		"a sum of GPUs' results":      {join(exchange(distributed.AllSum, 10e3, -1)), 2, network, 2*100e-6 + 2*500e-6 + 100e-6 + 10e-6, 10e3, 10e3},
 		"a vote of 4":                 {join(exchange(distributed.AllMax, 4, -1)), 4, network, 3*100e-6 + 12e-9, 12, 12},
 		"a scattered sum of 4":        {join(exchange(distributed.ReduceScatter, 4e6, -1)), 4, network, 3*100e-6 + 3e-3, 3e6, 3e6},
 		"a gather for all":            {join(exchange(distributed.AllGatherV, 4e6, -1)), 4, network, 3*100e-6 + 3e-3, 3e6, 3e6},
@@ -56,7 +57,11 @@ func TestSuppose(t *testing.T) {
 		"computing hides an exchange": {join(exchange(distributed.AllSum, 1e6, -1)[:1], []cost.Event{op(9e6, 0), {}}), 2, network, 100e-6 + 10e-3 + 100e-6, 1e6, 1e6},
 		"two exchanges, with an op":   {join(exchange(distributed.AllGatherV, 2e6, -1), []cost.Event{op(0, 1e9)}, exchange(distributed.AllSum, 1e6, -1)), 2, network, 2*100e-6 + 100e-6 + 1e-3 + 2e-3 + 100e-6 + 1e-3, 2e6, 2e6},
 	} {
-		costs := calibrate.Suppose(slices.Repeat([]calibrate.Host{host}, c.ranks), c.network)
+		one := host
+		if strings.Contains(name, "GPUs") { // before the exchange, and at the end
+			one = gpu
+		}
+		costs := calibrate.Suppose(slices.Repeat([]calibrate.Host{one}, c.ranks), c.network)
 		e, err := cost.Expect(slices.Repeat([]cost.Trace{c.trace}, c.ranks), costs.Models, costs.Links)
 		require.NoError(t, err, name)
 		require.Empty(t, e.Unknown, name)
@@ -111,7 +116,11 @@ func TestSupposeModel(t *testing.T) {
 				}
 				sum += 1e-9 + bytes/1e13 + work/1e11
 			}
-			require.InEpsilon(t, sum, alone.Seconds, 1e-9)
+			near := 1e-9
+			if w.Rows > 1 {
+				near = 0.02 // of so many rows the experts are drawn
+			}
+			require.InEpsilon(t, sum, alone.Seconds, near)
 			require.Equal(t, alone.Seconds, expect(parallel.ShareExperts, 1, 0, calibrate.Network{Latency: 1, Rate: 1, Hops: 9}, w).Seconds, "one rank needs no link")
 			before := alone
 			for _, ranks := range []int{2, 4} {

@@ -144,6 +144,9 @@ type Model struct {
 	// Between is the time in seconds between two ops, beyond their lines. It is negative
 	// on a device that overlaps them.
 	Between float64 `json:"between"`
+	// Wait is the time in seconds from the end of ops until the host sees their results, which
+	// every exchange and the end of a step need. It is next to nothing on a CPU.
+	Wait float64 `json:"wait,omitempty"`
 	// Spread is the relative standard deviation of whole steps between repetitions. It
 	// covers what affects all ops of a step, such as a busy host.
 	Spread float64 `json:"spread,omitempty"`

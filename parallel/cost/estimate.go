@@ -12,6 +12,9 @@ type Estimate struct {
 	Seconds float64   // until rank 0 knows that all ranks have ended
 	Compute []float64 // [ranks] seconds of ops
 	Waiting []float64 // [ranks] seconds in waits for exchanges
+	// Imbalance is what the busiest rank of a layer reads of the routed experts over the mean
+	// of all ranks, 1 without any.
+	Imbalance float64
 	// Error is the relative error to expect of Seconds. It combines the errors of the
 	// lines, weighted by their part of the time, and the greatest Spread of the
 	// ranks.
@@ -21,12 +24,8 @@ type Estimate struct {
 	Unknown []string
 }
 
-// draws is how many choices of experts an estimate averages over. fewRows is the
-// number of rows from which the expectation is used in place of a choice.
-const (
-	draws   = 16
-	fewRows = 64
-)
+// draws is how many choices of experts an estimate averages over.
+const draws = 16
 
 // Expect estimates a step with the given traces [ranks] on ranks with the given
 // models [ranks] and links. The other ranks begin later than rank 0 by one exchange
@@ -53,11 +52,9 @@ func Expect(traces []Trace, models []Model, links Links) (Estimate, error) {
 	return s.estimate(n), nil
 }
 
-// chooses reports whether the experts of a few rows are chosen in a step.
+// chooses reports whether experts are chosen in a step.
 func chooses(traces []Trace) bool {
-	return slices.ContainsFunc(traces[0], func(e Event) bool {
-		return e.Op != nil && e.Op.Chosen != nil && e.Op.Chosen.Rows < fewRows
-	})
+	return slices.ContainsFunc(traces[0], func(e Event) bool { return e.Op != nil && e.Op.Chosen != nil })
 }
 
 // alike checks that all ranks have the same exchanges.
@@ -85,11 +82,15 @@ type simulation struct {
 	links   Links
 	ranks   int
 	random  *rand.Rand
-	choices [][]int // of the layers so far, see choice
+	choices [][]int     // of the layers so far, see choice
+	reads   [][]float64 // [layers so far][ranks] bytes of routed experts
 
 	sum     Estimate        // over the draws
 	by      map[string]part // by kind and line, on rank 0
 	unknown map[string]bool
+	// Sums over the layers of the draws: bytes of routed experts of the busiest rank, and
+	// the mean of all ranks.
+	busiest, mean float64
 }
 
 // part is the time of a step that one line explains, in seconds, and its relative
@@ -111,7 +112,7 @@ type rankState struct {
 
 // run adds one run of the step to the sum.
 func (s *simulation) run(traces []Trace) {
-	s.choices = s.choices[:0]
+	s.choices, s.reads = s.choices[:0], s.reads[:0]
 	ranks := make([]rankState, s.ranks)
 	for r := range ranks {
 		ranks[r] = rankState{trace: traces[r], layer: -1}
@@ -124,7 +125,7 @@ func (s *simulation) run(traces []Trace) {
 		begun := make([]float64, s.ranks)
 		for r := range ranks {
 			pending = s.compute(r, &ranks[r])
-			begun[r] = ranks[r].now
+			begun[r] = ranks[r].now + s.models[r].Wait
 		}
 		if pending == nil {
 			break
@@ -146,11 +147,17 @@ func (s *simulation) run(traces []Trace) {
 		}
 	}
 	// Rank 0 receives a message from every rank that ends.
-	end := ranks[0].now
-	for _, r := range ranks[1:] {
-		end = math.Max(end, r.now+s.link(Exchange{Kind: Message, Root: -1}, false))
+	end := ranks[0].now + s.models[0].Wait
+	for r := 1; r < s.ranks; r++ {
+		end = math.Max(end, ranks[r].now+s.models[r].Wait+s.link(Exchange{Kind: Message, Root: -1}, false))
 	}
 	s.sum.Seconds += end
+	for _, layer := range s.reads {
+		s.busiest += slices.Max(layer)
+		for _, n := range layer {
+			s.mean += n / float64(s.ranks)
+		}
+	}
 }
 
 // compute runs the ops of a rank up to the next exchange, or the wait for it, and
@@ -176,11 +183,13 @@ func (s *simulation) compute(r int, rank *rankState) *Exchange {
 func (s *simulation) op(r int, o *Op, layer int) float64 {
 	bytes, work := o.Bytes, o.Work
 	if o.Chosen != nil {
-		experts, slots := s.chosen(o.Chosen, layer)
+		layer = max(layer, 0)
+		experts, slots := o.Chosen.part(s.choice(o.Chosen, layer))
 		if slots == 0 {
 			return 0
 		}
-		bytes, work = o.Chosen.Bytes*experts, o.Chosen.Work*slots
+		bytes, work = o.Chosen.Bytes*float64(experts), o.Chosen.Work*float64(slots)
+		s.reads[layer][r] += bytes
 	}
 	l, ok := s.models[r].line(o.Kind)
 	if !ok {
@@ -198,34 +207,34 @@ func (s *simulation) op(r int, o *Op, layer int) float64 {
 	return took
 }
 
-// chosen returns how many experts of a rank are expected to be chosen, and by how
-// many slots (choices of tokens). For few rows it uses one drawn choice, the same for
-// all ranks.
-func (s *simulation) chosen(c *Chosen, layer int) (experts, slots float64) {
-	own, of := float64(c.End-c.Start), float64(c.Of)
-	if c.Rows >= fewRows {
-		return own * (1 - math.Pow(1-float64(c.Used)/of, float64(c.Rows))), float64(c.Rows*c.Used) * own / of
-	}
-	for _, n := range s.choice(c, layer)[c.Start:c.End] {
+// part returns how many of the chosen experts of a layer a rank computes, and for how many
+// slots (choices of tokens). counts [Of] says how many rows chose each expert. Whatever
+// divides the chosen experts among ranks is here.
+func (c *Chosen) part(counts []int) (experts, slots int) {
+	for _, n := range counts[c.Start:c.End] {
 		if n > 0 {
 			experts++
 		}
-		slots += float64(n)
+		slots += n
 	}
 	return experts, slots
 }
 
-// choice returns how many rows choose each expert of a layer, [Of].
+// choice draws how many rows choose each expert of a layer, [Of], the same for all ranks.
 func (s *simulation) choice(c *Chosen, layer int) []int {
-	layer = max(layer, 0)
 	for len(s.choices) <= layer {
-		counts := make([]int, c.Of)
+		counts, order := make([]int, c.Of), make([]int, c.Of)
+		for i := range order {
+			order[i] = i
+		}
 		for range c.Rows {
-			for _, e := range s.random.Perm(c.Of)[:c.Used] {
-				counts[e]++
+			for i := range c.Used { // the beginning of a shuffle
+				j := i + s.random.IntN(c.Of-i)
+				order[i], order[j] = order[j], order[i]
+				counts[order[i]]++
 			}
 		}
-		s.choices = append(s.choices, counts)
+		s.choices, s.reads = append(s.choices, counts), append(s.reads, make([]float64, s.ranks))
 	}
 	return s.choices[layer]
 }
@@ -256,6 +265,9 @@ func (s *simulation) link(x Exchange, counts bool) float64 {
 func (s *simulation) estimate(n int) Estimate {
 	e := s.sum
 	e.Seconds /= float64(n)
+	if e.Imbalance = 1; s.mean > 0 {
+		e.Imbalance = s.busiest / s.mean
+	}
 	for r := range e.Compute {
 		e.Compute[r] /= float64(n)
 		e.Waiting[r] /= float64(n)

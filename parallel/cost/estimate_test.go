@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -81,6 +82,55 @@ func TestChosen(t *testing.T) {
 	require.NoError(t, err)
 	require.InDelta(t, 48, many.Seconds, 1e-6)
 	require.InDelta(t, 32, many.Waiting[0], 1e-6)
+	require.InDelta(t, 48.0/32, many.Imbalance, 1e-9, "the ranks read 16 and 48 experts")
+}
+
+// TestImbalance: what the busiest rank of a layer reads of the chosen experts over the mean
+// is what others computed (docs/distributed-benchmark.md, the bound): 3.93 of 6 for two
+// halves of 256, and next to nothing beyond the mean for a chunk.
+func TestImbalance(t *testing.T) {
+	layers := func(rows, ranks, n int) (all []Trace) {
+		for r := range ranks {
+			var trace Trace
+			for range n {
+				c := &Chosen{Rows: rows, Used: 6, Of: 256, Start: r * 256 / ranks, End: (r + 1) * 256 / ranks, Bytes: 7}
+				trace = append(trace, Event{Op: &Op{Kind: Route}}, Event{Op: &Op{Kind: "mul", Chosen: c}}, start("gather", 0, -1), wait)
+			}
+			all = append(all, trace)
+		}
+		return all
+	}
+	for _, c := range []struct {
+		rows, ranks   int
+		want, allowed float64
+	}{
+		{1, 1, 1, 1e-12},
+		{1, 2, 3.93 / 3, 0.02}, {1, 4, 2.80 / 1.5, 0.03}, {1, 8, 2.16 / 0.75, 0.05},
+		{512, 2, 1, 0.01},
+	} {
+		e, err := Expect(layers(c.rows, c.ranks, 100), slices.Repeat([]Model{unit}, c.ranks), Links{Message: {}, "gather": {}})
+		require.NoError(t, err)
+		require.InDelta(t, c.want, e.Imbalance, c.allowed, "%d rows, %d ranks", c.rows, c.ranks)
+	}
+	e, err := Expect([]Trace{{mul(1)}}, []Model{unit}, nil)
+	require.NoError(t, err)
+	require.InDelta(t, 1, e.Imbalance, 1e-12, "no experts")
+}
+
+// TestWait: a rank's results are seen late before each exchange and at the end of a step; the
+// ops that overlap with an exchange do not wait.
+func TestWait(t *testing.T) {
+	late := unit
+	late.Wait = 10
+	links := Links{Message: {}, "sum": {Fixed: 3}}
+	trace := Trace{mul(5), start("sum", 0, -1), mul(4), wait, mul(1)}
+	e, err := Expect([]Trace{trace, trace}, []Model{late, unit}, links)
+	require.NoError(t, err)
+	require.InDelta(t, 5+10+3+1+10, e.Seconds, 1e-9)
+	require.InDeltaSlice(t, []float64{10 + 3 - 4, 10 + 3 - 4}, e.Waiting, 1e-9)
+	e, err = Expect([]Trace{{mul(5), mul(2)}}, []Model{late}, nil)
+	require.NoError(t, err)
+	require.InDelta(t, 7+10, e.Seconds, 1e-9, "one rank waits once")
 }
 
 // TestError: the estimate lists unknown kinds.
