@@ -41,7 +41,7 @@ func (k *compiler) accepts(r *rules, v *value) (ok, known bool) {
 			}
 		}
 		if r.format != "" {
-			return k.match("^("+formats[r.format]+")$", v.text)
+			return k.spend(1+len(v.text)) && formats[r.format].matches(v.text), true
 		}
 	case array:
 		return true, len(r.prefix) == 0 && r.items == nil && r.minItems == 0 && r.maxItems < 0

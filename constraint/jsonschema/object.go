@@ -257,7 +257,7 @@ func (k *compiler) matching(r *rules) *c.Expr {
 		if slices.ContainsFunc(r.names, func(n string) bool { ok, _ := k.match(pattern, n); return ok }) {
 			continue // otherwise the grammar would allow that member twice
 		}
-		key, err := k.regular(pattern, false, character, "JSON")
+		key, err := k.regular(pattern, character, "JSON")
 		if err != nil {
 			k.cannot(r.at, "patternProperties", "%v", err)
 			continue

@@ -24,6 +24,10 @@ type pattern struct {
 // decided.
 func (k *compiler) match(expression, s string) (ok, known bool) {
 	p := k.pattern(expression)
+	if p.err != nil && k.err == nil { // it may have lookaheads
+		ok, err := c.Condition{Pattern: expression}.Matches(s, k.options.Budget)
+		return ok, err == nil
+	}
 	// In the worst case a match takes a step for each instruction and character.
 	if p.err != nil || !k.spend(1+len(s)*p.size/32) {
 		return false, false
@@ -79,17 +83,35 @@ func programSize(e *syntax.Regexp) int {
 	return n
 }
 
-// regular returns the grammar of a pattern or a format in one of the forms of characters.
-// Each is made once, however often the schema uses it.
-func (k *compiler) regular(expression string, whole bool, char c.Characters, form string) (*c.Expr, error) {
-	key := fmt.Sprint(form, whole, expression)
+// regular returns the grammar of a pattern in one of the forms of characters. Each is made
+// once, however often the schema uses it. What has no direct translation, such as
+// lookaheads, becomes an automaton.
+func (k *compiler) regular(expression string, char c.Characters, form string) (*c.Expr, error) {
+	return k.once(fmt.Sprint(form, expression), func() (*c.Expr, error) {
+		e, err := c.Regexp(expression, false, char, k.options.Budget)
+		if err != nil && k.options.Budget.Err() == nil {
+			return c.Intersect([]c.Condition{{Pattern: expression}}, 0, -1, char, k.options.Budget)
+		}
+		return e, err
+	})
+}
+
+// intersection returns the grammar of the texts of a length that satisfy all conditions.
+func (k *compiler) intersection(list []c.Condition, min, max int, char c.Characters, form string) (*c.Expr, error) {
+	return k.once(fmt.Sprint(form, min, max, list), func() (*c.Expr, error) {
+		return c.Intersect(list, min, max, char, k.options.Budget)
+	})
+}
+
+// once returns what was made for a key before, or makes it.
+func (k *compiler) once(key string, do func() (*c.Expr, error)) (*c.Expr, error) {
 	if e := k.regulars[key]; e != nil {
 		return e, nil
 	}
 	if !k.spend(1) {
 		return c.Never(), nil
 	}
-	e, err := c.Regexp(expression, whole, char, k.options.Budget)
+	e, err := do()
 	if !k.spend(0) {
 		return c.Never(), nil
 	}

@@ -344,28 +344,3 @@ var (
 	one, _         = parseDecimal("1")
 	mostModulus, _ = parseDecimal(strconv.Itoa(maxModulus))
 )
-
-// text returns the grammar of a string without its quotes; form names the form of its
-// characters, char.
-func (k *compiler) text(r *rules, form string, char c.Characters, any *c.Expr) *c.Expr {
-	patterns := r.patterns
-	if len(patterns)+min(1, len(r.format)) > 1 {
-		k.cannot(r.at, "pattern", "several patterns, or a pattern and a format, cannot be enforced at once")
-	}
-	if len(patterns) == 0 && r.format == "" {
-		return c.Repeat(any, r.minLength, r.maxLength)
-	}
-	if r.minLength > 0 || r.maxLength >= 0 {
-		k.cannot(r.at, "minLength", "a length cannot be enforced beside a pattern or a format; write it into the pattern")
-	}
-	pattern, whole, keyword := formats[r.format], true, "format"
-	if len(patterns) > 0 {
-		pattern, whole, keyword = patterns[0], false, "pattern"
-	}
-	e, err := k.regular(pattern, whole, char, form)
-	if err != nil {
-		k.cannot(r.at, keyword, "%v", err)
-		return c.Repeat(any, r.minLength, r.maxLength)
-	}
-	return e
-}

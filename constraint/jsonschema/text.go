@@ -201,29 +201,3 @@ func without(runes []rune) []rune {
 	}
 	return out
 }
-
-// formats are the enforced formats, as regular expressions.
-var formats = func() map[string]string {
-	const (
-		date    = `(((\d\d(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)|\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8])))`
-		clock   = `([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)`
-		octet   = `(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)`
-		ipv4    = octet + `(\.` + octet + `){3}`
-		label   = `[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?`
-		host    = label + `(\.` + label + `){0,2}`
-		group   = `[0-9A-Fa-f]{1,4}`
-		uriRest = `([A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f][0-9A-Fa-f]){1,1000}`
-	)
-	ipv6 := `(` + group + `:){7}` + group + `|::(` + group + `(:` + group + `){0,5})?`
-	for n := 1; n <= 6; n++ { // groups before the gap
-		ipv6 += fmt.Sprintf(`|(%s:){%d}(:%s){1,%d}`, group, n, group, 7-n)
-	}
-	ipv6 += `|(` + group + `:){1,7}:`
-	return map[string]string{
-		"date": date, "time": clock, "date-time": date + `T` + clock, "duration": `P(\d{1,9}W|(\d{1,9}Y)?(\d{1,9}M)?\d{1,9}D|(\d{1,9}Y)?\d{1,9}M|\d{1,9}Y|((\d{1,9}Y)?(\d{1,9}M)?(\d{1,9}D)?)T(\d{1,9}H(\d{1,9}M)?(\d{1,9}S)?|\d{1,9}M(\d{1,9}S)?|\d{1,9}S))`,
-		"uuid": `[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}`,
-		"ipv4": ipv4, "ipv6": ipv6, "hostname": host,
-		"email": `[A-Za-z0-9!#$%&'*+/=?^_{|}~-]{1,15}(\.[A-Za-z0-9!#$%&'*+/=?^_{|}~-]{1,15}){0,3}@` + host,
-		"uri":   `[A-Za-z][A-Za-z0-9+.-]{0,31}:` + uriRest,
-	}
-}()
