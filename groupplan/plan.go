@@ -148,6 +148,7 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 		ranks[r].Rank = m.Rank
 		ranks[r].Buffers = o.rest(plan, m, ranks[r].Buffers)
 	}
+	copied := o.copy(plan, members, placement, ranks)
 	fmt.Fprintf(&w, "%s: %s; context of %d tokens; --share %s: %s divided among %d ranks\n",
 		plan.Name, plan.Summary, plan.Context, share, share.Divides(), len(members))
 	if plan.UnreadOf != "" {
@@ -156,6 +157,7 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 	if err := decoder.WriteRanks(&w, ranks, names...); err != nil {
 		return p, err
 	}
+	w.WriteString(copied)
 	budget := o.budget(plan, members, ranks)
 	if err := o.refuse(members, ranks, budget, held); err != nil {
 		return p, err

@@ -13,6 +13,7 @@ import (
 	"ringmaster/model/builtin"
 	"ringmaster/model/decoder"
 	"ringmaster/parallel"
+	"ringmaster/parallel/assign"
 	"ringmaster/replica"
 )
 
@@ -58,6 +59,83 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestCopies: ranks get copies of experts where they have memory for them: all, or those
+// that fewest have. The plan says how many bytes, what a token reads, and what is gained.
+func TestCopies(t *testing.T) {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	defer f.Close()
+	const gib = 1 << 30
+	plan := func(share string, threads int, memory ...int64) Planned {
+		given, err := ParseShare(share)
+		require.NoError(t, err)
+		members := make([]cluster.Hello, len(memory))
+		for i, m := range memory {
+			members[i] = cluster.Hello{Rank: i, Size: len(memory), Memory: m, Threads: threads}
+		}
+		p, err := Options{Model: f, Sequences: 1, Context: 512, MaxTokens: 64, Share: given}.Plan(members, 0)
+		require.NoError(t, err)
+		require.NoError(t, p.Settings.Placement.Check(p.Model.Sizes, len(memory)))
+		return p
+	}
+	count := func(p Planned) (out []int) {
+		for _, x := range p.Settings.Placement {
+			n := 0
+			for e := range p.Model.Sizes.Experts {
+				if x.Has(0, e) {
+					n++
+				}
+			}
+			out = append(out, n)
+		}
+		return out
+	}
+	rich := plan("experts", 1, gib, gib)
+	require.Equal(t, []int{256, 256}, count(rich))
+	require.Contains(t, rich.Text, "experts in copies: the busiest rank takes 1.00 times the mean for a token's experts, 1.30 without copies")
+	require.Equal(t, rich.Model.Experts, rich.Ranks[0].ExpertBytes)
+	require.Equal(t, rich.Model.Experts/2, rich.Ranks[1].CopyBytes)
+	for _, r := range rich.Ranks {
+		require.Equal(t, r.DenseBytes-rich.Model.Embedding+3*rich.Model.OneExpert(), r.TokenReads, "three of six experts")
+	}
+
+	// One has memory for half of what it lacks, the other for none.
+	part := func(r int) int64 { return rich.Ranks[r].Resident() - rich.Ranks[r].CopyBytes }
+	some := plan("experts", 1, part(0)+rich.Ranks[0].CopyBytes/2, part(1))
+	require.Equal(t, []int{192, 128}, count(some))
+	require.Contains(t, some.Text, "without copies")
+	none := plan("experts", 1, part(0), 0)
+	require.Equal(t, []int{128, 128}, count(none))
+	require.Contains(t, none.Text, "experts in copies: none, because rank 0 has no memory beyond its part")
+	require.Contains(t, plan("experts", 1, 0, gib).Text, "1.30 without copies", "one rank helps")
+
+	// Four ranks with memory for as many copies as experts: each expert is on two.
+	quarter := plan("experts", 1, 0, 0, 0, 0).Ranks[0].Resident() + rich.Model.OneExpert()*64 + 16<<10
+	four := plan("experts", 1, quarter, quarter, quarter, quarter)
+	for e := range 256 {
+		holders := 0
+		for _, x := range four.Settings.Placement {
+			if x.Has(0, e) {
+				holders++
+			}
+		}
+		require.GreaterOrEqual(t, holders, 2, "expert %d", e)
+	}
+
+	// Numbers say who is faster; a GPU has copies for divided steps.
+	require.Equal(t, []int{assign.MaxSpeed, assign.MaxSpeed / 2}, speedsOf(plan("all:2,1", 1, gib, gib)))
+	gpu := plan("all", 0, gib, gib)
+	require.True(t, gpu.Settings.Placement.Waits())
+	require.Contains(t, gpu.Text, "copies serve only steps that are divided by rows")
+}
+
+func speedsOf(p Planned) (out []int) {
+	for _, x := range p.Settings.Placement {
+		out = append(out, x.Speed)
+	}
+	return out
+}
+
 // TestBudget: the KV caches of a group have the memory of the rank that has
 // least, after what it owns and its buffers; a rank with too little --memory for one
 // sequence is named.
@@ -91,7 +169,7 @@ func TestBudget(t *testing.T) {
 	require.NoError(t, err)
 	less, err := plan(cluster.Hello{}, cluster.Hello{Memory: 39 * mib})
 	require.NoError(t, err)
-	require.Equal(t, offered.SequenceBudget-mib, less.SequenceBudget)
+	require.InDelta(t, offered.SequenceBudget-mib/2, less.SequenceBudget, mib/4, "copies of experts get half")
 	_, err = plan(cluster.Hello{}, cluster.Hello{OwnMemory: 5 * mib})
 	require.ErrorContains(t, err, "on rank 1 for buffers and one sequence")
 	require.ErrorContains(t, err, "its --memory allows 5.0 MiB")

@@ -56,16 +56,32 @@ func (f *Forward) assign(rows int) error {
 // settle fills to and loads unless it has done so for this layer. The ids must have been
 // flushed.
 func (a *assignment) settle(f *Forward, rows int) {
-	ids := f.ids[:rows*f.shape.Used]
-	switch {
-	case a.loads != nil:
-	case !a.copies || a.fixed && f.cut == nil:
-		a.loads = a.assigner.Fixed(a.to, ids)
-	case f.reduce == parallel.Exact:
-		a.loads = a.assigner.Step(a.to, f.layer, ids)
-	default: // with Sum the bits of a row depend on which of its terms a rank adds up
-		a.loads = a.assigner.Rows(a.to, f.layer, ids, f.shape.Used)
+	if a.loads == nil {
+		a.loads = f.rule().Assign(a.to, f.layer, f.ids[:rows*f.shape.Used], f.shape.Used)
 	}
+}
+
+// rule is how the slots of the step are assigned.
+func (f *Forward) rule() assign.Rule {
+	a := &f.exchange.assignment
+	r := assign.Rule{By: a.assigner}
+	switch {
+	case !a.copies || a.fixed && f.cut == nil:
+	case f.reduce == parallel.Exact:
+		r.How = assign.Together
+	default: // with Sum the bits of a row depend on which of its terms a rank adds up
+		r.How = assign.ByRow
+	}
+	return r
+}
+
+// Rule is how the slots of the last step were assigned to the ranks of the group, and this
+// rank; false without a group.
+func (f *Forward) Rule() (rule assign.Rule, rank int, grouped bool) {
+	if f.exchange == nil {
+		return assign.Rule{}, 0, false
+	}
+	return f.rule(), f.exchange.rank, true
 }
 
 // localIDs are the ids by which the ops of this rank find its slots.

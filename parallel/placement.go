@@ -178,6 +178,11 @@ func (p Placement) Assigner(experts int) *assign.Assigner {
 // Waits reports whether the host of any rank waits for the choice of experts; see Part.
 func (p Placement) Waits() bool { return slices.ContainsFunc(p, func(x Part) bool { return x.Waits }) }
 
+// Has reports whether the rank owns an expert of a layer or has a copy of it.
+func (x Part) Has(layer, e int) bool {
+	return e >= x.Experts.Start && e < x.Experts.End || assign.CopiesOf(x.Copies, layer).Has(e)
+}
+
 // Held is a range that has all experts of the rank, copies included.
 func (x Part) Held() Range {
 	held := x.Experts

@@ -108,7 +108,8 @@ func Reads(trace cost.Trace) int64 {
 		}
 		sum += e.Op.Bytes
 		if c := e.Op.Chosen; c != nil {
-			sum += c.Bytes * float64(c.Rows*c.Used) * float64(c.End-c.Start) / float64(c.Of)
+			experts, _ := c.Mean()
+			sum += c.Bytes * experts
 		}
 	}
 	return int64(sum)

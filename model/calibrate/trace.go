@@ -84,6 +84,13 @@ func (t *Tracer) rank(ctx context.Context, p parallel.Placement, r int, w Work) 
 	_, err = t.run(ctx, w, func(op cost.Op, _ func()) {
 		trace = append(trace, cost.Event{Op: &op})
 	})
+	if rule, rank, grouped := t.m.Rule(); grouped && p.Copies() {
+		for _, e := range trace {
+			if e.Op != nil && e.Op.Chosen != nil {
+				e.Op.Chosen.Rule, e.Op.Chosen.Rank = &rule, rank
+			}
+		}
+	}
 	return trace, errors.Join(err, t.m.Join(nil, nil))
 }
 

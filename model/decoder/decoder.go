@@ -24,6 +24,7 @@ import (
 	"ringmaster/model/snapshot"
 	"ringmaster/moe"
 	"ringmaster/parallel"
+	"ringmaster/parallel/assign"
 )
 
 // Cache is the KV cache of one sequence in a Network. Reads change nothing, and the next
@@ -404,6 +405,10 @@ func quietNaNs(row []float32) []float32 {
 	}
 	return row
 }
+
+// Rule is how the chosen experts of the last Run were assigned to the ranks of the group,
+// and this rank; false without a group.
+func (m *Model[C]) Rule() (rule assign.Rule, rank int, grouped bool) { return m.o.Routed.Rule() }
 
 // LayerStats are the counts of each layer since the model was opened. It may be
 // called by any goroutine at any time.

@@ -11,6 +11,7 @@ import (
 	"ringmaster/kernels"
 	"ringmaster/model"
 	"ringmaster/parallel"
+	"ringmaster/parallel/assign"
 )
 
 // DefaultMaxTokens is the most tokens of a step unless OpenOptions says otherwise.
@@ -78,6 +79,7 @@ type Decoder interface {
 	Run(ctx context.Context) ([][]float32, error)
 	Digest() []uint32
 	LayerStats() []parallel.LayerStats
+	Rule() (rule assign.Rule, rank int, grouped bool)
 	Exchanges() [][]parallel.Exchange
 	Sizes() parallel.Sizes
 	Snapshot(w io.Writer, id model.SeqID, tokens []int32) error

@@ -41,15 +41,17 @@ type Plan struct {
 	Reduce parallel.Reduce
 	Wire   parallel.Wire
 
-	Experts  int64    // routed experts, mapped
-	Dense    int64    // every other weight, mapped
-	Divided  []Matrix // of Dense: what a placement may divide
-	Unread   int64    // mapped and never read
-	UnreadOf string   // what of the file that is, and why
-	Scratch  int64    // buffers of a step
-	Growth   int64    // the smaller cache while a cache grows
-	Derived  int64    // weights that are made of others when the file is loaded
-	Caches   []Row    // the KV cache of a sequence of Context positions
+	Experts int64    // routed experts, mapped
+	Dense   int64    // every other weight, mapped
+	Divided []Matrix // of Dense: what a placement may divide
+	// Embedding is the bytes of Dense from which a token needs one row.
+	Embedding int64
+	Unread    int64  // mapped and never read
+	UnreadOf  string // what of the file that is, and why
+	Scratch   int64  // buffers of a step
+	Growth    int64  // the smaller cache while a cache grows
+	Derived   int64  // weights that are made of others when the file is loaded
+	Caches    []Row  // the KV cache of a sequence of Context positions
 
 	// Routed is the shape of the experts and Heads that of the outputs of the groups of
 	// attention heads, for the buffers of a group. DenseFFN is that of the outputs of the
@@ -95,6 +97,9 @@ func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division, unread Unre
 			continue
 		}
 		p.Dense += n
+		if local == "token_embd.weight" {
+			p.Embedding = n
+		}
 		if by, ok := divided[local]; ok {
 			p.Divided = append(p.Divided, matrixOf(t, by))
 		}

@@ -3,6 +3,7 @@ package decoder
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"ringmaster/internal/units"
@@ -16,10 +17,14 @@ type RankPlan struct {
 	Rank int
 	Part parallel.Part // what it computes
 
-	ExpertBytes int64 // of the local routed experts, mapped
+	ExpertBytes int64 // of the routed experts that it has, mapped
+	CopyBytes   int64 // of them: copies of other ranks' experts
 	DenseBytes  int64 // every other weight that the rank reads, mapped
 	Sequence    int64 // KV cache of one sequence of Context tokens
 	Buffers     int64 // of a step and of the exchange
+	// TokenReads is the weights that the rank is expected to read for a token, if all
+	// experts are equally likely.
+	TokenReads int64
 }
 
 // Need is the least memory in bytes: the buffers and the KV cache of one sequence.
@@ -64,7 +69,9 @@ func (p Plan) Sums(how parallel.Share) int {
 func (p Plan) ForRank(rank int, placement parallel.Placement) RankPlan {
 	r := RankPlan{Rank: rank, Part: placement[rank], Sequence: p.PerSequence(), Buffers: p.Fixed()}
 	r.ExpertBytes = p.expertBytes(r.Part)
+	r.CopyBytes = r.ExpertBytes - p.expertBytes(parallel.Part{Experts: r.Part.Experts})
 	r.DenseBytes = p.weights(r.Part, placement[len(placement)-1]) - r.ExpertBytes
+	r.TokenReads = r.DenseBytes - p.Embedding
 	if len(placement) > 1 {
 		r.Buffers += moe.ExchangeBytes(p.Routed, p.Reduce, p.Wire, placement)
 		join := func(s parallel.TermsShape, n int, ranges []parallel.Range) {
@@ -85,18 +92,26 @@ func (p Plan) ForRank(rank int, placement parallel.Placement) RankPlan {
 	return r
 }
 
+// AddTokenExperts adds the experts that each rank [ranks] is expected to compute for a
+// token in a layer to the weights that it reads.
+func (p Plan) AddTokenExperts(ranks []RankPlan, experts []float64) {
+	for r, n := range experts {
+		ranks[r].TokenReads += int64(n * float64(p.OneExpert()))
+	}
+}
+
 // WriteRanks prints the plans of a group's ranks as a table. names [ranks], if
 // given, are the ranks' addresses.
 func WriteRanks(w io.Writer, ranks []RankPlan, names ...string) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "rank\texperts\theads\tshared\tvocabulary\texpert weights\tother weights\tone sequence\tbuffers\texpected in memory\t")
+	fmt.Fprint(t, "rank\texperts\tcopies\theads\tshared\tvocabulary\texpert weights\tother weights\tone sequence\tbuffers\texpected in memory\ta token reads\t")
 	if len(names) > 0 {
 		fmt.Fprint(t, "  where\t")
 	}
 	fmt.Fprintln(t)
 	for i, r := range ranks {
-		fmt.Fprintf(t, "%d\t%v\t%v\t%v\t%v\t%s\t%s\t%s\t%s\t%s\t", r.Rank, r.Part.Experts, r.Part.Heads, r.Part.Shared, r.Part.Vocabulary, units.Bytes(r.ExpertBytes), units.Bytes(r.DenseBytes),
-			units.Bytes(r.Sequence), units.Bytes(r.Buffers), units.Bytes(r.Resident()))
+		fmt.Fprintf(t, "%d\t%v\t%s\t%v\t%v\t%v\t%s\t%s\t%s\t%s\t%s\t%s\t", r.Rank, r.Part.Experts, units.Bytes(r.CopyBytes), r.Part.Heads, r.Part.Shared, r.Part.Vocabulary, units.Bytes(r.ExpertBytes), units.Bytes(r.DenseBytes),
+			units.Bytes(r.Sequence), units.Bytes(r.Buffers), units.Bytes(r.Resident()), units.Bytes(r.TokenReads))
 		if i < len(names) {
 			fmt.Fprintf(t, "  %s\t", names[i])
 		}
@@ -113,15 +128,50 @@ func (p Plan) Fresh(before *parallel.Part, part, all parallel.Part) int64 {
 	if before == nil {
 		return own
 	}
-	both := parallel.Part{Experts: part.Experts.And(before.Experts), Heads: part.Heads.And(before.Heads),
-		Shared: part.Shared.And(before.Shared), Vocabulary: part.Vocabulary.And(before.Vocabulary)}
-	return max(own-p.weights(both, all), 0)
+	both := parallel.Part{Heads: part.Heads.And(before.Heads), Shared: part.Shared.And(before.Shared), Vocabulary: part.Vocabulary.And(before.Vocabulary)}
+	kept := p.countExperts(func(layer, e int) bool { return part.Has(layer, e) && before.Has(layer, e) })
+	return max(own-p.weights(both, all)-kept, 0)
 }
 
-// expertBytes is that of the routed experts. It is exact, because the matrices of a stack
-// have one size.
+// OneExpert is the bytes of one routed expert in all layers that have any.
+func (p Plan) OneExpert() int64 { return p.Experts / int64(p.Sizes.Experts) }
+
+// ExpertLayers are the layers with routed experts.
+func (p Plan) ExpertLayers() []int {
+	var out []int
+	for l := p.DenseLayers; l < p.Layers; l++ {
+		out = append(out, l)
+	}
+	return out
+}
+
+// expertBytes is that of the routed experts that a rank has. It is exact but for copies
+// that differ from layer to layer, because the matrices of a stack have one size.
 func (p Plan) expertBytes(part parallel.Part) int64 {
-	return p.Experts / int64(p.Sizes.Experts) * int64(part.Experts.Len())
+	if len(part.Copies) == 0 {
+		return p.OneExpert() * int64(part.Experts.Len())
+	}
+	return p.countExperts(func(layer, e int) bool { return part.Has(layer, e) })
+}
+
+// countExperts is the bytes of the routed experts that has chooses.
+func (p Plan) countExperts(has func(layer, e int) bool) int64 {
+	n, layers := int64(0), p.ExpertLayers()
+	for _, l := range layers {
+		for e := range p.Sizes.Experts {
+			if has(l, e) {
+				n++
+			}
+		}
+	}
+	return p.OneExpert() * n / int64(max(len(layers), 1))
+}
+
+// Lost is the bytes of the routed experts that no rank with one of the parts has.
+func (p Plan) Lost(parts []parallel.Part) int64 {
+	return p.countExperts(func(layer, e int) bool {
+		return !slices.ContainsFunc(parts, func(x parallel.Part) bool { return x.Has(layer, e) })
+	})
 }
 
 // weights is the bytes of the weights that a rank with a part reads.

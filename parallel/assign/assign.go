@@ -68,6 +68,33 @@ type step struct {
 	from uint8
 }
 
+// How says how the slots of a step are assigned.
+type How uint8
+
+// The values of How.
+const (
+	Owners   How = iota // by Assigner.Fixed
+	Together            // by Assigner.Step
+	ByRow               // by Assigner.Rows
+)
+
+// Rule is how the slots of the layers of a step are assigned to ranks.
+type Rule struct {
+	By  *Assigner
+	How How
+}
+
+// Assign assigns the slots of a step, ids [rows][used], to [rows][used].
+func (r Rule) Assign(to []uint8, layer int, ids []int32, used int) []Load {
+	switch r.How {
+	case Together:
+		return r.By.Step(to, layer, ids)
+	case ByRow:
+		return r.By.Rows(to, layer, ids, used)
+	}
+	return r.By.Fixed(to, ids)
+}
+
 // New makes an Assigner for so many experts, which are each in Own of one of the ranks.
 func New(experts int, ranks []Rank) *Assigner {
 	a := &Assigner{owner: make([]uint8, experts), time: make([]int64, len(ranks)), count: make([]int32, experts),
@@ -91,7 +118,7 @@ func New(experts int, ranks []Rank) *Assigner {
 		}
 		for l, of := range a.holders {
 			for e := range of {
-				if e >= x.Own[0] && e < x.Own[1] || copyOf(x.Copies, l).Has(e) {
+				if e >= x.Own[0] && e < x.Own[1] || CopiesOf(x.Copies, l).Has(e) {
 					of[e] |= 1 << r
 				}
 				a.copies = a.copies || bits.OnesCount64(of[e]) > 1
@@ -101,8 +128,8 @@ func New(experts int, ranks []Rank) *Assigner {
 	return a
 }
 
-// copyOf is the set of a layer.
-func copyOf(sets []Set, layer int) Set {
+// CopiesOf is the set of a layer in Rank.Copies.
+func CopiesOf(sets []Set, layer int) Set {
 	switch {
 	case len(sets) == 1:
 		return sets[0]

@@ -57,7 +57,7 @@ func times(ranks []Rank, to []uint8, ids []int32) []float64 {
 
 // has reports whether a rank has an expert in a layer.
 func has(x Rank, layer int, e int32) bool {
-	return int(e) >= x.Own[0] && int(e) < x.Own[1] || copyOf(x.Copies, layer).Has(int(e))
+	return int(e) >= x.Own[0] && int(e) < x.Own[1] || CopiesOf(x.Copies, layer).Has(int(e))
 }
 
 // optimum is the least time of the slowest rank over all assignments of whole experts.

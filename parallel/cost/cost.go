@@ -7,7 +7,11 @@
 // estimates a step from the traces of all ranks.
 package cost
 
-import "math"
+import (
+	"math"
+
+	"ringmaster/parallel/assign"
+)
 
 // Op is one call of an op of a backend.
 type Op struct {
@@ -30,7 +34,30 @@ type Chosen struct {
 	Start, End int     // the rank's own experts
 	Bytes      float64 // of the matrices of one expert that the op reads
 	Work       float64 // of one token in one expert
+	// Rule, if given, is how the chosen experts are assigned to ranks, and Rank is this one.
+	// Without it a rank computes all of its own.
+	Rule *assign.Rule `json:"-"`
+	Rank int          `json:"-"`
 }
+
+// Mean is what the rank computes in a layer on average, if all experts are equally likely:
+// experts that it reads, and rows in all of them.
+func (c *Chosen) Mean() (experts, slots float64) {
+	if c.Rule == nil {
+		own, of := float64(c.End-c.Start), float64(c.Of)
+		return own * (1 - math.Pow(1-float64(c.Used)/of, float64(c.Rows))), float64(c.Rows*c.Used) * own / of
+	}
+	n := max(1, 256/c.Rows)
+	layers := make([]int, n)
+	for i := range layers {
+		layers[i] = i % mostLayers
+	}
+	e := c.Rule.Expect(assign.Routing{Experts: c.Of, Used: c.Used}, c.Rows, layers)
+	return e.Experts[c.Rank], e.Slots[c.Rank]
+}
+
+// mostLayers is as many layers as models have.
+const mostLayers = 60
 
 // Route is the kind of the op in which rows choose their experts. It separates layers,
 // because each has its own choice.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"ringmaster/parallel/assign"
 )
 
 // Estimate is the expected time of a step.
@@ -82,8 +84,9 @@ type simulation struct {
 	links   Links
 	ranks   int
 	random  *rand.Rand
-	choices [][]int     // of the layers so far, see choice
-	reads   [][]float64 // [layers so far][ranks] bytes of routed experts
+	choices [][]int32       // of the layers so far, see choice
+	reads   [][]float64     // [layers so far][ranks] bytes of routed experts
+	loads   [][]assign.Load // [layers so far][ranks] with a Chosen.Rule; see part
 
 	sum     Estimate        // over the draws
 	by      map[string]part // by kind and line, on rank 0
@@ -112,7 +115,7 @@ type rankState struct {
 
 // run adds one run of the step to the sum.
 func (s *simulation) run(traces []Trace) {
-	s.choices, s.reads = s.choices[:0], s.reads[:0]
+	s.choices, s.reads, s.loads = s.choices[:0], s.reads[:0], s.loads[:0]
 	ranks := make([]rankState, s.ranks)
 	for r := range ranks {
 		ranks[r] = rankState{trace: traces[r], layer: -1}
@@ -184,7 +187,7 @@ func (s *simulation) op(r int, o *Op, layer int) float64 {
 	bytes, work := o.Bytes, o.Work
 	if o.Chosen != nil {
 		layer = max(layer, 0)
-		experts, slots := o.Chosen.part(s.choice(o.Chosen, layer))
+		experts, slots := s.part(o.Chosen, r, layer)
 		if slots == 0 {
 			return 0
 		}
@@ -207,10 +210,17 @@ func (s *simulation) op(r int, o *Op, layer int) float64 {
 	return took
 }
 
-// part returns how many of the chosen experts of a layer a rank computes, and for how many
-// slots (choices of tokens). counts [Of] says how many rows chose each expert. Whatever
-// divides the chosen experts among ranks is here.
-func (c *Chosen) part(counts []int) (experts, slots int) {
+// part returns how many of the chosen experts of a layer rank r computes, and for how many
+// slots (choices of tokens). Whatever divides the chosen experts among ranks is here.
+func (s *simulation) part(c *Chosen, r, layer int) (experts, slots int) {
+	if c.Rule != nil {
+		load := s.assigned(c, layer)[r]
+		return load.Experts, load.Slots
+	}
+	counts := make([]int, c.Of)
+	for _, e := range s.choice(c, layer) {
+		counts[e]++
+	}
 	for _, n := range counts[c.Start:c.End] {
 		if n > 0 {
 			experts++
@@ -220,21 +230,41 @@ func (c *Chosen) part(counts []int) (experts, slots int) {
 	return experts, slots
 }
 
-// choice draws how many rows choose each expert of a layer, [Of], the same for all ranks.
-func (s *simulation) choice(c *Chosen, layer int) []int {
+// assigned is what each rank computes in a layer, by the rule that all ranks have. So many
+// rows that layers differ little are assigned in a few layers only, because assigning them
+// costs more than drawing them.
+func (s *simulation) assigned(c *Chosen, layer int) []assign.Load {
+	const manyRows, fewLayers = 64, 4
+	like := layer
+	if c.Rows >= manyRows {
+		like %= fewLayers
+	}
+	for len(s.loads) <= like {
+		s.loads = append(s.loads, nil)
+	}
+	if s.loads[like] == nil {
+		ids := s.choice(c, layer)
+		s.loads[like] = slices.Clone(c.Rule.Assign(make([]uint8, len(ids)), like, ids, c.Used))
+	}
+	s.choice(c, layer) // so that every layer has its reads
+	return s.loads[like]
+}
+
+// choice draws the experts of the rows of a layer, [Rows][Used], the same for all ranks.
+func (s *simulation) choice(c *Chosen, layer int) []int32 {
 	for len(s.choices) <= layer {
-		counts, order := make([]int, c.Of), make([]int, c.Of)
+		ids, order := make([]int32, 0, c.Rows*c.Used), make([]int32, c.Of)
 		for i := range order {
-			order[i] = i
+			order[i] = int32(i)
 		}
 		for range c.Rows {
 			for i := range c.Used { // the beginning of a shuffle
 				j := i + s.random.IntN(c.Of-i)
 				order[i], order[j] = order[j], order[i]
-				counts[order[i]]++
 			}
+			ids = append(ids, order[:c.Used]...)
 		}
-		s.choices, s.reads = append(s.choices, counts), append(s.reads, make([]float64, s.ranks))
+		s.choices, s.reads = append(s.choices, ids), append(s.reads, make([]float64, s.ranks))
 	}
 	return s.choices[layer]
 }

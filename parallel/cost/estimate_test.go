@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/parallel/assign"
 )
 
 var (
@@ -131,6 +133,30 @@ func TestWait(t *testing.T) {
 	e, err = Expect([]Trace{{mul(5), mul(2)}}, []Model{late}, nil)
 	require.NoError(t, err)
 	require.InDelta(t, 7+10, e.Seconds, 1e-9, "one rank waits once")
+}
+
+// TestCopies: with all experts on both ranks, each computes half of the chosen ones, and a
+// rank of twice the speed two thirds of the work.
+func TestCopies(t *testing.T) {
+	all := assign.Set(slices.Repeat([]byte{0xff}, 8))
+	layer := func(rank, rows int, by *assign.Assigner) Trace {
+		out := Trace{}
+		for range 100 {
+			out = append(out, Event{Op: &Op{Kind: Route}}, Event{Op: &Op{Kind: "mul", Chosen: &Chosen{Rows: rows, Used: 6, Of: 64, End: 64, Bytes: 1,
+				Rule: &assign.Rule{By: by, How: assign.Together}, Rank: rank}}}, start("gather", 0, -1), wait)
+		}
+		return out
+	}
+	of := func(rows int, speeds ...int) Estimate {
+		ranks := []assign.Rank{{Own: [2]int{0, 32}, Copies: []assign.Set{all}, Speed: speeds[0]}, {Own: [2]int{32, 64}, Copies: []assign.Set{all}, Speed: speeds[1]}}
+		e, err := Expect([]Trace{layer(0, rows, assign.New(64, ranks)), layer(1, rows, assign.New(64, ranks))}, []Model{unit, unit}, Links{Message: {}, "gather": {}})
+		require.NoError(t, err)
+		return e
+	}
+	require.InDelta(t, 300, of(1, 1, 1).Seconds, 1e-9)
+	require.Equal(t, []float64{0, 0}, of(1, 1, 1).Waiting)
+	require.InDelta(t, 400, of(1, 2, 1).Compute[0], 1e-6)
+	require.InDelta(t, 3200, of(512, 1, 1).Seconds, 200, "a chunk reads all experts once, on either rank")
 }
 
 // TestError: the estimate lists unknown kinds.

@@ -1,0 +1,156 @@
+package groupplan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/internal/units"
+	"ringmaster/model/decoder"
+	"ringmaster/parallel"
+	"ringmaster/parallel/assign"
+)
+
+// copy gives the ranks copies of experts that others own, where they have memory for them,
+// and says what that gains.
+func (o Options) copy(plan decoder.Plan, members []cluster.Hello, placement parallel.Placement, ranks []decoder.RankPlan) string {
+	if len(members) == 1 {
+		return ""
+	}
+	speeds := o.speeds(members)
+	for r, m := range members {
+		placement[r].Speed, placement[r].Waits = speeds[r], m.Threads == 0
+	}
+	before := expectToken(plan, placement)
+	room := make([]int64, len(members)) // experts, of which each rank may have a copy in every layer
+	lacks := ""
+	for r, m := range members {
+		room[r] = copyRoom(plan, m, ranks[r]) / max(plan.OneExpert(), 1)
+		switch {
+		case room[r] > 0 || lacks != "":
+		case m.Memory == 0:
+			lacks = fmt.Sprintf("the memory of rank %d is not known", m.Rank)
+		default:
+			lacks = fmt.Sprintf("rank %d has no memory beyond its part and its KV caches for one more expert of %s", m.Rank, units.Bytes(plan.OneExpert()))
+		}
+	}
+	spread(placement, plan.Sizes.Experts, room)
+	if !placement.Copies() {
+		plan.AddTokenExperts(ranks, before.Experts)
+		return fmt.Sprintf("experts in copies: none, because %s; the busiest rank takes %.2f times the mean for a token's experts\n", lacks, before.Busiest)
+	}
+	after := expectToken(plan, placement)
+	for r, m := range members {
+		buffers := ranks[r].Buffers - plan.ForRank(r, withoutCopies(placement)).Buffers
+		ranks[r] = plan.ForRank(r, placement)
+		ranks[r].Rank = m.Rank
+		ranks[r].Buffers += buffers
+	}
+	plan.AddTokenExperts(ranks, after.Experts)
+	var w strings.Builder
+	fmt.Fprintf(&w, "experts in copies: the busiest rank takes %.2f times the mean for a token's experts, %.2f without copies\n", after.Busiest, before.Busiest)
+	if placement.Waits() {
+		fmt.Fprintf(&w, "copies serve only steps that are divided by rows, because a GPU would wait for the choice of experts in the others\n")
+	}
+	return w.String()
+}
+
+// withoutCopies is a placement without its copies.
+func withoutCopies(p parallel.Placement) parallel.Placement {
+	out := slices.Clone(p)
+	for r := range out {
+		out[r].Copies = nil
+	}
+	return out
+}
+
+// speeds are those of the members, as far as anyone has said: by the numbers of --share.
+func (o Options) speeds(members []cluster.Hello) []int {
+	out := slices.Repeat([]int{1}, len(members))
+	numbers := o.Share.Shares.Numbers
+	if len(numbers) == 0 {
+		return out
+	}
+	most := slices.Max(numbers)
+	for i, m := range members {
+		if m.Rank < len(numbers) {
+			out[i] = max(int(assign.MaxSpeed*numbers[m.Rank]/most), 1)
+		}
+	}
+	return out
+}
+
+// copyRoom is the bytes that a rank has for copies: what its part and one sequence leave,
+// without what all sequences need, but at least half of it. A copy makes decoding faster, a
+// KV cache saves prefills, and neither may starve the other.
+func copyRoom(plan decoder.Plan, m cluster.Hello, r decoder.RankPlan) int64 {
+	free := m.Memory - r.Resident()
+	if m.Memory == 0 || free <= 0 {
+		return 0
+	}
+	return free - min(plan.AllSequences()-plan.PerSequence(), free/2)
+}
+
+// spread gives each rank copies of as many experts as it has room for. In turns each takes
+// one that fewest ranks have, of the owner with most of these, so that all owners and
+// experts get alike.
+func spread(p parallel.Placement, experts int, room []int64) {
+	holders := slices.Repeat([]int{1}, experts)
+	for more := true; more; {
+		more = false
+		for r := range p {
+			x := &p[r]
+			e := -1
+			if room[r] > 0 {
+				e = fewest(p, r, holders)
+			}
+			if e < 0 {
+				continue
+			}
+			if x.Copies == nil {
+				x.Copies = []assign.Set{nil}
+			}
+			x.Copies[0].Add(e)
+			holders[e]++
+			room[r]--
+			more = true
+		}
+	}
+}
+
+// fewest is the expert of another rank that rank r should copy next, -1 if it has all.
+func fewest(p parallel.Placement, r int, holders []int) int {
+	best, bestHolders, bestLeft := -1, 0, 0
+	for o, x := range p {
+		if o == r {
+			continue
+		}
+		first, least, left := -1, 0, 0
+		for e := x.Experts.Start; e < x.Experts.End; e++ {
+			switch {
+			case p[r].Has(0, e):
+			case first < 0 || holders[e] < least:
+				first, least, left = e, holders[e], 1
+			case holders[e] == least:
+				left++
+			}
+		}
+		if first >= 0 && (best < 0 || least < bestHolders || least == bestHolders && left > bestLeft) {
+			best, bestHolders, bestLeft = first, least, left
+		}
+	}
+	return best
+}
+
+// expectToken is what ranks compute for a token in a layer, if all experts are equally
+// likely.
+func expectToken(plan decoder.Plan, p parallel.Placement) assign.Expected {
+	const draws = 512
+	layers := plan.ExpertLayers()
+	for n := len(layers); n > 0 && len(layers) < draws; {
+		layers = append(layers, layers[:n]...)
+	}
+	rule := assign.Rule{By: p.Assigner(plan.Sizes.Experts), How: assign.Together}
+	return rule.Expect(assign.Routing{Experts: plan.Sizes.Experts, Used: plan.Used}, 1, layers)
+}
