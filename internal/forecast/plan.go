@@ -114,8 +114,9 @@ type Plan struct {
 type RankNeed struct {
 	Host
 	Experts  parallel.Range `json:"experts"`
-	Resident int64          `json:"resident"` // with one sequence of full length
-	Free     int64          `json:"free"`     // what is left of the offer
+	Resident int64          `json:"resident"` // with one sequence of full length, without copies
+	Copies   int64          `json:"copies"`   // of other ranks' experts
+	Free     int64          `json:"free"`     // what Resident leaves of the offer
 }
 
 // plan returns the plan that the leader of a group of hosts would make. A model that does
@@ -152,7 +153,8 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 	out.plan, out.ranks, out.placement = group.Model, group.Ranks, settings.Placement
 	out.Fits, out.Context, out.Caches, out.Sequence = true, settings.Context, settings.SequenceBudget, out.plan.PerSequence()
 	for r, one := range group.Ranks {
-		out.Ranks = append(out.Ranks, RankNeed{hosts[r], one.Part.Experts, one.Resident(), hosts[r].Offer - one.Resident()})
+		needs := one.Resident() - one.CopyBytes
+		out.Ranks = append(out.Ranks, RankNeed{hosts[r], one.Part.Experts, needs, one.CopyBytes, hosts[r].Offer - needs})
 	}
 	out.sums = out.plan.Sums(group.Share)
 	reads, err := o.reads(out, len(hosts))

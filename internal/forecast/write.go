@@ -17,10 +17,10 @@ func (p Outcome) Write(w io.Writer, reach float64) error {
 		fmt.Fprintf(&b, "it fits: context of %d tokens, one such sequence takes %s; KV caches of all together at most %s on each rank; --share %s\n",
 			p.Context, units.Bytes(p.Sequence), units.Bytes(p.Caches), p.Share)
 		t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprint(t, "rank\tmemory\toffers\tneeds\tleft\texperts\tread for a token\t  limit\t\n")
+		fmt.Fprint(t, "rank\tmemory\toffers\tneeds\tleft\texperts\tcopies\tread for a token\t  limit\t\n")
 		for i, r := range p.Ranks {
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%d-%d\t%s\t  %s\t\n", i, units.Bytes(r.Memory), units.Bytes(r.Offer), units.Bytes(r.Resident), units.Bytes(r.Free),
-				r.Experts.Start, r.Experts.End-1, units.Bytes(p.Bounds.Bytes[i]), r.Limit)
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%d-%d\t%s\t%s\t  %s\t\n", i, units.Bytes(r.Memory), units.Bytes(r.Offer), units.Bytes(r.Resident), units.Bytes(r.Free),
+				r.Experts.Start, r.Experts.End-1, units.Bytes(r.Copies), units.Bytes(p.Bounds.Bytes[i]), r.Limit)
 		}
 		if err := t.Flush(); err != nil {
 			return err

@@ -53,6 +53,7 @@ type Assigner struct {
 	seen  []uint64 // [experts] bit r: rank r computes it
 	loads []Load   // [ranks]
 	via   [MaxRanks]step
+	turn  int // of ranks that would be ready at the same time, the one at or after this gets a part
 }
 
 // part is some rows of an expert that one rank computes.
@@ -149,6 +150,7 @@ func (a *Assigner) Copies() bool { return a.copies }
 // computes, valid until the next call.
 func (a *Assigner) Step(to []uint8, layer int, ids []int32) []Load {
 	a.begin(layer)
+	a.turn = 0
 	clear(a.count)
 	for _, e := range ids {
 		if a.valid(e) {
@@ -207,9 +209,12 @@ func (a *Assigner) Rows(to []uint8, layer int, ids []int32, used int) []Load {
 			}
 		}
 		slices.Sort(a.order)
+		a.turn = 0
 		for _, e := range a.order {
 			a.add(int32(e), 1, a.owner[e])
+			a.turn += int(e)
 		}
+		a.turn %= len(a.busy) // else low ranks would get more of every row
 		a.improve()
 		a.fill(to[at:], row)
 	}
@@ -311,7 +316,10 @@ func (a *Assigner) shift(from uint8) bool {
 			}
 			try := func(rows, freed, atLeast int64) {
 				end := max(a.busy[from]-a.takes(from, freed), a.busy[to]+a.takes(to, read+rows))
-				if end < best.end && a.busy[from]-end >= atLeast {
+				if a.busy[from]-end < atLeast {
+					return
+				}
+				if end < best.end || end == best.end && best.rows > 0 && a.after(to) < a.after(best.to) {
 					best = move{i, to, int32(rows), end}
 				}
 			}
@@ -330,6 +338,9 @@ func (a *Assigner) shift(from uint8) bool {
 	a.apply(best)
 	return true
 }
+
+// after is how far a rank is behind the turn.
+func (a *Assigner) after(rank uint8) int { return (int(rank) - a.turn + len(a.busy)) % len(a.busy) }
 
 // apply carries a move out.
 func (a *Assigner) apply(m move) {
