@@ -123,7 +123,8 @@ type Config struct {
 	StrictModelNames bool
 
 	// KeepAlive is how long a stream may be silent before it sends a comment, so that
-	// clients and proxies do not time out during a long prefill; 0: 10 s.
+	// clients and proxies do not time out during a long prefill and pages show its
+	// progress; 0: 2 s.
 	KeepAlive time.Duration
 	// WriteTimeout limits one write to a client; 0: 30 s. It restarts with each chunk, so
 	// that a stream may run for any time.
@@ -271,7 +272,7 @@ func (c *Config) setDefaults() error {
 	setDefault(&c.MaxChoices, 8)
 	setDefault(&c.MaxPrompts, 64)
 	setDefault(&c.MaxMessages, 8192)
-	setDefault(&c.KeepAlive, 10*time.Second)
+	setDefault(&c.KeepAlive, 2*time.Second)
 	setDefault(&c.WriteTimeout, 30*time.Second)
 	setDefault(&c.BodyTimeout, 60*time.Second)
 	setDefault(&c.RetryAfter, time.Second)

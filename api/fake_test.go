@@ -37,6 +37,7 @@ type fakeEngine struct {
 	// recovering is what Recovering returns; nil: the model does not recover.
 	recovering func() (time.Duration, bool)
 	busy       error
+	times      engine.Times // of every answer
 
 	mu       sync.Mutex
 	requests []engine.Request
@@ -66,7 +67,7 @@ func (e *fakeEngine) submit(ctx context.Context, r engine.Request) (Stream, erro
 	if err != nil {
 		return nil, err
 	}
-	s := &fakeStream{ctx: ctx, acts: acts, closed: make(chan struct{})}
+	s := &fakeStream{ctx: ctx, acts: acts, closed: make(chan struct{}), times: e.times}
 	e.streams = append(e.streams, s)
 	return s, nil
 }
@@ -105,6 +106,7 @@ type fakeStream struct {
 	acts    []act
 	once    sync.Once
 	closed  chan struct{}
+	times   engine.Times
 }
 
 func (s *fakeStream) Next(ctx context.Context) (engine.Event, error) {
@@ -127,7 +129,7 @@ func (s *fakeStream) Next(ctx context.Context) (engine.Event, error) {
 	return a.event, a.err
 }
 
-func (s *fakeStream) Times() engine.Times { return engine.Times{} }
+func (s *fakeStream) Times() engine.Times { return s.times }
 
 func (s *fakeStream) Await() { s.awaited = true }
 

@@ -11,6 +11,7 @@ import (
 // had.
 var (
 	answerIDs     = regexp.MustCompile(`\b(chatcmpl-|cmpl-|resp_|msg_|rs_|fc_|ctc_|call_|toolu_|rm_|fp_)[0-9a-f]+`)
+	answerTimings = regexp.MustCompile(`,"timings":\{[^}]*\}`)
 	answerMembers = regexp.MustCompile(`"(created|created_at|\w*_duration|cached_tokens|cache_read_input_tokens|prompt_cache_hit_tokens|prompt_cache_miss_tokens|input_tokens)":("[^"]*"|[0-9]+)`)
 )
 
@@ -25,6 +26,7 @@ var streamTexts = map[string]bool{
 // hits in the prefix cache: the whole body, or for a stream each member's concatenated
 // texts, as JSON.
 func Said(answer string, stream bool) (string, error) {
+	answer = answerTimings.ReplaceAllString(answer, "")
 	answer = answerMembers.ReplaceAllString(answerIDs.ReplaceAllString(answer, "$1"), `"$1":0`)
 	if !stream {
 		return answer, nil

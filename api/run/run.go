@@ -123,10 +123,11 @@ type Call struct {
 	Ended     bool
 }
 
-// Usage counts the tokens of one answer.
+// Usage is the tokens and the times of one answer.
 type Usage struct {
 	engine.Usage
-	Reasoning int // of Completion
+	Reasoning int          // of Completion
+	Times     engine.Times // zero before its last event
 }
 
 // Run is a started job: its answers run concurrently. A goroutine for each answer
@@ -283,6 +284,12 @@ func (r *Run) translate(u update) Event {
 			r.streams[u.answer].Await()
 		}
 		r.remember(a)
+	}
+	if e.Finish != engine.FinishNone {
+		a.usage.Times = r.streams[u.answer].Times()
+		if a.usage.Times.Ended.IsZero() { // the event comes just before the end of its stream
+			a.usage.Times.Ended = r.runner.Now()
+		}
 	}
 	e.Usage, a.finish = a.usage, e.Finish
 	return e

@@ -55,11 +55,18 @@ type Usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
+// Timings are the times that the server measured.
+type Timings struct {
+	Predicted int     `json:"predicted_n"`  // tokens of the answer
+	Decode    float64 `json:"predicted_ms"` // since its first token
+}
+
 // Event is a piece of an answer. Finish is in the last one before Usage.
 type Event struct {
 	Text, Reasoning string
 	Finish          string
 	Usage           *Usage
+	Timings         *Timings // nil: the server sends none
 }
 
 // Client talks to one server. The errors of its methods name the address and the cure.
@@ -73,7 +80,7 @@ type Client struct {
 	http *http.Client
 }
 
-// DefaultStall is longer than the 15 seconds between two keep-alives of this project's
+// DefaultStall is longer than the 2 seconds between two keep-alives of this project's
 // server.
 const DefaultStall = 2 * time.Minute
 

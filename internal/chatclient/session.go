@@ -170,6 +170,9 @@ func (s *Session) answer(ctx context.Context) (shown bool, err error) {
 		if e.Usage != nil {
 			use = e.Usage
 		}
+		if e.Timings != nil {
+			took.server = e.Timings
+		}
 		if e.Text == "" && e.Reasoning == "" {
 			return view.err
 		}
@@ -200,6 +203,7 @@ func (s *Session) answer(ctx context.Context) (shown bool, err error) {
 type timing struct {
 	begun, first, last time.Time
 	pieces             int
+	server             *Timings // nil: not sent
 }
 
 func (t *timing) piece(now time.Time) {
@@ -213,8 +217,8 @@ func (t *timing) piece(now time.Time) {
 // line returns the line below an answer: tokens, their rate, the wait for the first.
 func (t *timing) line(u *Usage) string {
 	text := units.Count(u.Completion, "token")
-	if d := t.last.Sub(t.first).Seconds(); u.Completion > 1 && d > 0 {
-		text += fmt.Sprintf(", %.1f tokens/s", float64(u.Completion-1)/d)
+	if rate := t.rate(u.Completion); rate > 0 {
+		text += fmt.Sprintf(", %.1f tokens/s", rate)
 	}
 	if t.pieces > 0 {
 		text += fmt.Sprintf(", first token after %.2f s", t.first.Sub(t.begun).Seconds())
@@ -224,6 +228,23 @@ func (t *timing) line(u *Usage) string {
 		text += fmt.Sprintf(", %d cached", u.Details.Cached)
 	}
 	return text
+}
+
+// minRated is the shortest time from which a rate is computed: an answer that comes all at
+// once has none.
+const minRated = 100 * time.Millisecond
+
+// rate returns the tokens of a second after the first token, by the server's clock if it
+// sends times; 0 if it cannot be known.
+func (t *timing) rate(tokens int) float64 {
+	d := t.last.Sub(t.first)
+	switch s := t.server; {
+	case s != nil && s.Predicted > 1 && s.Decode > 0:
+		return 1000 * float64(s.Predicted-1) / s.Decode
+	case s != nil || tokens < 2 || d < minRated:
+		return 0
+	}
+	return float64(tokens-1) / d.Seconds()
 }
 
 // maxSaid is the longest line that say shows, in bytes.

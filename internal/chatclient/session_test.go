@@ -333,3 +333,18 @@ func TestHistory(t *testing.T) {
 	require.Len(t, entries, 1, "no file is left behind")
 	require.True(t, slices.Contains(h.lines, "last"))
 }
+
+// TestRate: the rate below an answer is the server's; without its times, an answer that
+// came all at once has none.
+func TestRate(t *testing.T) {
+	begun := time.Unix(100, 0)
+	at := func(d time.Duration) timing { return timing{begun: begun, first: begun, last: begun.Add(d), pieces: 2} }
+	line := func(took timing, server *Timings) string {
+		took.server = server
+		return took.line(&Usage{Prompt: 3, Completion: 11})
+	}
+	require.Contains(t, line(at(time.Microsecond), &Timings{Predicted: 11, Decode: 400}), "11 tokens, 25.0 tokens/s, first")
+	require.Contains(t, line(at(time.Second), &Timings{Predicted: 1}), "11 tokens, first")
+	require.Contains(t, line(at(time.Second), nil), "11 tokens, 10.0 tokens/s, first")
+	require.Contains(t, line(at(time.Microsecond), nil), "11 tokens, first")
+}

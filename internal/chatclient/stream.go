@@ -97,8 +97,9 @@ func (c *Client) parse(data string) (Event, error) {
 			} `json:"delta"`
 			Finish string `json:"finish_reason"`
 		} `json:"choices"`
-		Usage *Usage          `json:"usage"`
-		Error json.RawMessage `json:"error"`
+		Usage   *Usage          `json:"usage"`
+		Timings *Timings        `json:"timings"`
+		Error   json.RawMessage `json:"error"`
 	}
 	if err := json.Unmarshal([]byte(data), &chunk); err != nil {
 		return Event{}, fmt.Errorf("%s sent an event that is not JSON (%w); is this an OpenAI-compatible server?", c.base, safetext.Error(err, safetext.Evidence))
@@ -107,7 +108,7 @@ func (c *Client) parse(data string) (Event, error) {
 		message := cmp.Or(errorMessage([]byte(data)), "the answer failed; see the server's log")
 		return Event{}, fmt.Errorf("%s: %s", c.base, message)
 	}
-	e := Event{Usage: chunk.Usage}
+	e := Event{Usage: chunk.Usage, Timings: chunk.Timings}
 	if len(chunk.Choices) > 0 {
 		x := chunk.Choices[0]
 		e.Text, e.Reasoning, e.Finish = safetext.Drop(x.Delta.Content), safetext.Drop(x.Delta.Reasoning), safetext.Line(x.Finish, safetext.Evidence)

@@ -1,7 +1,6 @@
 // What the chat page keeps, on a server that is killed and held: see kept_test.go.
 import assert from "node:assert/strict";
-import {readFile} from "node:fs/promises";
-import {accessible, ask, check, done, narrow, page, picture, url} from "./browser.mjs";
+import {accessible, ask, check, done, page, picture} from "./browser.mjs";
 
 const expected = [/Failed to load|ERR_/]; // while the server is away
 const free = () => ask("hold -1");

@@ -10,7 +10,13 @@ import (
 
 // TestKept: no word of a conversation is lost, whatever happens to the server, the page or
 // another tab.
-func TestKept(t *testing.T) {
+func TestKept(t *testing.T) { playHeld(t, "kept.mjs") }
+
+// TestFeatures: what the chat page offers beside the conversation itself.
+func TestFeatures(t *testing.T) { playHeld(t, "features.mjs") }
+
+// playHeld runs a script that kills and holds the server.
+func playHeld(t *testing.T, script string) {
 	chromium(t)
 	s := newServer(t, "")
 	do := func(words string) {
@@ -27,5 +33,5 @@ func TestKept(t *testing.T) {
 			require.Fail(t, "unknown request", words)
 		}
 	}
-	play(t, "kept.mjs", "http://"+s.address, do, picturesEnv(t))
+	play(t, script, "http://"+s.address, do, picturesEnv(t))
 }

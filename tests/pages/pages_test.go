@@ -81,9 +81,13 @@ const apiKey = "sk-test"
 
 const call = "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>"
 
+const twoCalls = "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n" +
+	"<｜DSML｜invoke name=\"clock\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>"
+
 // answers of the scripted model, by a word of the last turn.
 var answers = []struct{ word, text string }{
 	{"<tool_result>", "It is sunny."},
+	{"both tools", twoCalls},
 	{"weather", "I look.\n\n" + call},
 	{"markdown", "# Title\n\nSome *emphasis* and `code`.\n\n```go\nfunc main() {}\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n- one\n- two\n"},
 	{"code", "```go\n// one\nfunc main() string { return \"x\" }\n```\n\n```json\n{\"a\": 1}\n```\n\n```html\n<a href=\"x\">y</a>\n```\n\n```diff\n--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n```\n"},

@@ -69,6 +69,8 @@ type (
 		// Usage is absent from the chunks of a stream; with include_usage it is null in
 		// all but the last.
 		Usage json.RawMessage `json:"usage,omitempty"`
+		// Timings is in the last chunk of a stream.
+		Timings *timings `json:"timings,omitempty"`
 	}
 	chatChoice struct {
 		Index        int           `json:"index"`
@@ -113,6 +115,7 @@ type chatAnswer struct {
 	calls     []chat.Call
 	logprobs  chatLogprobs
 	finish    engine.FinishReason
+	usage     run.Usage // with the last event
 }
 
 func (r *chatReply) begin(out *dialect.Writer) dialect.Reply {
@@ -198,8 +201,21 @@ func (r *chatReply) chunks(e *run.Event, logprobs *chatLogprobs) {
 		}
 	}
 	if e.Finish != engine.FinishNone {
+		r.answers[e.Answer].usage = e.Usage
+		if !r.usageChunk { // otherwise a later chunk is the last
+			r.object.Timings = r.timings()
+		}
 		send(chatChoice{Delta: &chatDelta{}, FinishReason: dialect.OrNull(string(e.Finish))})
 	}
+}
+
+// timings returns the times of all choices when the last of them has ended, otherwise nil.
+func (r *chatReply) timings() *timings {
+	ended := make([]run.Usage, len(r.answers))
+	for i := range r.answers {
+		ended[i] = r.answers[i].usage
+	}
+	return newTimings(ended)
 }
 
 // chunksOf splits what an event adds to a call, because the name is sent in its own
@@ -231,7 +247,7 @@ func (r *chatReply) End(answers []run.Usage) {
 	if r.stream {
 		if r.usageChunk {
 			r.object.Choices = []chatChoice{}
-			r.object.Usage = dialect.Marshal(total)
+			r.object.Usage, r.object.Timings = dialect.Marshal(total), newTimings(answers)
 			r.out.Data(r.object)
 		}
 		r.out.Done()
@@ -260,6 +276,6 @@ func (r *chatReply) End(answers []run.Usage) {
 		}
 		r.object.Choices = append(r.object.Choices, choice)
 	}
-	r.object.Usage = dialect.Marshal(total)
+	r.object.Usage, r.object.Timings = dialect.Marshal(total), newTimings(answers)
 	r.out.JSON(http.StatusOK, r.object)
 }

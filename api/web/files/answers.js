@@ -24,7 +24,7 @@ class Run {
     this.message = {id: newId(), parent, role: "assistant", content: "", partial: true};
     this.watch = watch;         // {changed, begun, saved, ended}
     this.begun = false;
-    this.waits = {};            // what the server says before the first token
+    this.waits = {};            // what the server says while no tokens come
     this.control = new AbortController();
     this.timer = 0;
   }
@@ -32,7 +32,7 @@ class Run {
   stop() { this.control.abort(); }
 
   // piece is called after each piece of the answer.
-  piece() {
+  piece(waits) {
     const m = this.message;
     if (!this.begun && (m.content || m.reasoning_content || m.tool_calls)) {
       this.begun = true;
@@ -41,6 +41,7 @@ class Run {
       if (at !== this.was) this.conversation.at = at; // the user has moved to another branch
       this.watch.begun(this);
     }
+    this.waits = waits ?? (this.begun ? {} : this.waits);
     if (this.begun) this.timer ||= setTimeout(() => this.save(), saveAfter);
     this.watch.changed(this);
   }
@@ -55,10 +56,7 @@ class Run {
     const m = this.message;
     let failure = null;
     try {
-      await answer(body, m, this.control.signal, waits => {
-        if (waits) this.waits = waits;
-        this.piece();
-      });
+      await answer(body, m, this.control.signal, waits => this.piece(waits));
     } catch (e) {
       delete m.tool_calls; // they may be cut in the middle
       if (e.name === "AbortError") m.stopped = true;

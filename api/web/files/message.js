@@ -11,7 +11,7 @@ const count = n => n.toLocaleString("en");
 export function note(m) {
   const f = m.figures ?? {}, parts = [];
   if (m.model) parts.push(m.model);
-  if (f.tokens) parts.push(`${count(f.tokens)} tokens`);
+  if (f.tokens) parts.push(f.tokens === 1 ? "1 token" : `${count(f.tokens)} tokens`);
   // If an answer came all at once, only its total time is meaningful.
   const rate = f.rate ?? (f.seconds > 0.1 ? (f.tokens - 1) / f.seconds : f.tokens / (f.first + f.seconds));
   if (f.tokens > 1 && rate > 0) parts.push(`${rate.toFixed(1)} tokens/s`);

@@ -44,7 +44,7 @@ export class Side {
       make("button", {type: "button", class: "plain" + more, [`data-${action}`]: c.id, "aria-label": `${label}: ${title(c)}`, title: label}, text);
     $("conversations").replaceChildren(...found.map(c => make("li", {},
       make("button", {type: "button", class: "plain", "data-open": c.id, "aria-current": c.id === current ? "true" : undefined}, title(c)),
-      button("rename", c, "Rename", "✎"), button("export", c, "Export", "⭳"), button("delete", c, "Delete", "✕", " danger"))));
+      button("rename", c, "Rename", "✎"), button("export", c, "Export", "↓"), button("delete", c, "Delete", "✕", " danger"))));
   }
 
   click(b) {

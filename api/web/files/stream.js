@@ -62,7 +62,9 @@ export async function answer(request, message, signal, changed) {
     const now = performance.now();
     if (event.model) message.model = event.model;
     if (event.usage) [figures.tokens, figures.used] = [event.usage.completion_tokens, event.usage.total_tokens];
-    if (event.timings?.predicted_per_second) figures.rate = event.timings.predicted_per_second;
+    const {predicted_n: made, predicted_ms: took} = event.timings ?? {};
+    if (made) figures.tokens = made;
+    if (made > 1 && took > 0) figures.rate = 1000 * (made - 1) / took; // the prompt's last step makes the first token
     const choice = event.choices?.[0];
     if (choice?.finish_reason) message.finish = choice.finish_reason;
     const delta = choice?.delta ?? {};
@@ -71,7 +73,7 @@ export async function answer(request, message, signal, changed) {
     for (const call of delta.tool_calls ?? []) add(message, call);
     if (delta.reasoning_content || delta.content || delta.tool_calls) {
       first ||= now;
-      if (!event.usage) figures.tokens++; // until the server sends the count
+      if (!event.usage && !made) figures.tokens++; // until the server sends the count
       figures.first = (first - start) / 1000;
       figures.seconds = (now - first) / 1000;
     }
