@@ -143,7 +143,7 @@ func TestEachStepEnds(t *testing.T) {
 }
 
 // hostileBlocks are pieces that together make other costly texts than alone.
-var hostileBlocks = []string{"[", "](", "[a]", "[a]: b\n", "*", "_a", "**", "`", "<", "<a ", "<!--", "|", "|-", "\\|", "~~", "(", "\\", "\n> ", "\n- ", "\n1. ", "http://a.b", "www.", "@a.", "```\n", "\n\n", "\n", " ", "\t", "&amp;", "&#", "\n===\n", "\n-|-\n", "<div>\n", "a"}
+var hostileBlocks = []string{"[", "](", "[a]", "[a]: b\n", "*", "_a", "**", "`", "<", "<a ", "<!--", "|", "|-", "\\|", "~~", "(", "\\", "\n> ", "\n- ", "\n1. ", "http://a.b", "www.", "@a.", "```\n", "\n\n", "\n", " ", "\t", "&amp;", "&#", "\n===\n", "\n-|-\n", "<div>\n", "\\(", "\\[\n", "$$", "a"}
 
 // TestHostilePairs renders texts of all pairs of pieces: each is bounded in time and size.
 func TestHostilePairs(t *testing.T) {

@@ -43,7 +43,8 @@ type Rendered struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Render renders Markdown (CommonMark with tables, strikethrough and bare links). With
+// Render renders Markdown (CommonMark with tables, strikethrough, bare links, and
+// formulas in \( \), \[ \] and $$ as they are). With
 // partial, more text may follow. HTML in the text is shown as text; an image becomes a
 // link. Scripts, styles, frames, and links to anything but web and mail are removed,
 // whatever the parser made of them. A text that takes too long, a table with too many
@@ -161,7 +162,7 @@ func fenceMark(line string) string {
 }
 
 var markdown = sync.OnceValue(func() goldmark.Markdown {
-	m := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.NewLinkify(extension.WithLinkifyAllowedProtocols([]string{"http:", "https:"}))))
+	m := goldmark.New(goldmark.WithExtensions(mathematics{}, extension.Strikethrough, extension.NewLinkify(extension.WithLinkifyAllowedProtocols([]string{"http:", "https:"}))))
 	m.Parser().AddOptions(
 		parser.WithInlineParsers(util.Prioritized(guard{}, 0)), // before all others
 		parser.WithParagraphTransformers(util.Prioritized(paragraphs{}, 0)))
@@ -266,7 +267,7 @@ var sanitizer = sync.OnceValue(func() *bluemonday.Policy {
 	p := bluemonday.NewPolicy()
 	p.AllowElements("p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "em", "strong", "del",
 		"ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td")
-	p.AllowAttrs("class").Matching(regexp.MustCompile(`^language-[A-Za-z0-9_+#.-]{1,40}$`)).OnElements("code")
+	p.AllowAttrs("class").Matching(regexp.MustCompile(`^(language-[A-Za-z0-9_+#.-]{1,40}|math)$`)).OnElements("code")
 	p.AllowAttrs("class").Matching(classes).OnElements("span")
 	p.AllowAttrs("start").Matching(bluemonday.Integer).OnElements("ol")
 	p.AllowAttrs("align").Matching(regexp.MustCompile(`^(left|right|center)$`)).OnElements("th", "td")

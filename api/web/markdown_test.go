@@ -154,13 +154,13 @@ func TestRenderGrowingIsLinear(t *testing.T) {
 
 var (
 	element   = regexp.MustCompile(`</?([a-z0-9]+)([^>]*)>`)
-	attribute = regexp.MustCompile(`^( (class="language-[\w+#.-]+"|class="(k|nc|nf|nt|na|s|m|c|gi|gd|gh)"|start="\d+"|align="(left|right|center)"|href="(https?:|mailto:)[^"]*"|rel="nofollow noreferrer( noopener)?"|target="_blank"))*( ?/)?$`)
+	attribute = regexp.MustCompile(`^( (class="(language-[\w+#.-]+|math)"|class="(k|nc|nf|nt|na|s|m|c|gi|gd|gh)"|start="\d+"|align="(left|right|center)"|href="(https?:|mailto:)[^"]*"|rel="nofollow noreferrer( noopener)?"|target="_blank"))*( ?/)?$`)
 	allowed   = regexp.MustCompile(`^(p|br|hr|h[1-6]|blockquote|pre|code|em|strong|del|ul|ol|li|table|thead|tbody|tr|th|td|a|span)$`)
 )
 
 // FuzzRender looks for HTML that is not allowed.
 func FuzzRender(f *testing.F) {
-	for _, s := range []string{document, "<img src=x onerror=alert(1)>", "[a](java\tscript:x)", "[x](<javascript:a>)", "<a href='javascript:a'>", "![a](\"onerror=\"x)", "```\"><script>\n", "<https://a\"b>", "[a]: javascript:b\n[a]", "&#x6a;avascript:x", "<svg/onload=x>", "a@b.c", "www.a.b/\"x", "\x00<b>", "|<i>|\n|-|\n"} {
+	for _, s := range []string{document, "<img src=x onerror=alert(1)>", "[a](java\tscript:x)", "[x](<javascript:a>)", "<a href='javascript:a'>", "![a](\"onerror=\"x)", "```\"><script>\n", "<https://a\"b>", "[a]: javascript:b\n[a]", "&#x6a;avascript:x", "<svg/onload=x>", "a@b.c", "www.a.b/\"x", "\x00<b>", "|<i>|\n|-|\n", "\\(<a>\\) $$\n<b>\n$$ \\[\n"} {
 		f.Add(s, true)
 		f.Add(s, false)
 	}

@@ -196,6 +196,38 @@ await check("results of two tools carry their names", async () => {
   await p.finish();
 });
 
+// broken returns the words of tables that are on two lines.
+const broken = p => p.$$eval(".text th, .text td", cells => cells.flatMap(cell => {
+  const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), out = [];
+  for (let n = walk.nextNode(); n; n = walk.nextNode()) {
+    for (const m of n.textContent.matchAll(/[^\s-]+/g)) {
+      const range = document.createRange();
+      range.setStart(n, m.index);
+      range.setEnd(n, m.index + m[0].length);
+      if (range.getClientRects().length > 1) out.push(m[0]);
+    }
+  }
+  return out;
+}));
+
+await check("tables wrap between words and scroll on a phone; formulas are as the model wrote them", async () => {
+  const p = await open({viewport: {width: 360, height: 700}});
+  await send(p, "a table");
+  await answered(p, 1);
+  assert.deepEqual(await broken(p), []);
+  const [wide, window] = await p.$eval(".text table", t => [t.scrollWidth, t.clientWidth]);
+  assert.ok(wide > window, "the table scrolls");
+  await narrow(p);
+  await send(p, "a formula");
+  await answered(p, 2);
+  assert.deepEqual(await p.$$eval("code.math", l => l.map(e => e.textContent.trim())), [
+    "\\(a_1 x^2 + b_1 x + c_1 = 0\\)", "\\[\nx_{1,2}\n= \\frac{-b_1 \\pm \\sqrt{b_1^2 - 4 a_1 c_1}}{2 a_1}\n\\]", "$$\\sum_{i=1}^n x_i * y_i$$"]);
+  await narrow(p);
+  await accessible(p);
+  await picture(p, "phone-table");
+  await p.finish();
+});
+
 for (const colorScheme of ["light", "dark"]) {
   await check(`versions, files and the list at a phone's width, ${colorScheme}`, async () => {
     const p = await open({viewport: {width: 360, height: 700}, colorScheme});

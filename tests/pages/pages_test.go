@@ -92,6 +92,9 @@ var answers = []struct{ word, text string }{
 	{"markdown", "# Title\n\nSome *emphasis* and `code`.\n\n```go\nfunc main() {}\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n- one\n- two\n"},
 	{"code", "```go\n// one\nfunc main() string { return \"x\" }\n```\n\n```json\n{\"a\": 1}\n```\n\n```html\n<a href=\"x\">y</a>\n```\n\n```diff\n--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n```\n"},
 	{"hostile", hostile},
+	{"table", "| Country | Capital | Population | Description of the country |\n|---|---|--:|---|\n| Liechtenstein | Vaduz | 39,000 | A small country in the Alps between Austria and Switzerland |\n" +
+		"| Bosnia-Herzegovina | Sarajevo | 3,200,000 | A country on the Balkans with a short coast |\n"},
+	{"formula", "The roots of \\(a_1 x^2 + b_1 x + c_1 = 0\\) are\n\\[\nx_{1,2}\n= \\frac{-b_1 \\pm \\sqrt{b_1^2 - 4 a_1 c_1}}{2 a_1}\n\\]\nand $$\\sum_{i=1}^n x_i * y_i$$ too.\n"},
 	{"poem", strings.Repeat("A line of a poem.\n\n", 100)},
 	{"long", strings.Repeat("A line of a long answer, which continues for some time.\n\n", 3000)},
 	{"", "Fine."},
