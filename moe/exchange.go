@@ -206,7 +206,7 @@ func (f *Forward) start(ctx context.Context, l *Layer) error {
 	if err != nil {
 		return err
 	}
-	f.digest()
+	f.digest(l)
 	return nil
 }
 
@@ -230,7 +230,7 @@ func (f *Forward) startExact(ctx context.Context, l *Layer) error {
 	if err := e.Start(ctx, n*d, e.counts); err != nil {
 		return err
 	}
-	f.digest()
+	f.digest(l)
 	return nil
 }
 
@@ -289,10 +289,11 @@ func (f *Forward) finish(ctx context.Context, out []float32) error {
 	return nil
 }
 
-// digest adds the choice of experts to the checksum of the layer. The ids must have been
-// flushed.
-func (f *Forward) digest() {
+// digest adds the choice of experts to the checksum of the layer and counts what each rank
+// computes. The ids must have been flushed.
+func (f *Forward) digest(l *Layer) {
 	f.exchange.settle(f, f.pending)
+	f.meter.CountRouted(f.exchange.loads, f.exchange.rank, l.Gate.SliceBytes+l.Up.SliceBytes+l.Down.SliceBytes)
 	for len(f.digests) <= f.layer {
 		f.digests = append(f.digests, 0)
 	}

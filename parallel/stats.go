@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"ringmaster/distributed"
+	"ringmaster/parallel/assign"
 )
 
 // LayerStats has the counts of one layer since its Meter was made, over all groups that it
@@ -20,6 +21,43 @@ type LayerStats struct {
 	Sent, Received uint64 // bytes
 	Exchanges      uint64 // that succeeded, repetitions not counted
 	Overflows      uint64 // exchanges repeated in float32
+	Routed         Routed
+}
+
+// Routed counts what a layer computed of its routed experts in a group. A row counts once
+// for each of its experts, and an expert that a rank reads in a step counts its bytes once.
+type Routed struct {
+	Rows, Bytes               uint64 // of this rank
+	BusiestRows, BusiestBytes uint64 // of the rank with most in each step
+	AllRows, AllBytes         uint64 // of all ranks
+}
+
+// Since is the counts of r without those of a time before.
+func (r Routed) Since(before Routed) Routed {
+	return Routed{r.Rows - before.Rows, r.Bytes - before.Bytes, r.BusiestRows - before.BusiestRows, r.BusiestBytes - before.BusiestBytes,
+		r.AllRows - before.AllRows, r.AllBytes - before.AllBytes}
+}
+
+// Add adds the counts of other.
+func (r *Routed) Add(other Routed) {
+	r.Rows += other.Rows
+	r.Bytes += other.Bytes
+	r.BusiestRows += other.BusiestRows
+	r.BusiestBytes += other.BusiestBytes
+	r.AllRows += other.AllRows
+	r.AllBytes += other.AllBytes
+}
+
+// Imbalance is the largest over the mean of so many ranks, by rows and by bytes: 1 if all
+// ranks computed alike or nothing.
+func (r Routed) Imbalance(ranks int) (rows, bytes float64) {
+	of := func(busiest, all uint64) float64 {
+		if all == 0 {
+			return 1
+		}
+		return float64(ranks) * float64(busiest) / float64(all)
+	}
+	return of(r.BusiestRows, r.AllRows), of(r.BusiestBytes, r.AllBytes)
 }
 
 // Since is the counts of s without those of a time before.
@@ -27,7 +65,7 @@ func (s LayerStats) Since(before LayerStats) LayerStats {
 	return LayerStats{
 		Compute: s.Compute - before.Compute, Waiting: s.Waiting - before.Waiting, Wire: s.Wire - before.Wire,
 		Sent: s.Sent - before.Sent, Received: s.Received - before.Received,
-		Exchanges: s.Exchanges - before.Exchanges, Overflows: s.Overflows - before.Overflows,
+		Exchanges: s.Exchanges - before.Exchanges, Overflows: s.Overflows - before.Overflows, Routed: s.Routed.Since(before.Routed),
 	}
 }
 
@@ -40,6 +78,7 @@ func (s *LayerStats) Add(other LayerStats) {
 	s.Received += other.Received
 	s.Exchanges += other.Exchanges
 	s.Overflows += other.Overflows
+	s.Routed.Add(other.Routed)
 }
 
 // Meter counts the time and the exchanges of each layer: whatever exchanges rows for a
@@ -82,6 +121,22 @@ func (m *Meter) StartStep() {
 		m.seen = m.group.Stats()
 	}
 	m.exchanges.mark, m.exchanges.seen, m.exchanges.layer = m.mark, m.seen, 0
+}
+
+// CountRouted counts the loads [ranks] of the routed experts of the current layer, each
+// expert of so many bytes.
+func (m *Meter) CountRouted(loads []assign.Load, rank int, expertBytes int) {
+	r := &m.layer.Routed
+	rows, experts := 0, 0
+	for _, l := range loads {
+		rows, experts = max(rows, l.Slots), max(experts, l.Experts)
+		r.AllRows += uint64(l.Slots)
+		r.AllBytes += uint64(l.Experts * expertBytes)
+	}
+	r.Rows += uint64(loads[rank].Slots)
+	r.Bytes += uint64(loads[rank].Experts * expertBytes)
+	r.BusiestRows += uint64(rows)
+	r.BusiestBytes += uint64(experts * expertBytes)
 }
 
 // EndLayer adds the layer that ends now to its counts.

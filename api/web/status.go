@@ -27,11 +27,20 @@ type Status struct {
 	Topology  string   `json:"topology,omitempty"`
 	Notes     []string `json:"notes,omitempty"` // corrections and omissions when the group formed
 	Whole     Share    `json:"whole"`           // what there is to divide
-	Ranks     []Rank   `json:"ranks"`           // by rank
-	Events    []Event  `json:"events"`          // oldest first, a bounded number
+	// Imbalance is of the routed experts since the model was loaded, nil before any step
+	// of a group.
+	Imbalance *Imbalance `json:"imbalance,omitempty"`
+	Ranks     []Rank     `json:"ranks"`  // by rank
+	Events    []Event    `json:"events"` // oldest first, a bounded number
 	// Recoveries counts steps that a loss interrupted and that ran again.
 	Recoveries uint64  `json:"recoveries"`
 	Engine     *Engine `json:"engine,omitempty"` // nil until one exists
+}
+
+// Imbalance is what the busiest rank of each step and layer computed over the mean of all.
+type Imbalance struct {
+	Rows  float64 `json:"rows"` // each once for each of its experts
+	Bytes float64 `json:"bytes"`
 }
 
 // Rank is one rank.
@@ -60,7 +69,8 @@ type Rank struct {
 // Share is a rank's part of each layer and of the output head, as half-open ranges.
 type Share struct {
 	Experts    [2]int `json:"experts"`
-	Heads      [2]int `json:"heads"` // groups of attention heads
+	Copies     int    `json:"copies,omitempty"` // of other ranks' experts, in a layer on average
+	Heads      [2]int `json:"heads"`            // groups of attention heads
 	Vocabulary [2]int `json:"vocabulary"`
 }
 

@@ -14,15 +14,22 @@ import (
 // RankTimes has the times and counts of one rank, summed over the repetitions of a
 // measurement.
 type RankTimes struct {
-	Rank      int         `json:"rank"`
-	Seconds   float64     `json:"seconds"` // of whole steps
-	Compute   float64     `json:"compute_s"`
-	Waiting   float64     `json:"waiting_s"`
-	Wire      float64     `json:"wire_s"`
-	Sent      uint64      `json:"sent_bytes"`
-	Exchanges uint64      `json:"exchanges"`
-	Overflows uint64      `json:"overflows"`
-	Layers    []LayerTime `json:"layers"`
+	Rank      int     `json:"rank"`
+	Seconds   float64 `json:"seconds"` // of whole steps
+	Compute   float64 `json:"compute_s"`
+	Waiting   float64 `json:"waiting_s"`
+	Wire      float64 `json:"wire_s"`
+	Sent      uint64  `json:"sent_bytes"`
+	Exchanges uint64  `json:"exchanges"`
+	Overflows uint64  `json:"overflows"`
+	// Routed experts of this rank, and what the busiest rank of each step and layer took
+	// over the mean of all: of rows, each once for each of its experts, and of bytes.
+	ExpertRows     uint64  `json:"expert_rows"`
+	ExpertBytes    uint64  `json:"expert_bytes"`
+	RowImbalance   float64 `json:"row_imbalance"`
+	BytesImbalance float64 `json:"bytes_imbalance"`
+	routed         parallel.Routed
+	Layers         []LayerTime `json:"layers"`
 	// By has the exchanges of the whole model, by purpose and collective.
 	By []ExchangeTime `json:"by_exchange"`
 	// Head has the exchanges of the output head, which belong to no layer.
@@ -59,6 +66,7 @@ func between(before, after []replica.Report) []RankTimes {
 		t := RankTimes{Rank: r, Seconds: (after[r].Time - before[r].Time).Seconds(),
 			Compute: sum.Compute.Seconds(), Waiting: sum.Waiting.Seconds(), Wire: sum.Wire.Seconds(),
 			Sent: sum.Sent, Exchanges: sum.Exchanges, Overflows: sum.Overflows}
+		t.addRouted(sum.Routed, len(after))
 		for i, l := range after[r].Layers {
 			var was parallel.LayerStats
 			if i < len(before[r].Layers) {
@@ -80,6 +88,13 @@ func between(before, after []replica.Report) []RankTimes {
 	return out
 }
 
+// addRouted adds the counts of routed experts of a group of so many ranks.
+func (t *RankTimes) addRouted(r parallel.Routed, ranks int) {
+	t.routed.Add(r)
+	t.ExpertRows, t.ExpertBytes = t.routed.Rows, t.routed.Bytes
+	t.RowImbalance, t.BytesImbalance = t.routed.Imbalance(ranks)
+}
+
 // addTimes adds b to a and returns the sum; a may be nil.
 func addTimes(a, b []RankTimes) []RankTimes {
 	if a == nil {
@@ -89,6 +104,7 @@ func addTimes(a, b []RankTimes) []RankTimes {
 		x, y := &a[r], b[r]
 		x.Seconds, x.Compute, x.Waiting, x.Wire = x.Seconds+y.Seconds, x.Compute+y.Compute, x.Waiting+y.Waiting, x.Wire+y.Wire
 		x.Sent, x.Exchanges, x.Overflows = x.Sent+y.Sent, x.Exchanges+y.Exchanges, x.Overflows+y.Overflows
+		x.addRouted(y.routed, len(b))
 		for i, l := range y.Layers {
 			x.Layers[i].Compute += l.Compute
 			x.Layers[i].Waiting += l.Waiting
@@ -128,5 +144,10 @@ func printRanks(w io.Writer, ranks []RankTimes, expected []ExpectedTimes, repeti
 		}
 		printExchanges(t, fmt.Sprintf("%d\t", r.Rank), r.Head)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil || len(ranks) == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "         routed experts: the busiest rank of a step has %.2f times the mean of the rows and %.2f times the mean of the bytes\n",
+		ranks[0].RowImbalance, ranks[0].BytesImbalance)
+	return err
 }

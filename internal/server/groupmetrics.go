@@ -53,6 +53,10 @@ func newGroupMetrics(l *node.Leader) *groupMetrics {
 			layer("received_bytes_total", "Bytes received from other ranks.", func(l parallel.LayerStats) float64 { return float64(l.Received) }),
 			layer("exchanges_total", "Exchanges with the other ranks.", func(l parallel.LayerStats) float64 { return float64(l.Exchanges) }),
 			layer("float16_overflows_total", "Exchanges repeated in float32 because a value exceeded the range of float16.", func(l parallel.LayerStats) float64 { return float64(l.Overflows) }),
+			layer("expert_rows_total", "Rows that the rank multiplied with routed experts, once for each expert.", func(l parallel.LayerStats) float64 { return float64(l.Routed.Rows) }),
+			layer("expert_read_bytes_total", "Bytes of routed experts that the rank read, once for each step.", func(l parallel.LayerStats) float64 { return float64(l.Routed.Bytes) }),
+			layer("busiest_expert_rows_total", "Rows of routed experts of the rank with most of them in each step.", func(l parallel.LayerStats) float64 { return float64(l.Routed.BusiestRows) }),
+			layer("busiest_expert_read_bytes_total", "Bytes of routed experts of the rank that read most in each step.", func(l parallel.LayerStats) float64 { return float64(l.Routed.BusiestBytes) }),
 		},
 		exchanges: []metric[parallel.Exchange]{
 			exchange("compute_seconds_total", "Time spent computing what is exchanged, since the exchange before.", func(x parallel.Exchange) float64 { return x.Compute.Seconds() }),

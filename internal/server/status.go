@@ -94,20 +94,35 @@ func (c *clusterStatus) shares(out *web.Status, s cluster.Status) {
 }
 
 func shareOf(p parallel.Part) web.Share {
-	return web.Share{Experts: [2]int{p.Experts.Start, p.Experts.End}, Heads: [2]int{p.Heads.Start, p.Heads.End},
+	copies := 0
+	for _, s := range p.Copies {
+		copies += s.Len()
+	}
+	return web.Share{Experts: [2]int{p.Experts.Start, p.Experts.End}, Copies: copies / max(len(p.Copies), 1), Heads: [2]int{p.Heads.Start, p.Heads.End},
 		Vocabulary: [2]int{p.Vocabulary.Start, p.Vocabulary.End}}
 }
 
 // counts adds the reports of the ranks, and the events that they show.
 func (c *clusterStatus) counts(ctx context.Context, out *web.Status) {
 	l := c.node.Leader
-	for i, r := range l.RecentReports(ctx, statusAge) {
+	reports := l.RecentReports(ctx, statusAge)
+	members := 0
+	for _, r := range reports {
+		if r.Epoch > 0 {
+			members++
+		}
+	}
+	for i, r := range reports {
 		if i >= len(out.Ranks) || r.Epoch == 0 || out.Ranks[i].Backend == "" {
 			continue // no member, or gone since
 		}
 		x := &out.Ranks[i]
 		x.Memory, x.Steps, x.Tokens, x.Busy = r.Memory, r.Steps, r.Tokens, r.Time.Seconds()
 		x.Sent, x.Received, x.Layers = r.Group.Sent, r.Group.Received, webLayers(r.Layers)
+		if routed := r.Total().Routed; i == 0 && routed.AllRows > 0 {
+			rows, bytes := routed.Imbalance(members)
+			out.Imbalance = &web.Imbalance{Rows: rows, Bytes: bytes}
+		}
 	}
 	out.Recoveries, _ = l.Steps.Recoveries()
 	for _, r := range l.Steps.Repeats() {

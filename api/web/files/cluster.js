@@ -45,7 +45,8 @@ function showRates(s) {
     figure("Queue", `${e.queued}`, `of ${Math.max(0, e.max_queued)}`),
     figure("Prefix-cache hits", asked ? `${(100 * e.cached_tokens / asked).toFixed(0)} %` : "–", "of prompt tokens"),
     figure("Conversations kept", `${e.cache_entries}`, `of ${Math.max(0, e.max_cache_entries)}`),
-    figure("KV caches", size(e.memory), e.memory_budget ? `of ${size(e.memory_budget)}` : ""));
+    figure("KV caches", size(e.memory), e.memory_budget ? `of ${size(e.memory_budget)}` : ""),
+    ...s.imbalance ? [figure("Busiest rank's experts", s.imbalance.bytes.toFixed(2), `of the mean in bytes, ${s.imbalance.rows.toFixed(2)} in rows`)] : []);
 }
 
 function part(name, range, whole) {
@@ -70,7 +71,7 @@ function showRank(r, s) {
   row("Backend", r.backend && r.backend + (r.threads ? `, ${r.threads} thread${r.threads === 1 ? "" : "s"}` : ""));
   if (r.share) {
     const experts = part("experts", r.share.experts, s.whole.experts);
-    row("Share", [experts, part("groups of heads", r.share.heads, s.whole.heads), part("rows of the vocabulary", r.share.vocabulary, s.whole.vocabulary)].filter(Boolean).join("; "),
+    row("Share", [experts, r.share.copies ? `copies of ${r.share.copies}` : "", part("groups of heads", r.share.heads, s.whole.heads), part("rows of the vocabulary", r.share.vocabulary, s.whole.vocabulary)].filter(Boolean).join("; "),
       bar("share", r.share.experts[0] / (s.whole.experts[1] || 1), r.share.experts[1] / (s.whole.experts[1] || 1), experts));
   }
   if (r.memory || r.offered) {
