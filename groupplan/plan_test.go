@@ -127,6 +127,13 @@ func TestCopies(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{192, 192}, count(p))
 
+	// What a survivor lacks is read from disk when the other is lost.
+	parts := some.Settings.Placement
+	require.Equal(t, 64*some.Model.OneExpert(), some.Model.Lost(parts[:1]))
+	require.Equal(t, 128*some.Model.OneExpert(), some.Model.Lost(parts[1:]))
+	require.Zero(t, some.Model.Lost(parts))
+	require.Zero(t, rich.Model.Lost(rich.Settings.Placement[1:]))
+
 	// Numbers say who is faster; a GPU has copies for divided steps.
 	require.Equal(t, []int{assign.MaxSpeed, assign.MaxSpeed / 2}, speedsOf(plan("all:2,1", 1, gib, gib)))
 	gpu := plan("all", 0, gib, gib)

@@ -115,6 +115,13 @@ func (p *Planner) Reads(s replica.Settings, i int, before *parallel.Part) int64 
 	return n
 }
 
+// Lost implements replica.Planner.
+func (p *Planner) Lost(_ replica.Settings, parts []parallel.Part) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last.Model.Lost(parts)
+}
+
 // Choose implements replica.Planner.
 func (p *Planner) Choose(ctx context.Context, costs calibrate.Costs, placements []parallel.Placement) replica.Choice {
 	p.mu.Lock()

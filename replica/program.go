@@ -21,7 +21,7 @@ var _ cluster.Planner = (*Program)(nil)
 func NewProgram(h Host, p Planner) *Program {
 	r := newResident(0, h, true)
 	r.planner = p
-	return &Program{resident: r, planner: p, reading: reading{fresh: p.Reads}}
+	return &Program{resident: r, planner: p, reading: reading{fresh: p.Reads, lost: p.Lost}}
 }
 
 // past is what the planner may not disturb.

@@ -1,15 +1,19 @@
 package replica
 
 import (
+	"log/slog"
+	"slices"
 	"sync"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/internal/units"
 	"ringmaster/parallel"
 )
 
 // reading tracks which part of the model's file each rank owns, from epoch to epoch.
 type reading struct {
 	fresh func(s Settings, i int, before *parallel.Part) int64 // Planner.Reads
+	lost  func(s Settings, parts []parallel.Part) int64        // Planner.Lost
 
 	mu      sync.Mutex // guards the rest
 	members []cluster.Hello
@@ -28,6 +32,7 @@ func (r *reading) planned(members []cluster.Hello, s Settings) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.members, r.reads = members, cluster.Reads{}
+	r.logLoss(members, s)
 	for i, m := range members {
 		var before *parallel.Part
 		if o, ok := r.owned[m.Rank]; ok && o.process == m.Process {
@@ -39,6 +44,30 @@ func (r *reading) planned(members []cluster.Hello, s Settings) {
 			r.reads = one
 		}
 	}
+}
+
+// logLoss logs how much of the experts of lost ranks the survivors had no copy of. mu is
+// held.
+func (r *reading) logLoss(members []cluster.Hello, s Settings) {
+	survive := map[int]bool{}
+	var have []parallel.Part
+	for _, m := range members {
+		if o, ok := r.owned[m.Rank]; ok && o.process == m.Process {
+			survive[m.Rank] = true
+			have = append(have, o.part)
+		}
+	}
+	var gone []int
+	for rank := range r.owned {
+		if !survive[rank] {
+			gone = append(gone, rank)
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	slices.Sort(gone)
+	slog.Info("the experts of lost ranks, as far as no other rank had a copy, are read from disk", "ranks", gone, "size", units.Bytes(r.lost(s, have)))
 }
 
 // began notes that an epoch of these ranks of the world has begun, each with its part of

@@ -30,7 +30,11 @@ func TestReading(t *testing.T) {
 		}
 		return out
 	}
-	r := reading{fresh: experts}
+	var lost [][]parallel.Part // what survivors had
+	r := reading{fresh: experts, lost: func(_ Settings, have []parallel.Part) int64 {
+		lost = append(lost, have)
+		return 0
+	}}
 	plan := func(m []cluster.Hello, ends ...int) cluster.Reads {
 		r.planned(m, Settings{Placement: upTo(ends...)})
 		return r.last()
@@ -39,7 +43,9 @@ func TestReading(t *testing.T) {
 	require.Equal(t, cluster.Reads{Rank: 0, Bytes: 6, Rate: 10}, plan(members(0, 1, 2), 6, 12, 18), "that epoch has not begun")
 	r.began([]int{0, 1, 2}, upTo(6, 12, 18))
 	require.Equal(t, cluster.Reads{}, plan(members(0, 1, 2), 6, 12, 18))
+	require.Empty(t, lost, "all have what they had")
 	require.Equal(t, cluster.Reads{Rank: 0, Bytes: 3, Rate: 10}, plan(members(0, 2), 9, 18))
+	require.Equal(t, [][]parallel.Part{{upTo(6, 12, 18)[0], upTo(6, 12, 18)[2]}}, lost)
 	r.began([]int{0, 2}, upTo(9, 18))
 	back := members(0, 1, 2)
 	require.Equal(t, cluster.Reads{Rank: 1, Bytes: 6, Rate: 20}, plan(back, 6, 12, 18))

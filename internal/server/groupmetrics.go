@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +16,7 @@ type groupMetrics struct {
 	leader *node.Leader
 
 	up, ranks, epoch, recoveries, recovery, work, tokens, stepTime *prometheus.Desc
+	routed, busiest                                                []metric[parallel.Routed] // of each rank; of the group
 	layers                                                         []metric[parallel.LayerStats]
 	exchanges                                                      []metric[parallel.Exchange]
 }
@@ -44,7 +46,15 @@ func newGroupMetrics(l *node.Leader) *groupMetrics {
 		recovery:   desc("group_recovery_seconds_total", "Time from the interruption of steps that ran again (ringmaster_group_recoveries_total) to their end."),
 		work:       desc("rank_steps_total", "Steps that the rank has run.", "rank"),
 		tokens:     desc("rank_tokens_total", "Tokens that the rank has processed.", "rank"),
-		stepTime:   desc("rank_step_seconds_total", "Time that the rank has spent in steps.", "rank"),
+		routed: []metric[parallel.Routed]{
+			{desc("rank_expert_rows_total", "Rows that the rank multiplied with routed experts, once for each expert.", "rank"), func(r parallel.Routed) float64 { return float64(r.Rows) }},
+			{desc("rank_expert_read_bytes_total", "Bytes of routed experts that the rank read, once in each step and layer.", "rank"), func(r parallel.Routed) float64 { return float64(r.Bytes) }},
+		},
+		busiest: []metric[parallel.Routed]{
+			{desc("group_busiest_expert_rows_total", "Sum over steps and layers of ringmaster_rank_expert_rows_total of the rank with most."), func(r parallel.Routed) float64 { return float64(r.BusiestRows) }},
+			{desc("group_busiest_expert_read_bytes_total", "Sum over steps and layers of ringmaster_rank_expert_read_bytes_total of the rank with most."), func(r parallel.Routed) float64 { return float64(r.BusiestBytes) }},
+		},
+		stepTime: desc("rank_step_seconds_total", "Time that the rank has spent in steps.", "rank"),
 		layers: []metric[parallel.LayerStats]{
 			layer("compute_seconds_total", "Time spent computing.", func(l parallel.LayerStats) float64 { return l.Compute.Seconds() }),
 			layer("waiting_seconds_total", "Time spent waiting for the slowest rank.", func(l parallel.LayerStats) float64 { return l.Waiting.Seconds() }),
@@ -53,10 +63,6 @@ func newGroupMetrics(l *node.Leader) *groupMetrics {
 			layer("received_bytes_total", "Bytes received from other ranks.", func(l parallel.LayerStats) float64 { return float64(l.Received) }),
 			layer("exchanges_total", "Exchanges with the other ranks.", func(l parallel.LayerStats) float64 { return float64(l.Exchanges) }),
 			layer("float16_overflows_total", "Exchanges repeated in float32 because a value exceeded the range of float16.", func(l parallel.LayerStats) float64 { return float64(l.Overflows) }),
-			layer("expert_rows_total", "Rows that the rank multiplied with routed experts, once for each expert.", func(l parallel.LayerStats) float64 { return float64(l.Routed.Rows) }),
-			layer("expert_read_bytes_total", "Bytes of routed experts that the rank read, once for each step.", func(l parallel.LayerStats) float64 { return float64(l.Routed.Bytes) }),
-			layer("busiest_expert_rows_total", "Rows of routed experts of the rank with most of them in each step.", func(l parallel.LayerStats) float64 { return float64(l.Routed.BusiestRows) }),
-			layer("busiest_expert_read_bytes_total", "Bytes of routed experts of the rank that read most in each step.", func(l parallel.LayerStats) float64 { return float64(l.Routed.BusiestBytes) }),
 		},
 		exchanges: []metric[parallel.Exchange]{
 			exchange("compute_seconds_total", "Time spent computing what is exchanged, since the exchange before.", func(x parallel.Exchange) float64 { return x.Compute.Seconds() }),
@@ -72,6 +78,9 @@ func newGroupMetrics(l *node.Leader) *groupMetrics {
 func (g *groupMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{g.up, g.ranks, g.epoch, g.recoveries, g.recovery, g.work, g.tokens, g.stepTime} {
 		out <- d
+	}
+	for _, r := range slices.Concat(g.routed, g.busiest) {
+		out <- r.desc
 	}
 	for _, l := range g.layers {
 		out <- l.desc
@@ -106,6 +115,15 @@ func (g *groupMetrics) Collect(out chan<- prometheus.Metric) {
 		counter(g.work, float64(r.Steps), rank)
 		counter(g.tokens, float64(r.Tokens), rank)
 		counter(g.stepTime, r.Time.Seconds(), rank)
+		routed := r.Total().Routed
+		for _, m := range g.routed {
+			counter(m.desc, m.value(routed), rank)
+		}
+		if r.Rank == 0 { // the same on every rank
+			for _, m := range g.busiest {
+				counter(m.desc, m.value(routed))
+			}
+		}
 		for i, l := range r.Layers {
 			for _, m := range g.layers {
 				counter(m.desc, m.value(l), rank, strconv.Itoa(i))
