@@ -109,19 +109,53 @@ func (k *compiler) overlap(p part, i, j int) {
 }
 
 // disjoint checks that no value satisfies two of the schemas of a oneOf, judged by their
-// types, constants and required constant members.
-func (k *compiler) disjoint(list *value, p part) {
+// types, constants, required constant members and missing members. If they are objects
+// that only a member with constants tells apart, which is not required because it has a
+// default, its name is returned: with it they are disjoint.
+func (k *compiler) disjoint(list *value, p part) (tag string) {
+	var same [][2]int
 	for i, a := range list.items {
 		for j := range i {
 			if k.err != nil {
-				return
+				return ""
 			}
 			if !k.differ(k.fact(a), k.fact(list.items[j]), 0) {
-				k.overlap(p, j, i)
-				return
+				same = append(same, [2]int{j, i})
 			}
 		}
 	}
+	if len(same) == 0 {
+		return ""
+	}
+	if properties := k.fact(list.items[same[0][0]]).properties(); properties != nil {
+		for _, name := range properties.keys {
+			if !slices.ContainsFunc(same, func(pair [2]int) bool {
+				return !k.differAt(k.fact(list.items[pair[0]]), k.fact(list.items[pair[1]]), name)
+			}) {
+				return name
+			}
+		}
+	}
+	k.overlap(p, same[0][0], same[0][1])
+	return ""
+}
+
+// allDiffer reports whether no value satisfies two schemas of a list.
+func (k *compiler) allDiffer(list *value) bool {
+	for i, a := range list.items {
+		for j := range i {
+			if !k.differ(k.fact(a), k.fact(list.items[j]), 0) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// differAt reports whether a member, if it is present, tells two objects apart.
+func (k *compiler) differAt(a, b *facts, name string) bool {
+	p, q := a.properties(), b.properties()
+	return k.spend(1) && p != nil && q != nil && p.members[name] != nil && q.members[name] != nil && k.differ(k.fact(p.members[name]), k.fact(q.members[name]), 1)
 }
 
 // facts distinguish the values of one subschema from those of another.
@@ -131,6 +165,25 @@ type facts struct {
 	values   map[string]bool // keys of its constants; nil: it may have other values
 	required []string
 	demanded map[string]bool
+}
+
+// properties returns the members that an object describes; nil: none, or it is no object.
+func (f *facts) properties() *value {
+	if f.schema == nil || f.types != object {
+		return nil
+	}
+	return f.schema.members["properties"]
+}
+
+// forbids reports whether an object cannot have a member.
+func (f *facts) forbids(name string) bool {
+	s := f.schema
+	others := s.members["additionalProperties"]
+	if others.kindOf() != boolean || others.yes || s.members["patternProperties"] != nil {
+		return false
+	}
+	p := s.members["properties"]
+	return p == nil || p.members[name] == nil
 }
 
 // fact finds the facts of a subschema, once.
@@ -181,15 +234,23 @@ func (k *compiler) differ(a, b *facts, depth int) bool {
 		}
 		return true
 	}
-	p, q := a.schema.members["properties"], b.schema.members["properties"]
-	if a.types != object || b.types != object || p == nil || q == nil {
+	if a.types != object || b.types != object {
 		return false
 	}
+	for _, name := range b.required {
+		if k.spend(1) && a.forbids(name) {
+			return true
+		}
+	}
+	p, q := a.properties(), b.properties()
 	for _, name := range a.required {
 		if !k.spend(1) {
 			return false
 		}
-		if b.demanded[name] && p.members[name] != nil && q.members[name] != nil && k.differ(k.fact(p.members[name]), k.fact(q.members[name]), depth+1) {
+		if b.forbids(name) {
+			return true
+		}
+		if b.demanded[name] && p != nil && q != nil && p.members[name] != nil && q.members[name] != nil && k.differ(k.fact(p.members[name]), k.fact(q.members[name]), depth+1) {
 			return true
 		}
 	}

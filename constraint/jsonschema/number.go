@@ -307,29 +307,3 @@ func (t tail) digits(empty bool) *c.Expr {
 	}
 	return c.Choice(out...)
 }
-
-// maxModulus bounds multipleOf.
-const maxModulus = 1024
-
-// multiples returns the integers that n divides.
-func multiples(n int64) *c.Expr {
-	rules := make([]*c.Rule, n)
-	for i := range rules {
-		rules[i] = &c.Rule{}
-	}
-	for i := range rules {
-		var out []*c.Expr
-		if i == 0 {
-			out = append(out, c.Empty())
-		}
-		for d := int64(0); d < 10; d++ {
-			out = append(out, c.Sequence(c.Literal(string(rune('0'+d))), c.Use(rules[(10*int64(i)+d)%n])))
-		}
-		rules[i].Body = c.Choice(out...)
-	}
-	out := []*c.Expr{c.Literal("0")}
-	for d := int64(1); d < 10; d++ {
-		out = append(out, c.Sequence(minus, c.Literal(string(rune('0'+d))), c.Use(rules[d%n])))
-	}
-	return c.Choice(out...)
-}

@@ -105,6 +105,7 @@ type field struct {
 
 // object returns the grammar of objects.
 func (k *compiler) object(r *rules) *c.Expr {
+	k.settle(r)
 	fields, names := k.fields(r)
 	if fields == nil && k.spend(len(r.required)) && slices.ContainsFunc(r.required, func(n string) bool { return r.closed && r.properties[n] == nil }) {
 		return c.Never()
@@ -204,7 +205,11 @@ func (k *compiler) fields(r *rules) ([]field, []string) {
 				parts = []part{{&value{kind: boolean, yes: true}, r.at}}
 			}
 		}
-		out = append(out, field{c.Sequence(k.built(quoted(name)), colon, k.all(parts)), r.demanded[name]})
+		value := c.Never()
+		if r.keys == nil || k.keyAllowed(r, name) {
+			value = k.all(parts)
+		}
+		out = append(out, field{c.Sequence(k.built(quoted(name)), colon, value), r.demanded[name]})
 	}
 	return out, names
 }
@@ -222,19 +227,7 @@ func (k *compiler) others(r *rules, names []string) *c.Expr {
 	}
 	key := others(names)
 	if r.keys != nil {
-		if len(names) > 0 {
-			k.cannot(r.at, "propertyNames", "it can be enforced only where the schema names no members")
-		}
-		list := []*rules{newRules(&place{r.at, "propertyNames", ""})}
-		for _, p := range r.keys {
-			list = k.merge(list, p, 0)
-		}
-		var out []*c.Expr
-		for _, a := range list {
-			a.kinds &= text
-			out = append(out, k.alternative(a))
-		}
-		key = c.Choice(out...)
+		key = k.otherKeys(r, names)
 	}
 	value := anyValue
 	if r.additional != nil {

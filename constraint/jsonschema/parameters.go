@@ -33,6 +33,7 @@ func Parameters(schema []byte, free *c.Expr, o Options) (list []Parameter, open 
 		return nil, false, k.err
 	}
 	r := alternatives[0]
+	k.settle(r)
 	if len(r.patternNames) > 0 || r.keys != nil || r.minMembers > 0 || r.maxMembers >= 0 || r.additional != nil {
 		k.cannot(nil, "", "patterns, names and numbers of arguments cannot be enforced")
 	}

@@ -1,6 +1,7 @@
 package jsonschema
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -29,6 +30,8 @@ type rules struct {
 	additional   []part
 	closed       bool // no members other than properties and patternNames
 	open         bool // a schema allowed other members explicitly
+	describes    bool // a schema has properties or patternProperties
+	partial      bool // more members or elements than those here may count as evaluated
 	patternNames []string
 	patternParts map[string]part
 	keys         []part // propertyNames
@@ -72,7 +75,7 @@ func (r *rules) weight() int {
 
 // refused are keywords that are not enforced.
 var refused = []string{
-	"not", "if", "then", "else", "contains", "minContains", "maxContains", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties", "unevaluatedItems",
+	"not", "if", "then", "else", "contains", "minContains", "maxContains", "dependentRequired", "dependentSchemas", "dependencies",
 	"$dynamicRef", "$recursiveRef",
 }
 
@@ -138,17 +141,15 @@ func (k *compiler) apply(r *rules, p part) {
 				k.cannot(p.at, keyword, "unique items cannot be enforced")
 			}
 		default:
+			if slices.Contains(refused, keyword) {
+				r.partial = true
+			}
 			if slices.Contains(refused, keyword) && !k.harmless(s, keyword) {
 				k.cannot(p.at, keyword, "the keyword is not supported")
 			}
 		}
 	}
-	if r.closed || s.members["properties"] == nil && s.members["additionalProperties"] == nil && s.members["patternProperties"] == nil {
-		return
-	}
-	if k.options.Closed && !r.open && s.members["additionalProperties"] == nil {
-		r.closed = true
-	}
+	r.describes = r.describes || s.members["properties"] != nil || s.members["patternProperties"] != nil
 }
 
 // harmless reports whether a keyword that is not supported demands nothing.
@@ -161,8 +162,6 @@ func (k *compiler) harmless(s *value, keyword string) bool {
 		return s.members["then"] == nil && s.members["else"] == nil
 	case "minContains", "maxContains":
 		return s.members["contains"] == nil
-	case "unevaluatedProperties", "unevaluatedItems":
-		return v.kind == boolean && v.yes || v.kind == object && len(v.keys) == 0
 	case "dependencies", "dependentRequired", "dependentSchemas":
 		return v.kind == object && len(v.keys) == 0
 	case "not":
@@ -318,20 +317,19 @@ func (r *rules) free() bool {
 // number returns the grammar of numbers.
 func (k *compiler) number(r *rules) *c.Expr {
 	if r.multiple != nil {
-		n := *r.multiple
-		switch {
-		case r.kinds&number == 0 && n.cmp(one) == 0: // every integer
-		case !n.isInt() || n.cmp(mostModulus) > 0 || r.low.set || r.high.set:
-			k.cannot(r.at, "multipleOf", "only multiples of an integer up to %d without bounds can be enforced", maxModulus)
-		default:
-			m, _ := strconv.ParseInt(n.text(), 10, 64)
-			if k.multiple[m] == nil && k.spend(32*int(m)) {
-				k.multiple[m] = c.Shared("a multiple", multiples(m))
+		if r.kinds&number != 0 || r.multiple.cmp(one) != 0 { // otherwise every integer
+			key := fmt.Sprint(r.kinds&number, r.multiple, r.low, r.high)
+			e := k.multiple[key]
+			if e == nil {
+				if e = k.multipleOf(r); e != nil && !e.IsNever() {
+					e = c.Shared("a multiple", e)
+				}
+				k.multiple[key] = e
 			}
-			if k.err != nil {
-				return c.Never()
+			if e != nil {
+				return e
 			}
-			return k.multiple[m]
+			k.cannot(r.at, "multipleOf", "only multiples of a number up to %d, without its decimal point, can be enforced", maxModulus)
 		}
 	}
 	if r.kinds&number == 0 {
@@ -340,7 +338,4 @@ func (k *compiler) number(r *rules) *c.Expr {
 	return numbers(r.low, r.high)
 }
 
-var (
-	one, _         = parseDecimal("1")
-	mostModulus, _ = parseDecimal(strconv.Itoa(maxModulus))
-)
+var one, _ = parseDecimal("1")

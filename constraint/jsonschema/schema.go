@@ -8,6 +8,7 @@ package jsonschema
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	c "ringmaster/constraint"
@@ -100,7 +101,7 @@ type compiler struct {
 	facts    map[*value]*facts
 	patterns map[string]*pattern
 	regulars map[string]*c.Expr
-	multiple map[int64]*c.Expr
+	multiple map[string]*c.Expr
 	alone    bool // $ref overrides everything beside it, as in draft 7 and before
 	count    int
 	err      *Error
@@ -116,7 +117,7 @@ func newCompiler(schema []byte, o Options) (*compiler, error) {
 		return nil, &Error{Message: "it is not JSON: " + err.Error()}
 	}
 	k := &compiler{options: o, root: root, rules: map[*value]*c.Rule{}, targets: map[string]*value{}, facts: map[*value]*facts{},
-		patterns: map[string]*pattern{}, regulars: map[string]*c.Expr{}, multiple: map[int64]*c.Expr{}}
+		patterns: map[string]*pattern{}, regulars: map[string]*c.Expr{}, multiple: map[string]*c.Expr{}}
 	draft := root.members["$schema"]
 	k.alone = draft != nil && strings.Contains(draft.text, "json-schema.org/draft-0")
 	return k, nil
@@ -223,6 +224,7 @@ func (k *compiler) merge(list []*rules, p part, depth int) []*rules {
 		return nil
 	}
 	ref := s.members["$ref"]
+	fresh := !slices.ContainsFunc(list, (*rules).hasElements)
 	if ref == nil || !k.alone {
 		for _, r := range list {
 			k.apply(r, p)
@@ -260,8 +262,11 @@ func (k *compiler) merge(list []*rules, p part, depth int) []*rules {
 			k.fail(p.at, keyword, "there are more than %d alternatives", maxAlternatives)
 			return nil
 		}
+		tag, partial := "", false
 		if keyword == "oneOf" {
-			k.disjoint(any, p)
+			tag = k.disjoint(any, p)
+		} else if s.members["unevaluatedProperties"] != nil || s.members["unevaluatedItems"] != nil || depth > 0 {
+			partial = !k.allDiffer(any)
 		}
 		var out []*rules
 		for i, item := range any.items {
@@ -272,13 +277,23 @@ func (k *compiler) merge(list []*rules, p part, depth int) []*rules {
 				}
 				copies[j] = r.clone()
 			}
-			out = append(out, k.merge(copies, p.item(item, keyword, i), depth+1)...)
+			copies = k.merge(copies, p.item(item, keyword, i), depth+1)
+			for _, r := range copies {
+				r.require(tag)
+				r.partial = r.partial || partial
+			}
+			out = append(out, copies...)
 			if len(out) > maxAlternatives {
 				k.fail(p.at, keyword, "there are more than %d alternatives", maxAlternatives)
 				return nil
 			}
 		}
 		list = out
+	}
+	for _, keyword := range []string{"unevaluatedProperties", "unevaluatedItems"} {
+		if v := s.members[keyword]; v != nil {
+			k.unevaluated(list, keyword, v, p, fresh)
+		}
 	}
 	return list
 }
