@@ -41,6 +41,7 @@ package kernels
 
 import (
 	"fmt"
+	"math"
 
 	"ringmaster/gguf"
 )
@@ -381,10 +382,19 @@ type Backend interface {
 	// backend may set its row of out to zero without reading it.
 	ExpertDown(out, mid []float32, down Weight, a ExpertArgs)
 	// SumSlots: out[t] = slots[t*used] + slots[t*used+1] + ... in this order in float32.
-	// With rounded set, every element of slots is first rounded to float16 (ties to even)
-	// and back. A finite element that would become infinite (magnitude 65520 or more) is
-	// added unrounded, so that the sum stays finite. out [rows][cols].
-	SumSlots(out, slots []float32, rows, used, cols int, rounded bool)
+	// out [rows][cols].
+	SumSlots(out, slots []float32, rows, used, cols int)
+	// SumExact: sums[t] = terms[t*count] + terms[t*count+1] + ... without an error, so that
+	// the order does not matter; with add set, the sum is added to sums[t]. Every term is
+	// first rounded to float16 (ties to even); a term that would become infinite
+	// (magnitude 65520 or more) is added unrounded. sums [rows][cols] are multiples of
+	// 2^-24. A term that is not finite, or has a magnitude of 2^31 or more, makes its sum
+	// NotANumber, which stays. At most 255 terms may be added to a sum, because more
+	// could exceed 63 bits.
+	SumExact(sums []int64, terms []float32, rows, count, cols int, add bool)
+	// RoundSums: out = sums, n multiples of 2^-24 that SumExact has added, each rounded
+	// once, to nearest, ties to even. NotANumber becomes the quiet NaN 0x7fc00000.
+	RoundSums(out []float32, sums []int64, n int)
 	// SwiGLU: out = silu(min(gate, clamp)) * clamp(up), n elements; clamp <=
 	// 1e-6 means no clamping. out may be gate.
 	SwiGLU(out, gate, up []float32, n int, clamp float32)
@@ -405,6 +415,12 @@ type Backend interface {
 	// and xCols; the other columns of out keep what they hold.
 	CopyColumns(out, x []float32, rows, cols, outCols, xCols int)
 }
+
+// NotANumber is a sum of SumExact with a term that cannot be added.
+const NotANumber int64 = math.MinInt64
+
+// MostExactTerms is the greatest number of terms that SumExact may add to a sum.
+const MostExactTerms = 255
 
 // RowsAgree reports whether row i of an op over many rows is bit for bit the
 // result of the op over row i alone. A backend that computes GEMM with other

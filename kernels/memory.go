@@ -7,7 +7,7 @@ import (
 
 // Make allocates n elements on the backend. The memory is zeroed and stays
 // until Release or Close of the backend.
-func Make[T float32 | int32 | uint16](b Backend, n int) ([]T, error) {
+func Make[T float32 | int32 | int64 | uint16](b Backend, n int) ([]T, error) {
 	var zero T
 	size := int(unsafe.Sizeof(zero))
 	if n < 0 || n > (1<<62)/size {
@@ -24,7 +24,7 @@ func Make[T float32 | int32 | uint16](b Backend, n int) ([]T, error) {
 }
 
 // Release frees what Make returned. x must be the whole slice.
-func Release[T float32 | int32 | uint16](b Backend, x []T) {
+func Release[T float32 | int32 | int64 | uint16](b Backend, x []T) {
 	if len(x) == 0 {
 		return
 	}
@@ -33,7 +33,7 @@ func Release[T float32 | int32 | uint16](b Backend, x []T) {
 
 // Enlarge replaces what Make returned, or nil, by n elements that begin with the same
 // ones. After an error x is as it was.
-func Enlarge[T float32 | int32 | uint16](b Backend, x *[]T, n int) error {
+func Enlarge[T float32 | int32 | int64 | uint16](b Backend, x *[]T, n int) error {
 	bigger, err := Make[T](b, n)
 	if err != nil {
 		return err

@@ -110,7 +110,7 @@ func (v *layer) step(t *testing.T, b kernels.Backend, h how) (mid, out, sum []fl
 	b.ExpertGateUp(mid, x, v.gate, v.up, 0.7, a)
 	a.Start, a.End = h.down.start, h.down.end
 	b.ExpertDown(out, mid, v.down, a)
-	b.SumSlots(sum, out, v.rows, v.used, v.d, false)
+	b.SumSlots(sum, out, v.rows, v.used, v.d)
 	require.NoError(t, b.Flush())
 	return mid, out, sum
 }

@@ -17,6 +17,8 @@ var (
 	toFloat16Kernel   = newKernel(elementLibrary, "to_float16")
 	fromFloat16Kernel = newKernel(elementLibrary, "from_float16")
 	sumSlotsKernel    = newKernel(elementLibrary, "sum_slots")
+	sumExactKernel    = newKernel(elementLibrary, "sum_exact")
+	roundSumsKernel   = newKernel(elementLibrary, "round_sums")
 	gatherKernel      = newKernel(elementLibrary, "gather")
 	columnsKernel     = newKernel(elementLibrary, "copy_columns")
 )
@@ -73,11 +75,25 @@ func (b *Backend) FromFloat16(out []float32, x []uint16, n int) {
 }
 
 // SumSlots: see kernels.Backend.
-func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, rounded bool) {
+func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int) {
 	c := b.check(contract.SumSlots(out, slots, rows, used, cols))
-	args := C.struct_rmm_sum_slots{rows: C.uint32_t(rows), used: C.uint32_t(used), cols: C.uint32_t(cols), rounded: flag(rounded)}
+	args := C.struct_rmm_sum_slots{rows: C.uint32_t(rows), used: C.uint32_t(used), cols: C.uint32_t(cols)}
 	dispatch(b, c.Op, sumSlotsKernel, &args, columns(cols, rows, false),
 		b.operand(&c, "out"), b.operand(&c, "slots"))
+}
+
+// SumExact: see kernels.Backend.
+func (b *Backend) SumExact(sums []int64, terms []float32, rows, count, cols int, add bool) {
+	c := b.check(contract.SumExact(sums, terms, rows, count, cols, add))
+	args := C.struct_rmm_sum_exact{rows: C.uint32_t(rows), count: C.uint32_t(count), cols: C.uint32_t(cols), add: flag(add)}
+	dispatch(b, c.Op, sumExactKernel, &args, columns(cols, rows, false),
+		b.operand(&c, "sums"), b.operand(&c, "terms"))
+}
+
+// RoundSums: see kernels.Backend.
+func (b *Backend) RoundSums(out []float32, sums []int64, n int) {
+	c := b.check(contract.RoundSums(out, sums, n))
+	b.elementwise(&c, roundSumsKernel, n, 0, "out", "sums")
 }
 
 // Gather: see kernels.Backend. An index out of range fails the next Flush.

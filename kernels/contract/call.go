@@ -89,7 +89,7 @@ func (c *Call) Bytes() int {
 
 // number is an element type of device memory.
 type number interface {
-	float32 | int32 | uint16
+	float32 | int32 | int64 | uint16
 }
 
 // Fail panics with a Misuse of op.

@@ -116,6 +116,32 @@ func SumSlots(dst, slots []float32, rows, used, cols int) Call {
 	return c
 }
 
+// SumExact is Backend.SumExact.
+func SumExact(sums []int64, terms []float32, rows, count, cols int, add bool) Call {
+	c := Call{Op: "SumExact"}
+	c.positive("count", count)
+	if count > kernels.MostExactTerms {
+		c.fail("count is %d, must be at most %d", count, kernels.MostExactTerms)
+	}
+	in(&c, "terms", terms, rows, count, cols)
+	if add {
+		inOut(&c, "sums", sums, rows, cols)
+	} else {
+		out(&c, "sums", sums, rows, cols)
+	}
+	c.apart()
+	return c
+}
+
+// RoundSums is Backend.RoundSums.
+func RoundSums(dst []float32, sums []int64, n int) Call {
+	c := Call{Op: "RoundSums"}
+	in(&c, "sums", sums, n)
+	out(&c, "out", dst, n)
+	c.apart()
+	return c
+}
+
 // SwiGLU is Backend.SwiGLU.
 func SwiGLU(dst, gate, up []float32, n int) Call {
 	c := Call{Op: "SwiGLU"}

@@ -53,6 +53,8 @@ func move(v reflect.Value, to func(unsafe.Pointer) unsafe.Pointer, before []unsa
 		before = redirect(x, to, before)
 	case *[]int32:
 		before = redirect(x, to, before)
+	case *[]int64:
+		before = redirect(x, to, before)
 	case *[]uint16:
 		before = redirect(x, to, before)
 	default:
@@ -109,7 +111,7 @@ func (e *Each) do(c Call, rows int, run func(), arguments ...any) {
 			op.Args, op.Weights = a, append(op.Weights, a.Fn)
 		case *kernels.HCHeadArgs:
 			op.Args, op.Weights = a, append(op.Weights, a.Fn)
-		case *[]float32, *[]int32, *[]uint16, *kernels.ExpertGroups:
+		case *[]float32, *[]int32, *[]int64, *[]uint16, *kernels.ExpertGroups:
 		default:
 			op.Args = a
 		}
@@ -231,8 +233,18 @@ func (e *Each) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.Exp
 }
 
 // SumSlots: see kernels.Backend.
-func (e *Each) SumSlots(out, slots []float32, rows, used, cols int, rounded bool) {
-	e.do(SumSlots(out, slots, rows, used, cols), 0, func() { e.inner.SumSlots(out, slots, rows, used, cols, rounded) }, &out, &slots)
+func (e *Each) SumSlots(out, slots []float32, rows, used, cols int) {
+	e.do(SumSlots(out, slots, rows, used, cols), 0, func() { e.inner.SumSlots(out, slots, rows, used, cols) }, &out, &slots)
+}
+
+// SumExact: see kernels.Backend.
+func (e *Each) SumExact(sums []int64, terms []float32, rows, count, cols int, add bool) {
+	e.do(SumExact(sums, terms, rows, count, cols, add), 0, func() { e.inner.SumExact(sums, terms, rows, count, cols, add) }, &sums, &terms)
+}
+
+// RoundSums: see kernels.Backend.
+func (e *Each) RoundSums(out []float32, sums []int64, n int) {
+	e.do(RoundSums(out, sums, n), 0, func() { e.inner.RoundSums(out, sums, n) }, &out, &sums)
 }
 
 // SwiGLU: see kernels.Backend.

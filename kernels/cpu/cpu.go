@@ -276,6 +276,7 @@ func (b *Backend) done(op string, code C.int) {
 
 func f32(x []float32) *C.float   { return (*C.float)(unsafe.Pointer(unsafe.SliceData(x))) }
 func i32(x []int32) *C.int32_t   { return (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(x))) }
+func i64(x []int64) *C.int64_t   { return (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(x))) }
 func u16(x []uint16) *C.uint16_t { return (*C.uint16_t)(unsafe.Pointer(unsafe.SliceData(x))) }
 
 // cWeight converts w for C. w has passed contract.Weight.

@@ -48,9 +48,21 @@ func (b *Backend) Hadamard(x []float32, rows, dim int) {
 }
 
 // SumSlots: see kernels.Backend.
-func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, rounded bool) {
+func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int) {
 	b.check(contract.SumSlots(out, slots, rows, used, cols))
-	C.rm_op_sum_slots(b.pool, f32(out), f32(slots), C.int64_t(rows), C.int64_t(used), C.int64_t(cols), flag(rounded))
+	C.rm_op_sum_slots(b.pool, f32(out), f32(slots), C.int64_t(rows), C.int64_t(used), C.int64_t(cols))
+}
+
+// SumExact: see kernels.Backend.
+func (b *Backend) SumExact(sums []int64, terms []float32, rows, count, cols int, add bool) {
+	b.check(contract.SumExact(sums, terms, rows, count, cols, add))
+	C.rm_op_sum_exact(b.pool, i64(sums), f32(terms), C.int64_t(rows), C.int64_t(count), C.int64_t(cols), flag(add))
+}
+
+// RoundSums: see kernels.Backend.
+func (b *Backend) RoundSums(out []float32, sums []int64, n int) {
+	b.check(contract.RoundSums(out, sums, n))
+	C.rm_op_round_sums(b.pool, f32(out), i64(sums), C.int64_t(n))
 }
 
 // SwiGLU: see kernels.Backend.

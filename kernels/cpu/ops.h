@@ -122,7 +122,9 @@ void rm_op_expert_mask(float *weights, const int32_t *ids, int64_t n, int64_t st
 int rm_op_expert_compact(rm_pool *p, int32_t *offsets, int32_t *slots, const int32_t *ids, int64_t n, int64_t experts,
                          int64_t start, int64_t end);
 
-void rm_op_sum_slots(rm_pool *p, float *out, const float *slots, int64_t rows, int64_t used, int64_t cols, int half);
+void rm_op_sum_slots(rm_pool *p, float *out, const float *slots, int64_t rows, int64_t used, int64_t cols);
+void rm_op_sum_exact(rm_pool *p, int64_t *sums, const float *terms, int64_t rows, int64_t count, int64_t cols, int add);
+void rm_op_round_sums(rm_pool *p, float *out, const int64_t *sums, int64_t n);
 void rm_op_swiglu(rm_pool *p, float *out, const float *gate, const float *up, int64_t n, float clamp);
 void rm_op_add(rm_pool *p, float *out, const float *a, const float *b, int64_t n);
 void rm_op_to_float16(rm_pool *p, uint16_t *out, const float *x, int64_t n);

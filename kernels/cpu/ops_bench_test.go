@@ -268,7 +268,7 @@ func BenchmarkSmallOps(t *testing.B) {
 	q, x := b.f32(heads*headDim), b.f32(embd)
 	freqs, pos := b.f32(rotDim/2), b.i32(1)
 	ring := b.f16(128 * headDim)
-	slots, gate, up := b.f32(6*embd), b.f32(2048), b.f32(2048)
+	slots, gate, up, sums := b.f32(6*embd), b.f32(2048), b.f32(2048), make([]int64, embd)
 	logits, bias, ids, weights := b.f32(256), b.f32(256), b.i32(6), b.f32(6)
 	for _, op := range []struct {
 		name string
@@ -281,7 +281,9 @@ func BenchmarkSmallOps(t *testing.B) {
 		}},
 		{"Hadamard", func() { b.Hadamard(q, heads, 128) }},
 		{"StoreKV", func() { b.StoreKV(ring, q, 1, headDim, 77, 128) }},
-		{"SumSlots", func() { b.SumSlots(x, slots, 1, 6, embd, true) }},
+		{"SumSlots", func() { b.SumSlots(x, slots, 1, 6, embd) }},
+		{"SumExact", func() { b.SumExact(sums, slots, 1, 6, embd, false) }},
+		{"RoundSums", func() { b.RoundSums(x, sums, embd) }},
 		{"SwiGLU", func() { b.SwiGLU(q, gate, up, 2048, 10) }},
 		{"Route", func() {
 			b.Route(kernels.RouteArgs{

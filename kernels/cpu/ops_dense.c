@@ -249,7 +249,6 @@ typedef struct {
 	float *out;
 	const float *slots;
 	int64_t used, cols, blocks; // blocks of a row
-	int half;
 } slots_args;
 
 static void slots_task(void *arg, int64_t begin, int64_t end, int worker) {
@@ -258,12 +257,54 @@ static void slots_task(void *arg, int64_t begin, int64_t end, int worker) {
 	for (int64_t i = begin; i < end; i++) {
 		int64_t t = i / a->blocks, block = i % a->blocks, at = block * BLOCK;
 		a->k->sum_slots(a->out + t * a->cols + at, a->slots + t * a->used * a->cols + at, a->used, a->cols,
-		                block_length(a->cols, block), a->half);
+		                block_length(a->cols, block));
 	}
 }
 
-void rm_op_sum_slots(rm_pool *p, float *out, const float *slots, int64_t rows, int64_t used, int64_t cols, int half) {
+void rm_op_sum_slots(rm_pool *p, float *out, const float *slots, int64_t rows, int64_t used, int64_t cols) {
 	if (cols == 0) return;
-	slots_args a = {rm_op_kernels_at(rm_pool_level(p)), out, slots, used, cols, (cols + BLOCK - 1) / BLOCK, half};
+	slots_args a = {rm_op_kernels_at(rm_pool_level(p)), out, slots, used, cols, (cols + BLOCK - 1) / BLOCK};
 	rm_pool_for(p, rows * a.blocks, 1, slots_task, &a);
+}
+
+typedef struct {
+	const rm_op_kernels *k;
+	int64_t *sums;
+	const float *terms;
+	int64_t count, cols, blocks; // blocks of a row
+	int add;
+} exact_args;
+
+static void exact_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const exact_args *a = arg;
+	(void)worker;
+	for (int64_t i = begin; i < end; i++) {
+		int64_t t = i / a->blocks, block = i % a->blocks, at = block * BLOCK;
+		a->k->sum_exact(a->sums + t * a->cols + at, a->terms + t * a->count * a->cols + at, a->count, a->cols,
+		                block_length(a->cols, block), a->add);
+	}
+}
+
+void rm_op_sum_exact(rm_pool *p, int64_t *sums, const float *terms, int64_t rows, int64_t count, int64_t cols, int add) {
+	if (cols == 0) return;
+	exact_args a = {rm_op_kernels_at(rm_pool_level(p)), sums, terms, count, cols, (cols + BLOCK - 1) / BLOCK, add};
+	rm_pool_for(p, rows * a.blocks, 1, exact_task, &a);
+}
+
+typedef struct {
+	const rm_op_kernels *k;
+	float *out;
+	const int64_t *sums;
+	int64_t n;
+} round_args;
+
+static void round_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const round_args *a = arg;
+	(void)worker;
+	for (int64_t i = begin; i < end; i++) a->k->round_sums(a->out + i * BLOCK, a->sums + i * BLOCK, block_length(a->n, i));
+}
+
+void rm_op_round_sums(rm_pool *p, float *out, const int64_t *sums, int64_t n) {
+	round_args a = {rm_op_kernels_at(rm_pool_level(p)), out, sums, n};
+	rm_pool_for(p, (n + BLOCK - 1) / BLOCK, 1, round_task, &a);
 }

@@ -33,7 +33,10 @@ typedef struct rm_op_kernels {
 	void (*add_typed)(float *out, const float *a, const uint8_t *b, int64_t n, int32_t type);
 	void (*swiglu)(float *out, const float *gate, const float *up, int64_t n, float clamp);
 	// out[c] = slots[c] + slots[stride+c] + ..., used of them
-	void (*sum_slots)(float *out, const float *slots, int64_t used, int64_t stride, int64_t n, int half);
+	void (*sum_slots)(float *out, const float *slots, int64_t used, int64_t stride, int64_t n);
+	// sums[c] = terms[c] + terms[stride+c] + ..., count of them, or is increased by that
+	void (*sum_exact)(int64_t *sums, const float *terms, int64_t count, int64_t stride, int64_t n, int add);
+	void (*round_sums)(float *out, const int64_t *sums, int64_t n);
 	void (*to_float16)(uint16_t *dst, const float *src, int64_t n);
 	void (*from_float16)(float *dst, const uint16_t *src, int64_t n);
 	void (*hadamard)(float *x, int64_t dim);

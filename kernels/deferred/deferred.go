@@ -211,7 +211,7 @@ func (b *Backend) poison(op string, o *contract.Operand) {
 		}
 		x.loaded = x.loaded.remove(s)
 		x.written = x.written.add(s)
-		for i := s.begin; i < s.end; i += o.Size {
+		for i := s.begin; i < s.end; i += min(o.Size, 4) {
 			if o.Size == 2 {
 				binary.NativeEndian.PutUint16(x.poison[i:], poison16)
 			} else {

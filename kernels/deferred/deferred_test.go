@@ -12,7 +12,7 @@ import (
 	"ringmaster/kernels/reference"
 )
 
-func alloc[T float32 | int32 | uint16](t *testing.T, b kernels.Backend, values ...T) []T {
+func alloc[T float32 | int32 | int64 | uint16](t *testing.T, b kernels.Backend, values ...T) []T {
 	x, err := kernels.Make[T](b, len(values))
 	require.NoError(t, err)
 	copy(x, values)

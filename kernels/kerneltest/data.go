@@ -14,7 +14,7 @@ import (
 )
 
 // OnDevice returns a copy of x in memory of the backend.
-func OnDevice[T float32 | int32 | uint16](t testing.TB, b kernels.Backend, x []T) []T {
+func OnDevice[T float32 | int32 | int64 | uint16](t testing.TB, b kernels.Backend, x []T) []T {
 	t.Helper()
 	y, err := kernels.Make[T](b, len(x))
 	require.NoError(t, err)

@@ -3,8 +3,11 @@ package kerneltest
 import (
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/x448/float16"
+
+	"ringmaster/kernels"
 )
 
 func elementCases() []opCase {
@@ -39,8 +42,9 @@ func elementCases() []opCase {
 			toHalfCase(fmt.Sprint(n), n, chunks, func(m *mem) []float32 { return m.normal(n, 100) }),
 			fromHalfCase(fmt.Sprint(n), n, chunks, func(m *mem) []uint16 { return toHalves(m.normal(n, 100)) }))
 	}
-	return append(cases, toHalfEdges(), fromHalfAll(), swigluEdges(), gatherCase(), slotsCase(6, 100, false), slotsCase(6, 4096, true), slotsCase(1, 33, true),
-		slotsCase(8, 7, true), copyColumnsCase(40, 64, 192, 192, 0), copyColumnsCase(17, 5, 9, 7, 3), copyColumnsCase(3, 1, 1, 1, 0),
+	return append(cases, toHalfEdges(), fromHalfAll(), swigluEdges(), gatherCase(), slotsCase(6, 100), slotsCase(1, 33),
+		exactCase(6, 100, 1), exactCase(6, 4096, 1), exactCase(1, 33, 1), exactCase(8, 7, 1), exactCase(3, 200, 1e5), exactCase(255, 70, 1e9),
+		roundCase(0), roundCase(50), copyColumnsCase(40, 64, 192, 192, 0), copyColumnsCase(17, 5, 9, 7, 3), copyColumnsCase(3, 1, 1, 1, 0),
 		copyColumnsCase(2, 512, 576, 512, 64))
 }
 
@@ -148,11 +152,9 @@ func fromHalfAll() opCase {
 }
 
 // slotsCase: the contract defines the sum in float32, so the bits must match.
-// Rounding to float16 meets ties, subnormals, zeros of both signs and values
-// beyond the range of float16.
-func slotsCase(used, cols int, half bool) opCase {
+func slotsCase(used, cols int) opCase {
 	const rows = 4
-	return opCase{op: "SumSlots", name: fmt.Sprintf("%d of %d half=%v", used, cols, half), rows: rows,
+	return opCase{op: "SumSlots", name: fmt.Sprintf("%d of %d", used, cols), rows: rows,
 		setup: func(m *mem, _ int) func(from, to int) {
 			data := m.normal(rows*used*cols, 1)
 			for i, v := range halfEdges {
@@ -163,9 +165,69 @@ func slotsCase(used, cols int, half bool) opCase {
 			slots := long(m, data)
 			out := fresh[float32](m, "out", rows*cols, tolerance{})
 			return func(from, to int) {
-				m.b.SumSlots(out[from*cols:], slots[from*used*cols:], to-from, used, cols, half)
+				m.b.SumSlots(out[from*cols:], slots[from*used*cols:], to-from, used, cols)
 			}
 		}}
+}
+
+// exactCase: rounding to float16 meets ties, subnormals, zeros of both signs and values
+// beyond the range of float16, and a second sum of the same terms is added to the first.
+// A row has magnitudes near scale.
+func exactCase(count, cols int, scale float64) opCase {
+	const rows = 4
+	return opCase{op: "SumExact", name: fmt.Sprintf("%d of %d scale=%g", count, cols, scale), rows: rows,
+		setup: func(m *mem, _ int) func(from, to int) {
+			data := m.normal(rows*count*cols, scale)
+			for i, v := range append(halfEdges, exactEdges...) {
+				if i*count < len(data) {
+					data[i*count] = v
+				}
+			}
+			terms := long(m, data)
+			sums := blank[int64](m, rows*cols)
+			result(m, "sums", unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(sums))), 2*rows*cols), 2*rows*cols, tolerance{})
+			return func(from, to int) {
+				m.b.SumExact(sums[from*cols:], terms[from*count*cols:], to-from, count, cols, false)
+				if count <= kernels.MostExactTerms/2 {
+					m.b.SumExact(sums[from*cols:], terms[from*count*cols:], to-from, count, cols, true)
+				}
+			}
+		}}
+}
+
+// roundCase: sums of every length, ties to even in both directions, and what cannot be
+// added; the first most of them if that is not 0.
+func roundCase(most int) opCase {
+	values := []int64{0, kernels.NotANumber, math.MinInt64 + 1, math.MaxInt64}
+	for k := range 62 {
+		for _, v := range []int64{1<<k - 1, 1 << k, 1<<k + 1, 3<<k - 1, 3 << k} {
+			values = append(values, v, -v)
+		}
+	}
+	for k := range 37 { // between two float32
+		for _, v := range []int64{1<<24 + 1, 1<<24 + 3, 1<<25 + 2, 1<<25 + 6} {
+			values = append(values, v<<k, v<<k+1, v<<k-1, -v<<k, -v<<k+1, -v<<k-1)
+		}
+	}
+	for k := range 300 { // whole blocks of small ones
+		values = append(values, int64(k*k*k)<<(k%26), -int64(k*k*k)<<(k%26))
+	}
+	if most > 0 {
+		values = values[:most]
+	}
+	return opCase{op: "RoundSums", name: fmt.Sprint(len(values), " edges"), rows: len(values), chunks: []int{1, 67, 700},
+		setup: func(m *mem, _ int) func(from, to int) {
+			sums := long(m, values)
+			out := fresh[float32](m, "out", len(values), tolerance{})
+			return func(from, to int) { m.b.RoundSums(out[from:], sums[from:], to-from) }
+		}}
+}
+
+// exactEdges are values around those that SumExact cannot add, and at which a sum in
+// doubles would round.
+var exactEdges = []float32{
+	65536, 0x1p26, -0x1p26, 0x1p30, 0x1.fffffep30, -0x1.fffffep30, 0x1p31, -0x1p31, math.MaxFloat32,
+	float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()),
 }
 
 // halfEdges are float32 values at which rounding to float16 easily goes wrong:

@@ -21,6 +21,7 @@ const guard = 19
 var (
 	poisonF32    = float32(math.NaN())
 	poisonI32    = int32(-1 << 30)
+	poisonI64    = int64(-1 << 60)
 	poisonHalf   = uint16(0x7e2a)
 	poisonWeight = byte(0xff)
 )
@@ -62,12 +63,14 @@ func (m *mem) results() []output {
 }
 
 // bitsOf is the bit representation of an element, which equality compares.
-func bitsOf[T float32 | int32 | uint16](v T) uint32 {
+func bitsOf[T float32 | int32 | int64 | uint16](v T) uint32 {
 	switch v := any(v).(type) {
 	case float32:
 		return math.Float32bits(v)
 	case int32:
 		return uint32(v)
+	case int64:
+		return uint32(v ^ v>>32)
 	}
 	return uint32(any(v).(uint16))
 }
@@ -79,13 +82,15 @@ func valueOf[T float32 | int32 | uint16](v T) float64 {
 	return float64(v)
 }
 
-func poisonOf[T float32 | int32 | uint16]() T {
+func poisonOf[T float32 | int32 | int64 | uint16]() T {
 	var v T
 	switch p := any(&v).(type) {
 	case *float32:
 		*p = poisonF32
 	case *int32:
 		*p = poisonI32
+	case *int64:
+		*p = poisonI64
 	case *uint16:
 		*p = poisonHalf
 	}
@@ -94,7 +99,7 @@ func poisonOf[T float32 | int32 | uint16]() T {
 
 // place copies data to the backend with a guard after it; the slice returned
 // ends with the data.
-func place[T float32 | int32 | uint16](m *mem, data []T) []T {
+func place[T float32 | int32 | int64 | uint16](m *mem, data []T) []T {
 	m.t.Helper()
 	all, err := kernels.Make[T](m.b, len(data)+guard)
 	require.NoError(m.t, err)
@@ -116,13 +121,13 @@ func place[T float32 | int32 | uint16](m *mem, data []T) []T {
 
 // long is place, but the slice includes the guard: ops must take their extents
 // from the shape.
-func long[T float32 | int32 | uint16](m *mem, data []T) []T {
+func long[T float32 | int32 | int64 | uint16](m *mem, data []T) []T {
 	x := place(m, data)
 	return unsafe.Slice(unsafe.SliceData(x), len(data)+guard)
 }
 
 // blank is n elements of poison.
-func blank[T float32 | int32 | uint16](m *mem, n int) []T {
+func blank[T float32 | int32 | int64 | uint16](m *mem, n int) []T {
 	x := make([]T, n)
 	for i := range x {
 		x[i] = poisonOf[T]()

@@ -58,6 +58,9 @@ func misuse(t *testing.T, open Open) {
 		{"Route", "uneven groups", func() {
 			b.Route(kernels.RouteArgs{Logits: x, IDs: ids, Weights: y, Rows: 1, Experts: 8, Used: 1, Groups: 3, GroupsUsed: 1})
 		}},
+		{"SumExact", "too many terms", func() { b.SumExact(make([]int64, 1), x, 1, 256, 0, false) }},
+		{"SumExact", "short sums", func() { b.SumExact(make([]int64, 7), x, 1, 1, 8, true) }},
+		{"RoundSums", "short", func() { b.RoundSums(x, make([]int64, 7), 8) }},
 		{"CopyColumns", "more columns than a row has", func() { b.CopyColumns(x, y, 1, 5, 8, 4) }},
 		{"StoreKV", "more rows than slots", func() { b.StoreKV(h, x, 3, 8, 0, 2) }},
 		{"HCMix", "wrong shape of Fn", func() {

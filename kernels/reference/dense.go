@@ -151,26 +151,58 @@ func hadamard(x []float64) {
 	}
 }
 
-// SumSlots adds in float32: the order and the rounding are the contract.
-func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, rounded bool) {
+// SumSlots adds in float32: the order is the contract.
+func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int) {
 	contract.SumSlots(out, slots, rows, used, cols)
 	for t := range rows {
 		for c := range cols {
 			var sum float32
 			for i := range used {
-				v := slots[(t*used+i)*cols+c]
-				if rounded {
-					if r := float16.Fromfloat32(v); !r.IsInf(0) {
-						v = r.Float32()
-					}
-				}
-				if i == 0 {
+				if v := slots[(t*used+i)*cols+c]; i == 0 {
 					sum = v
 				} else {
 					sum += v
 				}
 			}
 			out[t*cols+c] = sum
+		}
+	}
+}
+
+// SumExact adds multiples of 2^-24.
+func (b *Backend) SumExact(sums []int64, terms []float32, rows, count, cols int, add bool) {
+	contract.SumExact(sums, terms, rows, count, cols, add)
+	for t := range rows {
+		for c := range cols {
+			sum := int64(0)
+			if add {
+				sum = sums[t*cols+c]
+			}
+			for i := range count {
+				v := terms[(t*count+i)*cols+c]
+				if r := float16.Fromfloat32(v); !r.IsInf(0) {
+					v = r.Float32()
+				}
+				switch {
+				case sum == kernels.NotANumber:
+				case math.Abs(float64(v)) < 1<<31:
+					sum += int64(float64(v) * (1 << 24))
+				default:
+					sum = kernels.NotANumber
+				}
+			}
+			sums[t*cols+c] = sum
+		}
+	}
+}
+
+// RoundSums works element by element; the conversion rounds.
+func (b *Backend) RoundSums(out []float32, sums []int64, n int) {
+	contract.RoundSums(out, sums, n)
+	for i, s := range sums[:n] {
+		out[i] = float32(s) / (1 << 24)
+		if s == kernels.NotANumber {
+			out[i] = math.Float32frombits(0x7fc00000)
 		}
 	}
 }

@@ -16,7 +16,12 @@ struct rmm_elements {
 // sum_slots.
 struct rmm_sum_slots {
 	uint32_t rows, used, cols;
-	int32_t rounded; // round slots to float16 before adding
+};
+
+// sum_exact.
+struct rmm_sum_exact {
+	uint32_t rows, count, cols;
+	int32_t add; // to what sums hold
 };
 
 // copy_columns.

@@ -51,15 +51,75 @@ kernel void sum_slots(constant rmm_sum_slots &args [[buffer(0)]],
 	if (at.x >= args.cols || at.y >= args.rows) return;
 	float sum = 0;
 	for (uint i = 0; i < args.used; i++) {
-		float v = slots[(ulong(at.y) * args.used + i) * args.cols + at.x];
-		if (args.rounded != 0) {
-			const ushort h = float16_bits(as_type<uint>(v));
-			// A value that overflows float16 is not rounded.
-			if ((h & 0x7fff) != 0x7c00) v = as_type<float>(float32_bits(h));
-		}
+		const float v = slots[(ulong(at.y) * args.used + i) * args.cols + at.x];
 		sum = i == 0 ? v : sum + v; // 0 + -0 would not be -0
 	}
 	out[ulong(at.y) * args.cols + at.x] = sum;
+}
+
+constant long NOT_A_NUMBER = long(0x8000000000000000); // of kernels.NotANumber
+
+// multiple returns the bits of a float32, rounded to float16 if that holds it, as a
+// multiple of 2^-24; NOT_A_NUMBER if its magnitude is 2^31 or more.
+inline long multiple(uint x) {
+	const ushort h = float16_bits(x);
+	const uint a = x & 0x7fffffffu;
+	long size;
+	if ((h & 0x7c00) != 0x7c00) {
+		const uint exponent = h >> 10 & 0x1f, mantissa = h & 0x3ff;
+		size = exponent == 0 ? long(mantissa) : long(mantissa | 0x400u) << (exponent - 1);
+	} else if (a < 0x4f000000u) {
+		size = long((a & 0x7fffffu) | 0x800000u) << ((a >> 23) - 126); // 65520 and more: the exponent is at least 15
+	} else {
+		return NOT_A_NUMBER;
+	}
+	return (x >> 31) != 0 ? -size : size;
+}
+
+// sum_exact: sums[t] is the exact sum of the terms of token t, or is increased by it. In
+// integers, because devices have no doubles. Reads 4*count bytes per sum, writes 8. One
+// thread per sum.
+kernel void sum_exact(constant rmm_sum_exact &args [[buffer(0)]],
+                      device long *sums [[buffer(1)]],        // [rows][cols]
+                      device const uint *terms [[buffer(2)]], // [rows][count][cols] float32
+                      uint2 at [[thread_position_in_grid]]) {
+	if (at.x >= args.cols || at.y >= args.rows) return;
+	const ulong place = ulong(at.y) * args.cols + at.x;
+	long sum = args.add != 0 ? sums[place] : 0;
+	for (uint i = 0; i < args.count && sum != NOT_A_NUMBER; i++) {
+		const long x = multiple(terms[(ulong(at.y) * args.count + i) * args.cols + at.x]);
+		sum = x == NOT_A_NUMBER ? x : sum + x;
+	}
+	sums[place] = sum;
+}
+
+// round_sums: out is the float32 nearest to a multiple of 2^-24. In integers, because the
+// conversion of devices may round twice. Reads 8 bytes per element, writes 4.
+kernel void round_sums(constant rmm_elements &args [[buffer(0)]],
+                       device uint *out [[buffer(1)]],        // [n] float32
+                       device const long *sums [[buffer(2)]], // [n]
+                       uint i [[thread_position_in_grid]]) {
+	if (i >= args.n) return;
+	const long sum = sums[i];
+	if (sum == 0 || sum == NOT_A_NUMBER) {
+		out[i] = sum == 0 ? 0 : 0x7fc00000u;
+		return;
+	}
+	const uint sign = sum < 0 ? 0x80000000u : 0;
+	const ulong size = ulong(sum < 0 ? -sum : sum);
+	const uint upper = uint(size >> 32);
+	const int high = 63 - int(upper != 0 ? clz(upper) : 32 + clz(uint(size))); // the highest bit
+	uint mantissa;
+	if (high <= 23) {
+		mantissa = uint(size) << (23 - high);
+	} else {
+		const uint shift = high - 23;
+		mantissa = uint(size >> shift);
+		const ulong rest = size & ((ulong(1) << shift) - 1), middle = ulong(1) << (shift - 1);
+		if (rest > middle || (rest == middle && (mantissa & 1u) != 0)) mantissa++;
+	}
+	// The carry of a mantissa of 2^24 increases the exponent.
+	out[i] = sign | ((uint(high - 24 + 127) << 23) + (mantissa - 0x800000u));
 }
 
 // gather: out[i] = x[rows[i]]. An index out of range is reported as a fault and
