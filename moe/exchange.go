@@ -1,7 +1,6 @@
 package moe
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"hash/crc32"
@@ -12,50 +11,21 @@ import (
 	"ringmaster/parallel"
 )
 
-// exchange combines the outputs of a Forward with those of other ranks. With Sum it is an
-// all-reduce, and a part is a rank's sum for a token. With Exact it is an all-gather, and
-// a part is the output of one slot (a selected expert of a token) or of one segment of
-// the shared expert.
+// exchange combines the outputs of a Forward with those of other ranks.
 type exchange struct {
-	*parallel.Combiner
+	*parallel.Combiner // nil with Exact
 	assignment
 	rank   int
 	gather *parallel.RowGather
 	shared []parallel.Range // [Size] its segments of the shared expert; nil if each has all
-
-	// With Exact parts are ordered by rank, those of a rank by slot, then by
-	// token and segment.
-	order  []int32 // [MaxTokens*Used] slot of each of this rank's first parts
-	place  []int32 // [MaxTokens*(Used+Segments)] part of each slot, then of each segment
-	counts []int   // [Size] numbers that each rank sends
-}
-
-// opOf returns the collective for a Reduce, and partsOf the greatest number of parts of a
-// step.
-func opOf(how parallel.Reduce, p parallel.Placement) parallel.Op {
-	if how == parallel.Exact {
-		return parallel.AllGather
-	}
-	return parallel.SumOp(p.DividesRows())
-}
-
-func partsOf(s Shape, how parallel.Reduce, divided bool) int {
-	switch {
-	case how != parallel.Exact:
-		return s.MaxTokens
-	case divided:
-		return s.MaxTokens * (s.Used + s.Segments)
-	}
-	return s.MaxTokens * s.Used
 }
 
 // ExchangeBytes returns the bytes that Join allocates for a placement among more than one
 // rank.
 func ExchangeBytes(s Shape, how parallel.Reduce, wire parallel.Wire, p parallel.Placement) int64 {
-	n := partsOf(s, how, !parallel.Replicated(s.Segments, p.Shared()))
-	bytes := parallel.CombinerBytes(opOf(how, p), wire, n*s.Embd)
+	bytes := parallel.CombinerBytes(parallel.SumOp(p.DividesRows()), wire, s.MaxTokens*s.Embd)
 	if how == parallel.Exact {
-		bytes += 4 * int64(n+s.MaxTokens*s.Used)
+		bytes = parallel.SumsJoinBytes(s.Embd, s.MaxTokens, len(p), p.DividesRows())
 	}
 	if p.Copies() {
 		bytes += 4 * int64(s.MaxTokens*s.Used)
@@ -89,25 +59,24 @@ func (f *Forward) Join(g *distributed.Group, p parallel.Placement, wire parallel
 	} else if err := parallel.CheckDivision("shared", s.Segments, size, shared); err != nil {
 		return err
 	}
-	n := partsOf(s, f.reduce, shared != nil)
-	c, err := parallel.NewCombiner(f.b, g, opOf(f.reduce, p), wire, n*s.Embd, f.meter.For(parallel.ForExperts))
+	x := &exchange{gather: parallel.NewRowGather(f.b, f.meter.For(parallel.ForExperts)), rank: g.Rank(), shared: shared}
+	var err error
+	if f.reduce == parallel.Exact {
+		err = f.exact.Join(g, p.DividesRows())
+	} else {
+		x.Combiner, err = parallel.NewCombiner(f.b, g, parallel.SumOp(p.DividesRows()), wire, s.MaxTokens*s.Embd, f.meter.For(parallel.ForExperts))
+	}
 	if err != nil {
 		return err
 	}
-	f.exchange = &exchange{Combiner: c, gather: parallel.NewRowGather(f.b, f.meter.For(parallel.ForExperts)), rank: g.Rank(), shared: shared, counts: make([]int, size)}
-	f.exchange.gather.Join(g)
+	f.exchange = x
+	x.gather.Join(g)
 	if shared != nil {
 		f.shared = shared[g.Rank()]
 	}
-	if err := f.exchange.join(f, p, g.Rank()); err != nil {
+	if err := x.join(f, p, g.Rank()); err != nil {
 		f.leave()
 		return fmt.Errorf("memory of the assignment of experts: %w", err)
-	}
-	if f.reduce == parallel.Exact {
-		if err := cmp.Or(alloc(f.b, &f.exchange.order, s.MaxTokens*s.Used), alloc(f.b, &f.exchange.place, n)); err != nil {
-			f.leave()
-			return fmt.Errorf("memory of the exchange: %w", err)
-		}
 	}
 	f.meter.Join(g)
 	return nil
@@ -119,9 +88,11 @@ func (f *Forward) leave() {
 	if f.exchange == nil {
 		return
 	}
-	f.exchange.Free()
-	kernels.Release(f.b, f.exchange.order)
-	kernels.Release(f.b, f.exchange.place)
+	if f.reduce == parallel.Exact {
+		_ = f.exact.Join(nil, false) // only frees
+	} else {
+		f.exchange.Free()
+	}
 	kernels.Release(f.b, f.exchange.local)
 	f.exchange, f.owned, f.shared = nil, parallel.Range{End: f.shape.Experts}, parallel.Range{End: f.shape.Segments}
 }
@@ -188,105 +159,39 @@ func bytesOf[T float32 | int32](x []T) []byte {
 // start encodes this rank's contribution, starts the exchange, and computes the digest of
 // the layer meanwhile.
 func (f *Forward) start(ctx context.Context, l *Layer) error {
+	start := f.startSum
 	if f.reduce == parallel.Exact {
-		return f.startExact(ctx, l)
+		start = f.startExact
 	}
+	if err := start(ctx, l); err != nil {
+		return err
+	}
+	f.digest(l)
+	return nil
+}
+
+func (f *Forward) startSum(ctx context.Context, l *Layer) error {
 	s := f.shape
-	f.b.SumSlots(f.exchange.Parts(), f.outs, f.pending, s.Used, s.Embd, false)
+	f.b.SumSlots(f.exchange.Parts(), f.outs, f.pending, s.Used, s.Embd)
 	if f.exchange.shared != nil && f.shared.Len() > 0 {
-		f.encodeSharedOutput(l, nil, f.pending)
+		f.encodeSharedOutput(l, f.pending)
 		f.b.Add(f.exchange.Parts(), f.exchange.Parts(), f.sum, f.pending*s.Embd)
 	}
-	var err error
 	if f.cut == nil {
-		err = f.exchange.StartAll(ctx, f.pending*s.Embd)
-	} else {
-		err = f.exchange.Start(ctx, f.pending*s.Embd, parallel.Counts(f.cut, s.Embd))
+		return f.exchange.StartAll(ctx, f.pending*s.Embd)
 	}
-	if err != nil {
-		return err
-	}
-	f.digest(l)
-	return nil
+	return f.exchange.Start(ctx, f.pending*s.Embd, parallel.Counts(f.cut, s.Embd))
 }
 
-// startExact starts an all-gather of the outputs of the local slots and segments. Every
-// rank knows which slots the others send, because it has routed every token.
+// startExact starts the exchange of the sums of the slots, of which remote ones are zeros,
+// and of this rank's segments.
 func (f *Forward) startExact(ctx context.Context, l *Layer) error {
-	b, e, d, rows := f.b, f.exchange, f.shape.Embd, f.pending
-	if err := b.Flush(); err != nil { // ids
-		return err
+	f.exact.Set(f.outs, f.pending, f.shape.Used)
+	if f.exchange.shared != nil && f.shared.Len() > 0 {
+		f.encodeSharedOutput(l, f.pending)
+		f.exact.Add(f.segments, f.pending, f.shared.Len())
 	}
-	e.settle(f, rows)
-	first, own := e.sort(e.to[:rows*f.shape.Used], rows, f.shape)
-	if own > 0 {
-		b.Gather(e.Parts()[first*d:], f.outs, e.order[:own], d)
-	}
-	n := rows * f.shape.Used
-	if e.shared != nil {
-		f.encodeSharedOutput(l, e.Parts()[(first+own)*d:], rows)
-		n += rows * f.shape.Segments
-	}
-	if err := e.Start(ctx, n*d, e.counts); err != nil {
-		return err
-	}
-	f.digest(l)
-	return nil
-}
-
-// sort fills order, place and counts from the ranks of all slots. It returns the first
-// part of this rank and how many slots it has.
-func (e *exchange) sort(to []uint8, rows int, s Shape) (first, own int) {
-	at := 0
-	for r := range e.counts {
-		begin := at
-		for slot, of := range to {
-			if int(of) == r {
-				if r == e.rank {
-					e.order[at-begin] = int32(slot)
-				}
-				e.place[slot] = int32(at)
-				at++
-			}
-		}
-		if r == e.rank {
-			first, own = begin, at-begin
-		}
-		if e.shared != nil {
-			for row := range rows {
-				for k := e.shared[r].Start; k < e.shared[r].End; k++ {
-					e.place[len(to)+row*s.Segments+k] = int32(at)
-					at++
-				}
-			}
-		}
-		e.counts[r] = s.Embd * (at - begin)
-	}
-	return first, own
-}
-
-// finish waits for the exchange and encodes the ops that turn its result into out
-// [own][D]; with Exact the output of a divided shared expert goes to sum.
-func (f *Forward) finish(ctx context.Context, out []float32) error {
-	b, e, s, rows, own := f.b, f.exchange, f.shape, f.pending, f.own()
-	if f.reduce != parallel.Exact {
-		return e.Finish(ctx, out, s.Embd)
-	}
-	if err := e.Finish(ctx, e.Parts(), s.Embd); err != nil {
-		return err
-	}
-	slots, segments := rows*s.Used, rows*s.Segments
-	if e.shared == nil {
-		segments = 0
-	}
-	parts := e.Parts()[:(slots+segments)*s.Embd]
-	b.Gather(f.outs, parts, e.place[own.Start*s.Used:own.End*s.Used], s.Embd)
-	b.SumSlots(out, f.outs, own.Len(), s.Used, s.Embd, true)
-	if segments > 0 {
-		b.Gather(f.segments, parts, e.place[slots+own.Start*s.Segments:slots+own.End*s.Segments], s.Embd)
-		b.SumSlots(f.sum, f.segments, own.Len(), s.Segments, s.Embd, true)
-	}
-	return nil
+	return f.exact.Start(ctx, f.pending, f.cut)
 }
 
 // digest adds the choice of experts to the checksum of the layer and counts what each rank

@@ -22,9 +22,8 @@ func (f *Forward) Poison() {
 		fill(x, nan)
 	}
 	lists := [][]int32{f.ids, f.offsets, f.slots}
-	if f.exchange != nil {
+	if f.exchange != nil && f.exchange.Combiner != nil {
 		fill(f.exchange.Parts(), nan)
-		lists = append(lists, f.exchange.order, f.exchange.place)
 	}
 	for _, x := range lists {
 		fill(x, -1<<30)

@@ -46,7 +46,7 @@ type Shape struct {
 	Experts   int // of a layer, on all ranks
 	Used      int // selected experts of a token
 	SharedFF  int // width of the shared expert, 0 for none
-	Segments  int // equal parts of SharedFF that ranks own; Exact adds their outputs
+	Segments  int // equal parts of SharedFF that ranks own; with Exact their outputs are terms of the sum
 	MaxTokens int // most rows of a Begin
 }
 
@@ -59,7 +59,8 @@ type Forward struct {
 	shared   parallel.Range // segments of the shared expert
 	reduce   parallel.Reduce
 	meter    *parallel.Meter
-	exchange *exchange // nil without other ranks
+	exchange *exchange      // nil without other ranks
+	exact    *parallel.Sums // with Exact
 
 	logits  []float32 // [MaxTokens][Experts]
 	ids     []int32   // [MaxTokens][Used]
@@ -71,7 +72,7 @@ type Forward struct {
 
 	gate     []float32 // [MaxTokens][SharedFF] of the shared expert
 	up       []float32 // [MaxTokens][SharedFF]
-	sum      []float32 // [MaxTokens][D] its output, or this rank's part
+	sum      []float32 // [MaxTokens][D] its output, or this rank's part, with Sum
 	segments []float32 // [MaxTokens*Segments][D] outputs of its segments, with Exact
 
 	// Of the Begin that waits for its Finish.
@@ -107,9 +108,12 @@ func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *paral
 		alloc(b, &f.outs, n*s.Embd),
 		alloc(b, &f.gate, s.MaxTokens*s.SharedFF),
 		alloc(b, &f.up, s.MaxTokens*s.SharedFF),
-		alloc(b, &f.sum, s.sums()),
+		alloc(b, &f.sum, s.sums(reduce)),
 		alloc(b, &f.segments, s.segmentOutputs(reduce)),
 	)
+	if err == nil && reduce == parallel.Exact {
+		f.exact, err = parallel.NewSums(b, s.Embd, s.MaxTokens, meter.For(parallel.ForExperts))
+	}
 	if err != nil {
 		f.Free()
 		return nil, fmt.Errorf("scratch memory of the experts: %w", err)
@@ -118,8 +122,8 @@ func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *paral
 }
 
 // sums and segmentOutputs return the lengths of sum and segments.
-func (s Shape) sums() int {
-	if s.SharedFF == 0 {
+func (s Shape) sums(how parallel.Reduce) int {
+	if s.SharedFF == 0 || how == parallel.Exact {
 		return 0
 	}
 	return s.MaxTokens * s.Embd
@@ -134,9 +138,12 @@ func (s Shape) segmentOutputs(how parallel.Reduce) int {
 
 // ScratchBytes returns the bytes that NewForward allocates for a shape.
 func ScratchBytes(s Shape, how parallel.Reduce) int64 {
-	n := int64(s.MaxTokens) * int64(s.Used)
-	return 4 * (int64(s.MaxTokens)*int64(s.Experts) + 3*n + int64(s.Experts) + 1 + n*int64(s.FF) + n*int64(s.Embd) +
-		2*int64(s.MaxTokens)*int64(s.SharedFF) + int64(s.sums()) + int64(s.segmentOutputs(how)))
+	n, exact := int64(s.MaxTokens)*int64(s.Used), int64(0)
+	if how == parallel.Exact {
+		exact = parallel.SumsBytes(s.Embd, s.MaxTokens)
+	}
+	return exact + 4*(int64(s.MaxTokens)*int64(s.Experts)+3*n+int64(s.Experts)+1+n*int64(s.FF)+n*int64(s.Embd)+
+		2*int64(s.MaxTokens)*int64(s.SharedFF)+int64(s.sums(how))+int64(s.segmentOutputs(how)))
 }
 
 // StartStep must come before the first Begin of a step; it resets the digests.
@@ -187,10 +194,7 @@ func (f *Forward) begin(ctx context.Context, l *Layer, input []float32, tokens [
 	if f.shape.SharedFF > 0 && !f.sharedDivided() {
 		own := f.own()
 		f.encodeShared(l, input[own.Start*f.shape.Embd:], own.Len())
-		f.encodeSharedOutput(l, f.segments, own.Len())
-		if f.reduce == parallel.Exact {
-			f.b.SumSlots(f.sum, f.segments, own.Len(), f.shape.Segments, f.shape.Embd, true)
-		}
+		f.encodeSharedOutput(l, own.Len())
 	}
 	return nil
 }
@@ -217,13 +221,13 @@ func (f *Forward) encodeShared(l *Layer, input []float32, rows int) {
 
 // encodeSharedOutput encodes the output of this rank's segments of the shared expert: with Exact each of them into
 // segments [rows][own][D], otherwise their sum into sum.
-func (f *Forward) encodeSharedOutput(l *Layer, segments []float32, rows int) {
+func (f *Forward) encodeSharedOutput(l *Layer, rows int) {
 	if f.shared.Len() == 0 {
 		return
 	}
 	out, separate := f.sum, f.reduce == parallel.Exact
 	if separate {
-		out = segments
+		out = f.segments
 	}
 	f.sharedFFN(l).Output(f.b, f.shared, separate, out, f.gate, rows)
 }
@@ -275,18 +279,43 @@ func (f *Forward) encode(l *Layer, input []float32, ids []int32, rows int) {
 // layer on the meter. If the rows are divided, out has this rank's rows. In a group it waits for the exchange; an error
 // names the layer and comes from the group.
 func (f *Forward) Finish(ctx context.Context, out []float32) error {
-	rows, s := f.own().Len(), f.shape
-	if f.exchange == nil {
-		f.b.SumSlots(out, f.outs, rows, s.Used, s.Embd, f.reduce == parallel.Exact)
-	} else if err := f.finish(ctx, out); err != nil {
-		f.pending = 0
+	finish := f.finishSum
+	if f.reduce == parallel.Exact {
+		finish = f.finishExact
+	}
+	err := finish(ctx, out)
+	f.pending = 0
+	if err != nil {
 		return fmt.Errorf("layer %d: %w", f.layer, err)
 	}
-	f.pending = 0
-	if s.SharedFF > 0 && (!f.sharedDivided() || f.reduce == parallel.Exact) {
+	f.meter.EndLayer(f.layer)
+	return nil
+}
+
+func (f *Forward) finishSum(ctx context.Context, out []float32) error {
+	rows, s := f.own().Len(), f.shape
+	if f.exchange == nil {
+		f.b.SumSlots(out, f.outs, rows, s.Used, s.Embd)
+	} else if err := f.exchange.Finish(ctx, out, s.Embd); err != nil {
+		return err
+	}
+	if s.SharedFF > 0 && !f.sharedDivided() {
 		f.b.Add(out, out, f.sum, rows*s.Embd)
 	}
-	f.meter.EndLayer(f.layer)
+	return nil
+}
+
+func (f *Forward) finishExact(ctx context.Context, out []float32) error {
+	rows := f.own().Len()
+	if f.exchange == nil {
+		f.exact.Set(f.outs, rows, f.shape.Used)
+	} else if err := f.exact.Finish(ctx); err != nil {
+		return err
+	}
+	if f.shape.SharedFF > 0 && !f.sharedDivided() {
+		f.exact.Add(f.segments, rows, f.shape.Segments)
+	}
+	f.exact.Round(out, rows)
 	return nil
 }
 
@@ -302,6 +331,9 @@ func (f *Forward) Digest() []uint32 {
 // Free releases the memory. The caller keeps the group.
 func (f *Forward) Free() {
 	f.leave()
+	if f.exact != nil {
+		f.exact.Free()
+	}
 	for _, x := range []*[]float32{&f.logits, &f.weights, &f.mid, &f.outs, &f.gate, &f.up, &f.sum, &f.segments} {
 		kernels.Release(f.b, *x)
 		*x = nil

@@ -223,8 +223,8 @@ func TestScratchBytes(t *testing.T) {
 	s := moe.Shape{Embd: 10, FF: 3, Experts: 5, Used: 2, MaxTokens: 4}
 	// logits 4*5, ids and weights and slots 8 each, offsets 6, mid 8*3, outs 8*10
 	require.Equal(t, int64(4*(20+24+6+24+80)), moe.ScratchBytes(s, parallel.Sum))
-	// the parts in float32 and float16; with exact one row per slot, and two
-	// lists of slots
+	// the parts in float32 and float16; with exact the message of each rank: the
+	// layouts of 4 blocks, the sums, and room for a block
 	bytes := func(how parallel.Reduce, wire parallel.Wire, divided bool) int64 {
 		place := parallel.ByExperts
 		if divided {
@@ -236,12 +236,12 @@ func TestScratchBytes(t *testing.T) {
 	}
 	require.Equal(t, int64(6*4*10), bytes(parallel.Sum, parallel.F16, false))
 	require.Equal(t, int64(4*4*10), bytes(parallel.Sum, parallel.F32, false))
-	require.Equal(t, int64(6*8*10+8*8), bytes(parallel.Exact, parallel.F16, false))
+	require.Equal(t, int64(2*4*(1+40+64)), bytes(parallel.Exact, parallel.F16, false))
 	// gate and up 4*6 each, the sum 4*10; with exact the outputs of 3 segments
 	s.SharedFF, s.Segments = 6, 3
 	require.Equal(t, int64(4*(20+24+6+24+80+2*24+40)), moe.ScratchBytes(s, parallel.Sum))
-	require.Equal(t, int64(4*(20+24+6+24+80+2*24+40+120)), moe.ScratchBytes(s, parallel.Exact))
+	require.Equal(t, int64(4*(20+24+6+24+80+2*24+120)+8*40), moe.ScratchBytes(s, parallel.Exact))
 	require.Equal(t, int64(6*4*10), bytes(parallel.Sum, parallel.F16, true))
-	require.Equal(t, int64(6*8*10+8*8), bytes(parallel.Exact, parallel.F16, false))
-	require.Equal(t, int64(6*20*10+4*20+4*8), bytes(parallel.Exact, parallel.F16, true))
+	require.Equal(t, int64(2*4*(1+40+64)), bytes(parallel.Exact, parallel.F16, false))
+	require.Equal(t, int64(2*4*(1+40+64)), bytes(parallel.Exact, parallel.F16, true))
 }

@@ -242,7 +242,7 @@ func (c *Combiner) Finish(ctx context.Context, out []float32, width int) error {
 		return nil
 	}
 	if unsafe.SliceData(out) != unsafe.SliceData(full) {
-		c.b.SumSlots(out, full, n/width, 1, width, false) // a copy
+		c.b.SumSlots(out, full, n/width, 1, width) // a copy
 	}
 	if overflow {
 		c.keepFinite(out, half, width)

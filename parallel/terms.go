@@ -13,10 +13,10 @@ import (
 // heads. Every row of a step is a sum of the same number of terms, each with width numbers, and each rank computes a
 // range of them.
 //
-// With Sum a rank adds its own terms and the ranks all-reduce the results. With Exact every term is kept, rounded to
-// float16 if it is in float16's range, and all are added in their order, with or without a group, so that the result
-// does not depend on how the terms are divided. Each time, the caller encodes ops that write into Mine, and calls
-// Start and Finish.
+// With Sum a rank adds its own terms in float32 and the ranks all-reduce the results. With Exact every term is rounded
+// to float16 if it is in float16's range, and all are added by Sums, with or without a group, so that the result does
+// not depend on how the terms are divided. Each time, the caller encodes ops that write into Mine, and calls Start and
+// Finish.
 //
 // One goroutine uses it.
 type Terms struct {
@@ -28,12 +28,10 @@ type Terms struct {
 	most   int // rows of a step
 
 	rank   int
-	ranges []Range   // [Size] terms of each rank
-	c      *Combiner // nil without a group
-	alone  []float32 // [most][terms][width] all terms, Exact without a group
-	sorted []float32 // [most][terms][width] terms by row, Exact in a group
-	place  []int32   // [most*terms] where each term of each row has arrived, likewise
-	placed int       // rows that place is for
+	ranges []Range   // [Size] terms of each rank; nil if each has all
+	c      *Combiner // Sum in a group
+	sums   *Sums     // Exact
+	mine   []float32 // [most][own][width] this rank's terms, Exact
 
 	rows int     // of the Start that waits for its Finish
 	cut  []Range // [Size] the rows that each rank needs, nil if all
@@ -50,18 +48,34 @@ type TermsShape struct {
 // out.
 func NewTerms(b kernels.Backend, how Reduce, s TermsShape, meter Counter) (*Terms, error) {
 	t := &Terms{b: b, reduce: how, meter: meter, terms: s.Terms, width: s.Width, most: s.MaxTokens}
-	return t, t.leave()
+	if how == Exact {
+		var err error
+		if t.sums, err = NewSums(b, s.Width, s.MaxTokens, meter); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.allocate(); err != nil {
+		t.Free()
+		return nil, err
+	}
+	return t, nil
 }
 
-// Bytes returns the bytes that NewTerms allocates, and those that Join allocates in their place for a group that
-// divides the terms and, if cut is set, the rows of some steps.
-func (s TermsShape) Bytes(how Reduce, wire Wire, cut bool) (alone, joined int64) {
+// Bytes returns the bytes that NewTerms allocates.
+func (s TermsShape) Bytes(how Reduce) int64 {
+	if how == Sum {
+		return 0
+	}
+	return SumsBytes(s.Width, s.MaxTokens) + 4*int64(s.MaxTokens*s.Width*s.Terms)
+}
+
+// JoinBytes returns the bytes that Join allocates on a rank with some of the terms, less those that it frees.
+func (s TermsShape) JoinBytes(how Reduce, wire Wire, rank int, ranges []Range, cut bool) int64 {
 	n := s.MaxTokens * s.Width
 	if how == Sum {
-		return 0, CombinerBytes(SumOp(cut), wire, n)
+		return CombinerBytes(SumOp(cut), wire, n)
 	}
-	n *= s.Terms
-	return 4 * int64(n), CombinerBytes(AllGather, wire, n) + 4*int64(n) + 4*int64(s.MaxTokens*s.Terms)
+	return SumsJoinBytes(s.Width, s.MaxTokens, len(ranges), cut) - 4*int64(n*(s.Terms-ranges[rank].Len()))
 }
 
 // SumOp returns the collective for sums. If cut is set, some steps need each row on only one rank; all other steps
@@ -79,61 +93,58 @@ func SumOp(cut bool) Op {
 // error comes from the backend.
 func (t *Terms) Join(g *distributed.Group, ranges []Range, wire Wire, cut bool) error {
 	if g == nil || Replicated(t.terms, ranges) {
-		t.Free()
-		return t.leave()
-	}
-	if err := CheckDivision("terms", t.terms, g.Size(), ranges); err != nil {
+		g, ranges = nil, nil
+	} else if err := CheckDivision("terms", t.terms, g.Size(), ranges); err != nil {
 		return err
 	}
-	t.Free()
-	op, n := SumOp(cut), t.most*t.width
-	if t.reduce == Exact {
-		op, n = AllGather, n*t.terms
+	t.leave()
+	if t.ranges = slices.Clone(ranges); g != nil {
+		t.rank = g.Rank()
+	}
+	if err := t.allocate(); err != nil {
+		return err
 	}
 	var err error
-	if t.c, err = NewCombiner(t.b, g, op, wire, n, t.meter); err != nil {
-		return err
-	}
-	t.rank, t.ranges = g.Rank(), slices.Clone(ranges)
 	if t.reduce == Exact {
-		t.sorted, err = kernels.Make[float32](t.b, n)
-		if err == nil {
-			t.place, err = kernels.Make[int32](t.b, t.most*t.terms)
-		}
+		err = t.sums.Join(g, cut)
+	} else if g != nil {
+		t.c, err = NewCombiner(t.b, g, SumOp(cut), wire, t.most*t.width, t.meter)
 	}
-	if err != nil {
-		t.Free()
-		return fmt.Errorf("memory of the terms: %w", err)
-	}
-	return nil
+	return err
 }
 
-// leave allocates what a rank without a group needs.
-func (t *Terms) leave() error {
+// allocate allocates this rank's terms.
+func (t *Terms) allocate() error {
 	if t.reduce != Exact {
 		return nil
 	}
 	var err error
-	if t.alone, err = kernels.Make[float32](t.b, t.most*t.terms*t.width); err != nil {
+	if t.mine, err = kernels.Make[float32](t.b, t.most*t.Own().Len()*t.width); err != nil {
 		return fmt.Errorf("memory of the terms: %w", err)
 	}
 	return nil
 }
 
-// Free releases the memory. The caller keeps the group.
-func (t *Terms) Free() {
+// leave frees what depends on the group.
+func (t *Terms) leave() {
 	if t.c != nil {
 		t.c.Free()
 	}
-	kernels.Release(t.b, t.alone)
-	kernels.Release(t.b, t.sorted)
-	kernels.Release(t.b, t.place)
-	t.c, t.ranges, t.rank, t.alone, t.sorted, t.place, t.placed = nil, nil, 0, nil, nil, nil, 0
+	kernels.Release(t.b, t.mine)
+	t.c, t.ranges, t.rank, t.mine = nil, nil, 0, nil
+}
+
+// Free releases the memory. The caller keeps the group.
+func (t *Terms) Free() {
+	t.leave()
+	if t.sums != nil {
+		t.sums.Free()
+	}
 }
 
 // Own returns the terms that this rank computes.
 func (t *Terms) Own() Range {
-	if t.c == nil {
+	if t.ranges == nil {
 		return Range{0, t.terms}
 	}
 	return t.ranges[t.rank]
@@ -141,7 +152,7 @@ func (t *Terms) Own() Range {
 
 // Divided reports whether the terms are divided among ranks, and Start and Finish
 // exchange them.
-func (t *Terms) Divided() bool { return t.c != nil }
+func (t *Terms) Divided() bool { return t.ranges != nil }
 
 // Separate reports whether the caller must write every term rather than the sum of its terms.
 func (t *Terms) Separate() bool { return t.reduce == Exact }
@@ -149,62 +160,43 @@ func (t *Terms) Separate() bool { return t.reduce == Exact }
 // Mine returns the memory into which a rank writes its terms before Start: with Exact [rows][own][width], with Sum
 // their sums [rows][width]. A rank without terms writes nothing. out is the argument that Finish will get; if nothing
 // has to be added, Mine returns it, so that the terms are written there directly.
-func (t *Terms) Mine(out []float32, rows int) []float32 {
+func (t *Terms) Mine(out []float32) []float32 {
 	switch {
-	case t.c == nil && t.reduce == Exact:
-		return t.alone
+	case t.reduce == Exact:
+		return t.mine
 	case t.c == nil:
 		return out
-	case t.reduce == Exact:
-		return t.c.Parts()[rows*t.Own().Start*t.width:]
 	}
 	return t.c.Parts()
 }
 
-// Start flushes and starts the exchange; without a group it does nothing. cut [Size] says which rows each rank needs,
-// nil if every rank needs all. After a Start without an error Finish must follow. An error comes from the backend or
-// the group.
+// Start starts the exchange, before which it flushes; without a group it flushes nothing. cut [Size] says which rows
+// each rank needs, nil if every rank needs all. After a Start without an error Finish must follow. An error comes from
+// the backend or the group.
 func (t *Terms) Start(ctx context.Context, rows int, cut []Range) error {
 	t.rows, t.cut = rows, cut
+	own := t.Own().Len()
+	if t.reduce == Exact {
+		if own > 0 {
+			t.sums.Set(t.mine, rows, own)
+		} else {
+			t.sums.SetZero()
+		}
+		if t.ranges == nil {
+			return nil
+		}
+		return t.sums.Start(ctx, rows, cut)
+	}
 	if t.c == nil {
 		return nil
 	}
-	if t.reduce != Exact {
-		if t.Own().Len() == 0 {
-			t.b.Clear(t.c.Parts(), rows*t.width)
-		}
-		if cut == nil {
-			return t.c.StartAll(ctx, rows*t.width)
-		}
-		return t.c.Start(ctx, rows*t.width, Counts(cut, t.width))
+	if own == 0 {
+		t.b.Clear(t.c.Parts(), rows*t.width)
 	}
-	counts := make([]int, len(t.ranges))
-	for r, x := range t.ranges {
-		counts[r] = rows * x.Len() * t.width
+	if cut == nil {
+		return t.c.StartAll(ctx, rows*t.width)
 	}
-	if err := t.sort(rows); err != nil {
-		return err
-	}
-	return t.c.Start(ctx, rows*t.terms*t.width, counts)
-}
-
-// sort fills place for a number of rows, because the terms of a rank arrive by row. An error comes from the backend.
-func (t *Terms) sort(rows int) error {
-	if t.placed == rows {
-		return nil
-	}
-	if err := t.b.Flush(); err != nil { // an op may still read it
-		return err
-	}
-	for _, x := range t.ranges {
-		for row := range rows {
-			for k := x.Start; k < x.End; k++ {
-				t.place[row*t.terms+k] = int32(rows*x.Start + row*x.Len() + k - x.Start)
-			}
-		}
-	}
-	t.placed = rows
-	return nil
+	return t.c.Start(ctx, rows*t.width, Counts(cut, t.width))
 }
 
 // Counts returns how many numbers each rank's rows of width have.
@@ -217,28 +209,23 @@ func Counts(cut []Range, width int) []int {
 }
 
 // Finish waits for the exchange and encodes the ops that leave the sums of this rank's rows in out [rows][width]. An
-// error comes from the group.
+// error comes from the group or the backend.
 func (t *Terms) Finish(ctx context.Context, out []float32) error {
-	switch {
-	case t.c == nil && t.reduce == Exact:
-		t.b.SumSlots(out, t.alone, t.rows, t.terms, t.width, true)
-		return nil
-	case t.c == nil:
-		return nil // Mine was out
-	case t.reduce != Exact:
+	if t.reduce != Exact {
+		if t.c == nil {
+			return nil // Mine was out
+		}
 		return t.c.Finish(ctx, out, t.width)
 	}
-	if err := t.c.Finish(ctx, t.c.Parts(), t.width); err != nil {
-		return err
+	rows := t.rows
+	if t.ranges != nil {
+		if err := t.sums.Finish(ctx); err != nil {
+			return err
+		}
+		if t.cut != nil {
+			rows = t.cut[t.rank].Len()
+		}
 	}
-	terms, own := t.c.Parts(), Range{0, t.rows}
-	if t.cut != nil {
-		own = t.cut[t.rank]
-	}
-	if t.rows > 1 {
-		t.b.Gather(t.sorted, terms[:t.rows*t.terms*t.width], t.place[own.Start*t.terms:own.End*t.terms], t.width)
-		terms = t.sorted
-	}
-	t.b.SumSlots(out, terms, own.Len(), t.terms, t.width, true)
+	t.sums.Round(out, rows)
 	return nil
 }

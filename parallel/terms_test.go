@@ -56,7 +56,7 @@ func terms(t *testing.T, how parallel.Reduce, wire parallel.Wire, ranges []paral
 		require.NoError(t, err)
 		done.Go(func() {
 			for step, rows := range steps {
-				mine := s.Mine(out, rows)
+				mine := s.Mine(out)
 				at := 0
 				for row := range rows {
 					for k := own.Start; k < own.End; k++ {
@@ -69,9 +69,9 @@ func terms(t *testing.T, how parallel.Reduce, wire parallel.Wire, ranges []paral
 				switch n := own.Len(); {
 				case n == 0:
 				case s.Separate():
-					b.SumSlots(mine, src, rows*n, 1, width, false) // a copy
+					b.SumSlots(mine, src, rows*n, 1, width) // a copy
 				default:
-					b.SumSlots(mine, src, rows, n, width, false)
+					b.SumSlots(mine, src, rows, n, width)
 				}
 				if errs[r] = s.Start(t.Context(), rows, nil); errs[r] != nil {
 					return

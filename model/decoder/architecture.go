@@ -113,11 +113,9 @@ func (s *Shape) NewPlan(o OpenOptions, sequences int, step, head func(n int) []B
 	base := Base{width: s.Width, buffers: list{step, head}}
 	p.Scratch = StepBytes(t) + BufferBytes(step(t)) + BufferBytes(base.headBuffers(t)) + HeadBytes(s.Vocab, t, false) +
 		moe.ScratchBytes(p.Routed, o.Reduce)
-	alone, _ := p.Heads.Bytes(o.Reduce, o.Wire, false)
-	p.Scratch += alone
+	p.Scratch += p.Heads.Bytes(o.Reduce)
 	if s.DenseParts > 0 {
-		alone, _ = p.DenseFFN.Bytes(o.Reduce, o.Wire, false)
-		p.Scratch += alone
+		p.Scratch += p.DenseFFN.Bytes(o.Reduce)
 	}
 	return p
 }

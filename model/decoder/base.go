@@ -140,7 +140,7 @@ func (m *Base) GatherRows(ctx context.Context, cut []parallel.Range, fields ...p
 // rank's heads] to where Heads takes it, which may be y.
 func (m *Base) OutputOfHeads(w kernels.Weight, x, y []float32, rows int) {
 	own, parts := m.Heads.Own(), m.Sizes.Heads
-	mine := m.Heads.Mine(y, rows)
+	mine := m.Heads.Mine(y)
 	if m.Heads.Separate() {
 		m.Backend.MatMulGrouped(mine, x, rows, w.ColumnGroups(parts).SliceRange(own.Start, own.End))
 		return

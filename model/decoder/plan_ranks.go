@@ -76,8 +76,7 @@ func (p Plan) ForRank(rank int, placement parallel.Placement) RankPlan {
 		r.Buffers += moe.ExchangeBytes(p.Routed, p.Reduce, p.Wire, placement)
 		join := func(s parallel.TermsShape, n int, ranges []parallel.Range) {
 			if s.Terms > 0 && !parallel.Replicated(n, ranges) {
-				alone, joined := s.Bytes(p.Reduce, p.Wire, placement.DividesRows())
-				r.Buffers += joined - alone
+				r.Buffers += s.JoinBytes(p.Reduce, p.Wire, rank, ranges, placement.DividesRows())
 			}
 		}
 		join(p.Heads, p.Sizes.Heads, placement.Heads())

@@ -33,7 +33,7 @@ func (m *forward) dense(ctx context.Context, l *layer, step step) error {
 	if own := m.DenseFFN.Own(); own.Len() > 0 {
 		ffn.Segments = m.Sizes.Shared
 		ffn.Hidden(m.Backend, own, s.gate, s.up, s.h[rows.Start*c.Embd:], rows.Len())
-		ffn.Output(m.Backend, own, m.DenseFFN.Separate(), m.DenseFFN.Mine(y, rows.Len()), s.gate, rows.Len())
+		ffn.Output(m.Backend, own, m.DenseFFN.Separate(), m.DenseFFN.Mine(y), s.gate, rows.Len())
 	}
 	if err := m.DenseFFN.Start(ctx, rows.Len(), cut); err != nil {
 		return err

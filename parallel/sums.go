@@ -1,0 +1,393 @@
+package parallel
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"unsafe"
+
+	"ringmaster/distributed"
+	"ringmaster/kernels"
+)
+
+// Sums adds terms of rows without an error, on one rank and over the ranks of a group: as
+// integers, rounded once at the end (see kernels.Backend.SumExact). So it matters to no
+// bit in what order the terms are added and which rank has which.
+//
+// For each sum, the caller calls Set or SetZero, perhaps Add, in a group Start and
+// Finish, perhaps Add, and Round.
+//
+// One goroutine uses it. Between Start and Finish no other operation of its group may
+// begin.
+type Sums struct {
+	b     kernels.Backend
+	meter Counter
+	width int
+	most  int     // rows
+	sums  []int64 // [most][width]
+
+	group *distributed.Group
+	few   int     // most numbers that are gathered rather than reduced
+	wire  []int32 // what travels
+	got   []int32 // what a reduce-scatter leaves
+
+	// Of the current exchange.
+	zero    bool // this rank has no terms
+	rows    int
+	own     Range    // rows that this rank gets
+	op      Op       // AllGather, AllReduce or ReduceScatter
+	layouts []layout // [blocks] of the reduced blocks
+	limits  []limits // [blocks]
+	sizes   []int    // [Size] bytes of each part
+	pending distributed.Pending
+}
+
+// NewSums allocates what a rank without a group needs for sums of at most so many rows.
+// meter counts the exchanges. An error comes from the backend and means that memory has
+// run out.
+func NewSums(b kernels.Backend, width, rows int, meter Counter) (*Sums, error) {
+	s := &Sums{b: b, meter: meter, width: width, most: rows}
+	var err error
+	if s.sums, err = kernels.Make[int64](b, rows*width); err != nil {
+		return nil, fmt.Errorf("memory of the sums: %w", err)
+	}
+	return s, nil
+}
+
+// SumsBytes returns the bytes that NewSums allocates.
+func SumsBytes(width, rows int) int64 { return 8 * int64(width*rows) }
+
+// SumsJoinBytes returns the bytes that Join allocates for a group of so many ranks. Sums
+// that need more than one lane enlarge them, to at most three times as many.
+func SumsJoinBytes(width, rows, ranks int, cut bool) int64 {
+	wire, got := sumsLengths(width, rows, ranks, cut)
+	return 4 * int64(wire+got)
+}
+
+// gathered is how many bytes a rank receives at most where sums are gathered. That takes
+// one exchange, and reducing them two, which is faster only if there are more.
+const gathered = 128 << 10
+
+// fewest is the number of sums up to which they are gathered.
+func fewest(ranks int) int { return gathered / 4 / max(ranks-1, 1) }
+
+// blocksOf is the number of blocks of rows.
+func blocksOf(width, rows int) int { return rows * ((width + blockSums - 1) / blockSums) }
+
+// messageOf is the length of the message of a rank whose sums are gathered, in int32: the
+// layouts of the blocks, a lane of each block, and room for the second lanes of few.
+func messageOf(width, rows int) int {
+	blocks := blocksOf(width, rows)
+	return (blocks+3)/4 + rows*width + (blocks/32+1)*blockSums
+}
+
+// widest is the length of a message with room for all lanes.
+func widest(width, rows int) int { return (blocksOf(width, rows)+3)/4 + 3*rows*width }
+
+// sumsLengths returns the usual lengths of wire and got. Wider sums enlarge them to three
+// lanes of each block.
+func sumsLengths(width, rows, ranks int, cut bool) (wire, got int) {
+	n := min(rows, fewest(ranks)/width)
+	wire = ranks * messageOf(width, n)
+	if n < rows || cut {
+		wire = max(wire, messageOf(width, rows))
+	}
+	if cut {
+		got = messageOf(width, rows)
+	}
+	return wire, got
+}
+
+// Join makes the Sums one rank of a group, nil for none; cut says whether some Starts have
+// a cut. An error comes from the backend.
+func (s *Sums) Join(g *distributed.Group, cut bool) error {
+	s.leave()
+	if g == nil {
+		return nil
+	}
+	wire, got := sumsLengths(s.width, s.most, g.Size(), cut)
+	var err error
+	if s.wire, err = kernels.Make[int32](s.b, wire); err == nil {
+		s.got, err = kernels.Make[int32](s.b, got)
+	}
+	if err != nil {
+		s.leave()
+		return fmt.Errorf("memory of the sums: %w", err)
+	}
+	s.group, s.few, s.sizes = g, fewest(g.Size()), make([]int, g.Size())
+	return nil
+}
+
+// leave frees the memory of Join.
+func (s *Sums) leave() {
+	kernels.Release(s.b, s.wire)
+	kernels.Release(s.b, s.got)
+	s.wire, s.got, s.group = nil, nil, nil
+}
+
+// Free releases the memory. The caller keeps the group.
+func (s *Sums) Free() {
+	s.leave()
+	kernels.Release(s.b, s.sums)
+	s.sums = nil
+}
+
+// Set encodes the sums of terms [rows][count][width].
+func (s *Sums) Set(terms []float32, rows, count int) { s.set(terms, rows, count, false) }
+
+// Add encodes the addition of terms [rows][count][width].
+func (s *Sums) Add(terms []float32, rows, count int) { s.set(terms, rows, count, true) }
+
+func (s *Sums) set(terms []float32, rows, count int, add bool) {
+	s.zero = false
+	s.b.SumExact(s.sums, terms, rows, count, s.width, add)
+}
+
+// SetZero is Set on a rank that has no terms.
+func (s *Sums) SetZero() { s.zero = true }
+
+// Round encodes the rounding of the sums of the first rows into out [rows][width].
+func (s *Sums) Round(out []float32, rows int) { s.b.RoundSums(out, s.sums, rows*s.width) }
+
+// Start flushes and starts to add the sums of all ranks. cut [Size] says which rows each
+// rank needs, nil if every rank needs all. After a Start without an error Finish must
+// follow. An error comes from the backend or the group.
+func (s *Sums) Start(ctx context.Context, rows int, cut []Range) error {
+	if err := s.b.Flush(); err != nil {
+		return err
+	}
+	s.rows, s.own = rows, Range{End: rows}
+	if s.zero {
+		clear(s.sums[:rows*s.width])
+	}
+	switch {
+	case cut != nil:
+		s.op, s.own = ReduceScatter, cut[s.group.Rank()]
+	case rows*s.width > s.few:
+		s.op = AllReduce
+	default:
+		s.op = AllGather
+		return s.gather(ctx, messageOf(s.width, rows))
+	}
+	return s.reduce(ctx, cut)
+}
+
+// block calls f for each block of rows with its number and its sums.
+func (s *Sums) blocks(rows Range, f func(i int, x []int64)) {
+	i := blocksOf(s.width, rows.Start)
+	for row := rows.Start; row < rows.End; row++ {
+		all := s.sums[row*s.width : (row+1)*s.width]
+		for len(all) > 0 {
+			n := min(blockSums, len(all))
+			f(i, all[:n])
+			all = all[n:]
+			i++
+		}
+	}
+}
+
+// room makes x at least n long. What it held is lost.
+func (s *Sums) room(x *[]int32, n int) error {
+	if len(*x) >= n {
+		return nil
+	}
+	kernels.Release(s.b, *x)
+	var err error
+	if *x, err = kernels.Make[int32](s.b, n); err != nil {
+		return fmt.Errorf("memory of the sums: %w", err)
+	}
+	return nil
+}
+
+// gather starts an all-gather of the ranks' messages of n int32.
+func (s *Sums) gather(ctx context.Context, n int) error {
+	if err := s.room(&s.wire, n*s.group.Size()); err != nil {
+		return err
+	}
+	for r := range s.sizes {
+		s.sizes[r] = 4 * n
+	}
+	if kernels.ValuesMatter(s.b) {
+		for r := range s.sizes { // a group for measurements leaves them as they are
+			layouts, _ := s.message(r, n)
+			clear(layouts)
+		}
+		layouts, lanes := s.message(s.group.Rank(), n)
+		s.blocks(Range{End: s.rows}, func(i int, x []int64) {
+			layouts[i] = limitsOf(x).layout(0)
+			if layouts[i].lanes()*len(x) > len(lanes) {
+				lanes = nil
+			}
+			if lanes != nil {
+				lanes = layouts[i].encode(lanes, x)
+			}
+		})
+		if lanes == nil {
+			layouts[0] = unfit
+		}
+	}
+	s.pending = s.group.StartAllGatherV(ctx, int32Bytes(s.wire[:n*s.group.Size()]), s.sizes)
+	return nil
+}
+
+// message returns the layouts and the lanes of the message of n int32 of a rank.
+func (s *Sums) message(rank, n int) ([]layout, []int32) {
+	x, blocks := s.wire[rank*n:(rank+1)*n], blocksOf(s.width, s.rows)
+	return unsafe.Slice((*layout)(unsafe.Pointer(unsafe.SliceData(x))), blocks), x[(blocks+3)/4:]
+}
+
+// reduce starts a reduce-scatter or an all-reduce of lanes, once all ranks know how many
+// each block needs.
+func (s *Sums) reduce(ctx context.Context, cut []Range) error {
+	blocks := blocksOf(s.width, s.rows)
+	s.limits = grown(s.limits, blocks)
+	s.layouts = grown(s.layouts, blocks)
+	if kernels.ValuesMatter(s.b) {
+		s.blocks(Range{End: s.rows}, func(i int, x []int64) { s.limits[i] = limitsOf(x) })
+	} else {
+		for i := range s.limits {
+			s.limits[i] = limits{high: 2, low: 64} // a lane
+		}
+	}
+	all := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s.limits))), 2*blocks)
+	if err := s.group.AllMax(ctx, all, all, distributed.Uint8); err != nil {
+		return err
+	}
+	growth := bits.Len(uint(s.group.Size() - 1))
+	for i, l := range s.limits {
+		s.layouts[i] = l.layout(growth)
+	}
+	n := s.lanes(Range{End: s.rows})
+	if err := s.room(&s.wire, n); err != nil {
+		return err
+	}
+	if lanes := s.wire; kernels.ValuesMatter(s.b) {
+		s.blocks(Range{End: s.rows}, func(i int, x []int64) { lanes = s.layouts[i].encode(lanes, x) })
+	}
+	all = int32Bytes(s.wire[:n])
+	if cut == nil {
+		s.pending = s.group.StartAllSum(ctx, all, all, distributed.Int32)
+		return nil
+	}
+	for r, rows := range cut {
+		s.sizes[r] = 4 * s.lanes(rows)
+	}
+	n = s.sizes[s.group.Rank()] / 4
+	if err := s.room(&s.got, n); err != nil {
+		return err
+	}
+	s.pending = s.group.StartReduceScatter(ctx, int32Bytes(s.got[:n]), all, s.sizes, distributed.Int32)
+	return nil
+}
+
+// lanes is the length of the lanes of rows that are reduced.
+func (s *Sums) lanes(rows Range) int {
+	n := 0
+	s.blocks(rows, func(i int, x []int64) { n += s.layouts[i].lanes() * len(x) })
+	return n
+}
+
+// Finish waits for the exchange. It leaves the sums of this rank's rows in the first rows.
+// The error is the group's, or the backend's if wider sums find no memory.
+func (s *Sums) Finish(ctx context.Context) error {
+	if err := s.pending.Wait(); err != nil {
+		return err
+	}
+	wide := false
+	if s.op == AllGather {
+		var err error
+		if wide, err = s.addGathered(ctx); err != nil {
+			return err
+		}
+	} else {
+		wide = s.takeReduced()
+	}
+	s.meter.exchanged(s.op, wide)
+	return nil
+}
+
+// addGathered adds the sums of the other ranks, and reports whether one needed more than
+// one lane. If those of a rank did not fit, all ranks repeat the exchange with room for
+// all lanes.
+func (s *Sums) addGathered(ctx context.Context) (wide bool, err error) {
+	if !kernels.ValuesMatter(s.b) {
+		return false, nil
+	}
+	size := s.group.Size()
+	layouts, lanes := make([][]layout, size), make([][]int32, size)
+	open := func() (fit bool) {
+		fit = true
+		for r := range size {
+			layouts[r], lanes[r] = s.message(r, s.sizes[r]/4)
+			fit = fit && layouts[r][0] != unfit
+		}
+		return fit
+	}
+	if blocksOf(s.width, s.rows) == 0 {
+		return false, nil
+	}
+	if !open() {
+		wide = true
+		if err := s.gather(ctx, widest(s.width, s.rows)); err != nil {
+			return false, err
+		}
+		if err := s.pending.Wait(); err != nil {
+			return false, err
+		}
+		open()
+	}
+	s.blocks(Range{End: s.rows}, func(i int, x []int64) {
+		most := 0
+		for r := range layouts {
+			most = max(most, layouts[r][i].lanes())
+			if layouts[r][i].lanes()*len(x) > len(lanes[r]) && err == nil {
+				err = fmt.Errorf("sums: rank %d announced more lanes than its message has: %w", r, distributed.ErrDesync)
+			}
+		}
+		wide = wide || most > 1
+		for r, l := range layouts {
+			if err != nil {
+				return
+			}
+			if r == s.group.Rank() {
+				lanes[r] = lanes[r][l[i].lanes()*len(x):]
+				continue
+			}
+			lanes[r] = l[i].add(x, lanes[r], most > 2)
+		}
+	})
+	return wide, err
+}
+
+// takeReduced replaces the sums of this rank's rows by those of all ranks, and reports
+// whether one of any row needed more than one lane.
+func (s *Sums) takeReduced() (wide bool) {
+	for _, l := range s.layouts {
+		wide = wide || l.lanes() > 1
+	}
+	if !kernels.ValuesMatter(s.b) {
+		return wide
+	}
+	lanes := s.wire
+	if s.op == ReduceScatter {
+		lanes = s.got
+	}
+	first := blocksOf(s.width, s.own.Start)
+	s.blocks(Range{End: s.own.Len()}, func(i int, x []int64) {
+		clear(x)
+		lanes = s.layouts[first+i].add(x, lanes, false)
+	})
+	return wide
+}
+
+// grown returns x with n elements of any content.
+func grown[T any](x []T, n int) []T {
+	if cap(x) < n {
+		return make([]T, n)
+	}
+	return x[:n]
+}
+
+func int32Bytes(x []int32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+}
