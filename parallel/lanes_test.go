@@ -1,0 +1,122 @@
+package parallel
+
+import (
+	"encoding/binary"
+	"math"
+	"math/big"
+	"math/bits"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/kernels"
+)
+
+// travel adds blocks of several ranks as they travel: as one rank adds the messages of the
+// others, or lane by lane.
+func travel(t *testing.T, ranks [][]int64, reduced bool) []int64 {
+	n, growth := len(ranks[0]), bits.Len(uint(len(ranks)-1))
+	if !reduced {
+		most, out := 0, append([]int64(nil), ranks[0]...)
+		for _, x := range ranks {
+			most = max(most, limitsOf(x).layout(0).lanes())
+		}
+		for _, x := range ranks[1:] {
+			l, lanes := limitsOf(x).layout(0), make([]int32, 3*n)
+			require.NotEqual(t, unfit, l)
+			require.Len(t, l.encode(lanes, x), (3-l.lanes())*n)
+			require.Len(t, l.add(out, lanes, most > 2), (3-l.lanes())*n)
+		}
+		return out
+	}
+	var all limits
+	for _, x := range ranks {
+		l := limitsOf(x)
+		all.high, all.low = max(all.high, l.high), max(all.low, l.low)
+	}
+	l, sum := all.layout(growth), make([]int32, 3*n)
+	for _, x := range ranks {
+		lanes := make([]int32, 3*n)
+		l.encode(lanes, x)
+		for i, v := range lanes {
+			sum[i] += v
+		}
+	}
+	out := make([]int64, n)
+	l.add(out, sum, false)
+	return out
+}
+
+// requireSums checks travel against big integers. Sums of more than 63 bits are left out,
+// because 255 terms do not reach them.
+func requireSums(t *testing.T, ranks [][]int64) {
+	t.Helper()
+	want := make([]int64, len(ranks[0]))
+	for i := range want {
+		sum := new(big.Int)
+		for _, x := range ranks {
+			if x[i] == kernels.NotANumber {
+				want[i] = kernels.NotANumber
+			}
+			sum.Add(sum, big.NewInt(x[i]))
+		}
+		if want[i] == 0 {
+			if !sum.IsInt64() || sum.Int64() == math.MinInt64 {
+				for _, x := range ranks {
+					x[i] = 0
+				}
+				sum.SetInt64(0)
+			}
+			want[i] = sum.Int64()
+		}
+	}
+	require.Equal(t, want, travel(t, ranks, false), "gathered %v", ranks)
+	require.Equal(t, want, travel(t, ranks, true), "reduced %v", ranks)
+}
+
+// TestLanes: blocks at the limits of each number of lanes.
+func TestLanes(t *testing.T) {
+	for _, c := range []struct {
+		x     []int64
+		lanes int // of 2 ranks that add it
+	}{
+		{[]int64{0, 0}, 0}, {[]int64{1, -1}, 1}, {[]int64{-1, -1}, 1}, {[]int64{1<<30 - 1, 1}, 1}, {[]int64{-1 << 30, 1}, 1},
+		{[]int64{1 << 30, 1}, 2}, {[]int64{-1<<30 - 1, 0}, 2}, {[]int64{1 << 50, 1 << 20}, 2}, {[]int64{1 << 49, 1 << 20}, 1},
+		{[]int64{1<<54 - 1, 1}, 2}, {[]int64{1 << 54, 1}, 3}, {[]int64{1 << 54, 1 << 30}, 1}, {[]int64{-1 << 54, 3}, 2}, {[]int64{1 << 61, -1 << 61}, 3},
+		{[]int64{math.MaxInt64 / 2, -math.MaxInt64 / 2}, 3}, {[]int64{kernels.NotANumber, 0}, 3}, {[]int64{kernels.NotANumber, kernels.NotANumber}, 3},
+	} {
+		require.Equal(t, c.lanes, limitsOf(c.x).layout(1).lanes(), "%v", c.x)
+		requireSums(t, [][]int64{c.x, c.x})
+		requireSums(t, [][]int64{c.x, {-c.x[0], 0}})
+		requireSums(t, [][]int64{c.x, {5, -7}})
+		few := make([][]int64, 255)
+		for r := range few {
+			few[r] = []int64{c.x[0] / 255, c.x[1] / 255}
+		}
+		few[7] = []int64{c.x[1], 1}
+		requireSums(t, few)
+	}
+}
+
+func FuzzLanes(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 9, 9, 9, 9, 0, 0, 0, 0}, uint8(3), uint8(20))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 1, 0, 0, 0, 0}, uint8(2), uint8(0))
+	f.Fuzz(func(t *testing.T, data []byte, ranks, shift uint8) {
+		size := 1 + int(ranks)%9
+		n := len(data) / 8 / size
+		if n == 0 || n > blockSums {
+			return
+		}
+		all := make([][]int64, size)
+		for r := range all {
+			for i := range n {
+				v := int64(binary.LittleEndian.Uint64(data[8*(r*n+i):]))
+				if v != kernels.NotANumber {
+					v >>= shift % 64
+				}
+				all[r] = append(all[r], v)
+			}
+		}
+		requireSums(t, all)
+	})
+}
