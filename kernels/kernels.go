@@ -16,7 +16,7 @@
 //
 // # Memory
 //
-// Every []float32, []int32 and []uint16 given to an op is in memory from Alloc of the
+// Every []float32, []int32, []int64 and []uint16 given to an op is in memory from Alloc of the
 // same backend, and every Weight.Data in a mapping given to Map. []uint16 is float16
 // (IEEE binary16). Activations are float32, row-major, slowest index first, without
 // padding: "[rows][cols]" is rows*cols elements. Slices may be longer than the op needs;

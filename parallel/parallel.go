@@ -19,9 +19,9 @@ const (
 	// the ranks.
 	Sum Reduce = iota
 	// Exact first rounds every term (such as a selected expert's output) to
-	// float16 and adds all of them in a fixed order, so that the sum does not
-	// depend on how the terms are divided among ranks. It does not round a value
-	// beyond the range of float16.
+	// float16 and adds all of them without an error, so that the sum does not
+	// depend on which rank has which. It does not round a value beyond the range
+	// of float16.
 	Exact
 )
 

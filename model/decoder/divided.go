@@ -93,7 +93,7 @@ func (m Matrix) Read(part, all parallel.Part) int64 {
 
 // MostParts is the most parts into which columns are divided among ranks: one for each
 // rank of the largest group. More would divide them more evenly among unequal ranks, but
-// with Exact the output of each part is exchanged.
+// with Exact the output of each part takes memory and time.
 const MostParts = 8
 
 // ColumnParts is the greatest divisor of most such that so many equal parts of cols
