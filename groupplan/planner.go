@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"ringmaster/distributed/cluster"
@@ -62,11 +63,12 @@ func (p *Planner) Plan(members []cluster.Hello, past replica.Past) (replica.Sett
 	switch {
 	case !auto && !(p.options.Measure && !p.options.Share.Auto && len(members) > 1):
 	case p.costs.join(members, past.Ran):
+		p.last = p.last.withSpeeds(p.costs.now.Models)
 		switch {
 		case auto && p.choice != nil:
 			text = p.settle(kept(*p.choice))
 		case auto:
-			text = p.settle(p.chooser().decide(context.Background(), planned.placements()))
+			text = p.settle(p.chooser().decide(context.Background(), p.last.placements()))
 		}
 	case auto && past.Held > 0:
 		text = p.settle(expertsAlone(errors.New("the ranks cannot be measured because they hold running requests")))
@@ -90,7 +92,7 @@ func (p *Planner) settle(d decision) string {
 	shown := len(p.last.Settings.Alternatives) == 0 // the plan has been printed
 	p.last, p.measured, p.expectation = p.last.choose(d.Choice), d.unknown == nil, d.line
 	if d.unknown == nil && p.options.Share.Auto {
-		p.choice = &d.Choice
+		p.choice = &replica.Choice{Placement: d.Placement, Rows: d.Rows} // speeds are those of the members
 	}
 	if shown {
 		return d.text
@@ -131,7 +133,13 @@ func (p *Planner) Choose(ctx context.Context, costs calibrate.Costs, placements 
 	}
 	c := p.chooser()
 	c.costs = costs
+	speeds := measuredSpeeds(p.last.Model, costs.Models)
+	placements = slices.Clone(placements)
+	for i := range placements {
+		placements[i] = placements[i].WithSpeeds(speeds)
+	}
 	d := c.decide(ctx, placements)
+	d.Speeds, d.text = speeds, d.text+speedsLine(p.costs.members, speeds)
 	_, _ = io.WriteString(p.out, p.settle(d))
 	return d.Choice
 }

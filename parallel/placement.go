@@ -175,6 +175,18 @@ func (p Placement) Assigner(experts int) *assign.Assigner {
 	return assign.New(experts, ranks)
 }
 
+// WithSpeeds returns the placement with speeds [ranks]; nil leaves it as it is.
+func (p Placement) WithSpeeds(speeds []int) Placement {
+	if len(speeds) != len(p) {
+		return p
+	}
+	out := slices.Clone(p)
+	for r := range out {
+		out[r].Speed = speeds[r]
+	}
+	return out
+}
+
 // Waits reports whether the host of any rank waits for the choice of experts; see Part.
 func (p Placement) Waits() bool { return slices.ContainsFunc(p, func(x Part) bool { return x.Waits }) }
 

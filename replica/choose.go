@@ -10,13 +10,17 @@ import (
 	"ringmaster/parallel"
 )
 
-// Choice is the choice for an epoch: one of its placements [1 + Settings.Alternatives], and
-// the rows from which it divides a step, 0 for never.
-type Choice struct{ Placement, Rows int }
+// Choice is the choice for an epoch: one of its placements [1 + Settings.Alternatives], the
+// rows from which it divides a step, 0 for never, and the speeds of the ranks, nil for those
+// of the placement.
+type Choice struct {
+	Placement, Rows int
+	Speeds          []int
+}
 
 // Of returns the chosen placement from all.
 func (c Choice) Of(all []parallel.Placement) parallel.Placement {
-	return all[c.Placement].DivideRows(c.Rows)
+	return all[c.Placement].DivideRows(c.Rows).WithSpeeds(c.Speeds)
 }
 
 // Transport returns a transport over t. Its groups choose among the placements of the
@@ -75,7 +79,10 @@ func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 	if h.planner != nil {
 		c = h.planner.Choose(ctx, costs, all)
 	}
-	agreed, err := calibrate.Agree(ctx, g, c.Placement, c.Rows)
+	numbers := make([]int, 2+g.Size())
+	numbers[0], numbers[1] = c.Placement, c.Rows
+	copy(numbers[2:], c.Speeds)
+	agreed, err := calibrate.Agree(ctx, g, numbers...)
 	if err != nil {
 		return err
 	}
@@ -83,6 +90,13 @@ func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 	if c.Placement < 0 || c.Placement >= len(all) || c.Rows < 0 {
 		return fmt.Errorf("invalid choice: placement %d of %d, steps divided from %d rows", c.Placement, len(all), c.Rows)
 	}
-	h.settings.Placement, h.settings.Measure, h.settings.Alternatives = c.Of(all), false, nil
+	if agreed[2] > 0 {
+		c.Speeds = agreed[2:]
+	}
+	p := c.Of(all)
+	if err := p.Check(p.Sizes(), g.Size()); err != nil {
+		return fmt.Errorf("invalid choice: %w", err)
+	}
+	h.settings.Placement, h.settings.Measure, h.settings.Alternatives = p, false, nil
 	return nil
 }

@@ -78,19 +78,23 @@ func TestChoose(t *testing.T) {
 		return calibrate.Costs{Models: make([]cost.Model, g.Size())}, nil
 	}
 	for choice, want := range s.placements() {
-		got, errs := chosen(t, 3, s, Choice{choice, 48}, measure)
+		got, errs := chosen(t, 3, s, Choice{choice, 48, []int{3, 0, 2}}, measure)
 		for r := range got {
 			require.NoError(t, errs[r])
-			require.Equal(t, want.DivideRows(48), got[r])
+			require.Equal(t, want.DivideRows(48).WithSpeeds([]int{3, 0, 2}), got[r])
 		}
 	}
 	require.Len(t, measured, 6)
 	for _, p := range measured {
 		require.Equal(t, other, p, "all rows of a step are measured")
 	}
-	_, errs := chosen(t, 3, s, Choice{2, 48}, measure)
+	_, errs := chosen(t, 3, s, Choice{Placement: 2, Rows: 48}, measure)
 	for _, err := range errs {
 		require.ErrorContains(t, err, "placement 2 of 2, steps divided from 48 rows")
+	}
+	_, errs = chosen(t, 3, s, Choice{Speeds: []int{1, 1 << 20, 1}}, measure)
+	for _, err := range errs {
+		require.ErrorContains(t, err, "the speed of rank 1 is 1048576")
 	}
 	gone := errors.New("the device is gone")
 	lost := func(*distributed.Group, parallel.Placement) (calibrate.Costs, error) { return calibrate.Costs{}, gone }

@@ -1,0 +1,93 @@
+package groupplan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/model/decoder"
+	"ringmaster/parallel/assign"
+	"ringmaster/parallel/cost"
+)
+
+const (
+	// unequal is the quotient of the speeds of two ranks from which they are not taken to
+	// be alike: calibrations of one host differ by as much if other programs run.
+	unequal = 1.25
+	// speedSteps is the greatest measured speed. Few steps, so that equal hosts have equal
+	// ones.
+	speedSteps = 16
+)
+
+// measuredSpeeds are the speeds at which ranks compute the routed experts of a token, by
+// the lines of their ops; nil if a line is missing or the ranks are alike.
+func measuredSpeeds(plan decoder.Plan, models []cost.Model) []int {
+	seconds := make([]float64, len(models))
+	for r, m := range models {
+		if seconds[r] = expertSeconds(plan, m); seconds[r] <= 0 {
+			return nil
+		}
+	}
+	if len(seconds) == 0 || slices.Max(seconds) < unequal*slices.Min(seconds) {
+		return nil
+	}
+	out, least := make([]int, len(models)), slices.Min(seconds)
+	for r, s := range seconds {
+		out[r] = min(max(int(math.Round(speedSteps*least/s)), 1), assign.MaxSpeed)
+	}
+	return out
+}
+
+// speedsLine says at which speeds members compute experts, "" if they are alike.
+func speedsLine(members []cluster.Hello, speeds []int) string {
+	if speeds == nil {
+		return ""
+	}
+	var all []string
+	for r, m := range members {
+		all = append(all, fmt.Sprintf("rank %d %d", m.Rank, speeds[r]))
+	}
+	return fmt.Sprintf("measured speeds of routed experts, of %d for the fastest: %s; copies are shared accordingly\n", speedSteps, strings.Join(all, ", "))
+}
+
+// expertSeconds is what a row of an expert takes by the lines of a rank, the mean of the
+// types of weights that it has; 0 if unknown.
+func expertSeconds(plan decoder.Plan, m cost.Model) float64 {
+	bytes := float64(plan.OneExpert()) / float64(max(len(plan.ExpertLayers()), 1))
+	work := float64(plan.Routed.Embd) * float64(plan.Routed.FF)
+	sum := 0.0
+	for _, op := range []struct {
+		name     string
+		matrices float64
+	}{{"ExpertGateUp ", 2}, {"ExpertDown ", 1}} {
+		took, n := 0.0, 0.0
+		for kind, line := range m.Ops {
+			if strings.HasPrefix(kind, op.name) {
+				took += line.Seconds(bytes*op.matrices/3, work*op.matrices)
+				n++
+			}
+		}
+		switch {
+		case n > 0:
+			sum += took / n
+		case m.Other != nil:
+			sum += m.Other.Seconds(bytes*op.matrices/3, work*op.matrices)
+		default:
+			return 0
+		}
+	}
+	return sum
+}
+
+// withSpeeds is the plan with the measured speeds of its ranks.
+func (p Planned) withSpeeds(models []cost.Model) Planned {
+	speeds := measuredSpeeds(p.Model, models)
+	p.Settings.Placement = p.Settings.Placement.WithSpeeds(speeds)
+	p.Settings.Alternatives = slices.Clone(p.Settings.Alternatives)
+	for i, x := range p.Settings.Alternatives {
+		p.Settings.Alternatives[i] = x.WithSpeeds(speeds)
+	}
+	return p
+}

@@ -1,0 +1,51 @@
+package groupplan
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/model/builtin"
+	"ringmaster/parallel/cost"
+	"ringmaster/replica"
+)
+
+// TestMeasuredSpeeds: a rank that computes experts at half the speed gets half of them
+// where copies let it, in this epoch and in the next; ranks that are alike but for noise
+// get the same.
+func TestMeasuredSpeeds(t *testing.T) {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	defer f.Close()
+	members := []cluster.Hello{{Rank: 0, Threads: 1, Memory: 1 << 30}, {Rank: 1, Threads: 1, Memory: 1 << 30, Process: "a"}}
+	slower := func(by float64) []int {
+		costs := costsOf(2, 1e-6, 1e-10)
+		costs.Models[1].Other = &cost.Line{Fixed: by * 1e-6, PerByte: by * 1e-9, PerWork: by * 1e-10, Points: 5, Sizes: 5}
+		var text strings.Builder
+		p := NewPlanner(Options{Model: f, Sequences: 1, MaxTokens: 64, Share: Share{Auto: true}}, &text)
+		defer func() { require.NoError(t, p.Close()) }()
+		s, err := p.Plan(members, replica.Past{})
+		require.NoError(t, err)
+		require.True(t, s.Measure)
+		c := p.Choose(t.Context(), costs, append(s.Alternatives[:0:0], s.Placement, s.Alternatives[0]))
+		speeds := speedsOf(p.Last())
+		if c.Speeds != nil {
+			require.Equal(t, c.Speeds, speeds)
+			require.Contains(t, text.String(), "of 16 for the fastest: rank 0 ")
+		}
+		again, err := p.Plan(members, replica.Past{})
+		require.NoError(t, err)
+		require.False(t, again.Measure)
+		require.Equal(t, p.Last().Settings.Placement, again.Placement)
+		require.Equal(t, speeds, speedsOf(p.Last()), text.String())
+		return speeds
+	}
+	require.Equal(t, []int{1, 1}, slower(1))
+	require.Equal(t, []int{1, 1}, slower(1.2))
+	require.Equal(t, []int{16, 8}, slower(2))
+	require.Equal(t, []int{5, 16}, slower(0.3))
+
+	require.Nil(t, measuredSpeeds(NewPlanner(Options{}, nil).Last().Model, nil))
+}
