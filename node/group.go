@@ -3,6 +3,7 @@ package node
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -67,7 +68,8 @@ func (e Encryption) TCP() bool { return e != NoEncryption }
 
 // Hello is what a rank says of itself without a model.
 func (g *Group) Hello() cluster.Hello {
-	return cluster.Hello{Rank: g.Rank, Size: g.Size, Build: program.Version(), ByteOrder: byteOrder()}
+	name, _ := os.Hostname() // for people: without one the address stands alone
+	return cluster.Hello{Rank: g.Rank, Size: g.Size, Host: name, Build: program.Version(), ByteOrder: byteOrder()}
 }
 
 func byteOrder() string {

@@ -45,13 +45,15 @@ type Imbalance struct {
 
 // Rank is one rank.
 type Rank struct {
-	Rank    int     `json:"rank"`
-	State   string  `json:"state"` // absent, lost, joining, forming, member, leaving or out
-	Why     string  `json:"why,omitempty"`
-	For     float64 `json:"for,omitempty"` // how long it stays out, in seconds
-	Address string  `json:"address,omitempty"`
-	Backend string  `json:"backend,omitempty"`
-	Threads int     `json:"threads,omitempty"`
+	Rank  int     `json:"rank"`
+	State string  `json:"state"` // absent, lost, joining, forming, member, leaving or out
+	Why   string  `json:"why,omitempty"`
+	For   float64 `json:"for,omitempty"` // how long it stays out, in seconds
+	// Host and Address are also those of a lost rank, as it had them.
+	Host    string `json:"host,omitempty"`
+	Address string `json:"address,omitempty"`
+	Backend string `json:"backend,omitempty"`
+	Threads int    `json:"threads,omitempty"`
 	// Offered is the memory that the rank offers for the model and Memory what its
 	// process holds, including weights in the page cache, both in bytes; 0 if unknown.
 	Offered int64   `json:"offered,omitempty"`

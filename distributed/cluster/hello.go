@@ -11,8 +11,9 @@ import (
 // leader's; both sides report the difference.
 type Hello struct {
 	Rank  int    `json:"rank"`
-	Size  int    `json:"size"`  // ranks of the group
-	Build string `json:"build"` // version of the program, for people: two programs may share one
+	Size  int    `json:"size"`           // ranks of the group
+	Host  string `json:"host,omitempty"` // name of the host, for people
+	Build string `json:"build"`          // version of the program, for people: two programs may share one
 	// Program is the SHA-256 of the program's file, and Platform the system and processor
 	// that it was built for. Programs for different platforms have different files, so
 	// they count as the same program if both were built from the same known Commit without

@@ -45,7 +45,7 @@ func (m *message) clean() {
 		u.Addr, u.Cause = clean(u.Addr), clean(u.Cause)
 	}
 	if h := m.Hello; h != nil {
-		for _, s := range []*string{&h.Build, &h.Program, &h.Platform, &h.Commit, &h.ByteOrder, &h.Model, &h.Fingerprint, &h.Weights, &h.Content, &h.Kernels, &h.Math, &h.Data, &h.Process} {
+		for _, s := range []*string{&h.Host, &h.Build, &h.Program, &h.Platform, &h.Commit, &h.ByteOrder, &h.Model, &h.Fingerprint, &h.Weights, &h.Content, &h.Kernels, &h.Math, &h.Data, &h.Process} {
 			*s = clean(*s)
 		}
 	}

@@ -75,7 +75,7 @@ type stateMachine struct {
 	settings  []byte
 	out       map[int]*exclusion
 	losses    map[int][]time.Duration // when each rank was lost
-	gone      map[int]string          // why ranks that had joined are not here
+	gone      map[int]departure       // ranks that had joined and are not here
 	unfit     []int                   // ranks that have no plan; nil when a rank joins
 	brings    bool                    // the program brings something to ranks that have prepared
 	examining int                     // requests to examine that are being answered
@@ -142,7 +142,7 @@ type suspicion struct {
 
 func newStateMachine(p params) *stateMachine {
 	m := &stateMachine{params: p, conns: map[int]*conn{}, members: make([]*member, p.self.Size),
-		out: map[int]*exclusion{}, losses: map[int][]time.Duration{}, gone: map[int]string{}}
+		out: map[int]*exclusion{}, losses: map[int][]time.Duration{}, gone: map[int]departure{}}
 	m.members[0] = &member{hello: p.self}
 	return m
 }

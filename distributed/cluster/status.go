@@ -23,14 +23,14 @@ const (
 	Out     RankState = "out"     // connected or not, but kept out for a while
 )
 
-// RankStatus is a rank as the leader sees it. Hello and Addr are empty if it is
-// not connected.
+// RankStatus is a rank as the leader sees it. Hello and Addr are empty if it has
+// not joined.
 type RankStatus struct {
 	State RankState
 	Why   string        // why it is lost, leaving or out
 	For   time.Duration // how long it still stays out; 0 if it does not, or for good
-	Addr  string        // of its control connection; "" for rank 0
-	Hello Hello
+	Addr  string        // of its control connection, the last one of a lost rank; "" for rank 0
+	Hello Hello         // of a lost rank only Host
 }
 
 // Status is the state of a group. Its texts may name addresses.
@@ -100,6 +100,9 @@ func (l *Leader) Status() Status {
 	return s
 }
 
+// departure is what remains known of a rank that is not here.
+type departure struct{ cause, addr, host string }
+
 // ranks are all ranks, [Size].
 func (m *stateMachine) ranks() []RankStatus {
 	out := make([]RankStatus, len(m.members))
@@ -110,7 +113,10 @@ func (m *stateMachine) ranks() []RankStatus {
 		}
 		member := slices.Contains(m.group, r)
 		why := m.excluded(r)
-		cause, gone := m.gone[r]
+		left, gone := m.gone[r]
+		if x == nil && gone {
+			s.Addr, s.Hello.Host = left.addr, left.host
+		}
 		switch {
 		case x != nil && x.leaving:
 			s.State, s.Why = Leaving, x.goodbye
@@ -126,7 +132,7 @@ func (m *stateMachine) ranks() []RankStatus {
 		case x != nil:
 			s.State = Joining
 		case gone:
-			s.State, s.Why = Lost, cause
+			s.State, s.Why = Lost, left.cause
 		default:
 			s.State = Absent
 		}

@@ -53,7 +53,8 @@ func TestStatus(t *testing.T) {
 	s = r.leader.Status()
 	require.Equal(t, []RankState{Member, Lost, Member}, states(s))
 	require.NotEmpty(t, s.Ranks[1].Why)
-	require.Empty(t, s.Ranks[1].Addr)
+	require.Contains(t, s.Ranks[1].Addr, "127.0.0.1:", "where it was")
+	require.Empty(t, s.Ranks[1].Hello.Kernels)
 
 	r.follow(1, nil)
 	for e.Number < 100 && len(e.Members) < 3 {
@@ -73,14 +74,14 @@ func TestStatusOfRanksThatStayOut(t *testing.T) {
 	m := newStateMachine(params{self: Hello{Size: 4}})
 	m.members[1] = &member{conn: 1, addr: "a"}
 	m.members[2] = &member{conn: 2, leaving: true, goodbye: "was told to stop"}
-	m.gone[3] = "connection closed"
+	m.gone[3] = departure{"connection closed", "10.0.0.9:1234", "studio-d"}
 	m.now = time.Second
 	m.exclude(1, time.Minute, "too often")
 	m.exclude(3, forever, "other results")
 	m.phase, m.group = running, []int{0, 2}
 	m.now = 11 * time.Second
 	require.Equal(t, []RankStatus{{State: Member, Hello: m.self}, {State: Out, Why: "too often", For: 50 * time.Second, Addr: "a"},
-		{State: Leaving, Why: "was told to stop"}, {State: Out, Why: "other results"}}, m.ranks())
+		{State: Leaving, Why: "was told to stop"}, {State: Out, Why: "other results", Addr: "10.0.0.9:1234", Hello: Hello{Host: "studio-d"}}}, m.ranks())
 	m.phase = loading
 	require.Equal(t, Forming, m.ranks()[0].State)
 	m.now = 2 * time.Minute

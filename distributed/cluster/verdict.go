@@ -38,8 +38,8 @@ func (m *stateMachine) closed(id int, cause string) {
 			m.resume = m.now // the rank that kept the epoch from forming is gone
 		}
 	}
-	leaving := m.members[c.rank].leaving
-	m.members[c.rank], m.gone[c.rank] = nil, cause
+	leaving, host := m.members[c.rank].leaving, m.members[c.rank].hello.Host
+	m.members[c.rank], m.gone[c.rank] = nil, departure{cause, c.addr, host}
 	m.do(hangUp{id})
 	if m.phase != stopped {
 		m.noteOf(EventLost, c.rank, "rank %d at %s is gone: %s%s", c.rank, c.addr, cause, m.waitingFor())

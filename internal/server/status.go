@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -39,7 +41,7 @@ func (c *clusterStatus) Status(ctx context.Context) web.Status {
 	out := web.Status{Phase: s.Phase, Reason: s.Reason, Epoch: s.Epoch, Ranks: make([]web.Rank, len(s.Ranks)),
 		Transport: s.Transport.Kind, Topology: s.Transport.Topology, Notes: s.Transport.Notes}
 	for r, x := range s.Ranks {
-		out.Ranks[r] = web.Rank{Rank: r, State: string(x.State), Why: x.Why, For: x.For.Seconds(), Address: x.Addr,
+		out.Ranks[r] = web.Rank{Rank: r, State: string(x.State), Why: x.Why, For: x.For.Seconds(), Host: x.Hello.Host, Address: cmp.Or(x.Addr, x.Hello.Data),
 			Backend: x.Hello.Kernels, Threads: x.Hello.Threads, Offered: x.Hello.Memory}
 	}
 	for _, e := range s.Events {
@@ -63,7 +65,8 @@ func (c *clusterStatus) alone() web.Status {
 	}
 	n := c.node
 	r := &out.Ranks[0]
-	*r = web.Rank{State: string(cluster.Member), Backend: n.Kernels, Threads: n.Threads, Memory: host.ResidentBytes()}
+	name, _ := os.Hostname() // for people: the page does without
+	*r = web.Rank{State: string(cluster.Member), Host: name, Backend: n.Kernels, Threads: n.Threads, Memory: host.ResidentBytes()}
 	if mem, known := n.SystemMemory(); known {
 		r.Offered = mem.Total
 	}

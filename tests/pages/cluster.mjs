@@ -1,5 +1,6 @@
 // The pages of a group of three ranks with the built-in model: see cluster_test.go.
 import assert from "node:assert/strict";
+import {hostname} from "node:os";
 import {accessible, ask, check, done, narrow, page, picture, pictures} from "./browser.mjs";
 
 const until = (p, ...want) => p.waitForFunction(want => JSON.stringify([...document.querySelectorAll("#ranks > li .state")].map(e => e.textContent)) === JSON.stringify(want), want);
@@ -18,7 +19,12 @@ await check("the group forms on the page", async () => {
   await until(cluster, "member", "member", "member");
   await event(cluster, "formed", "3 of 3 ranks over tcp");
   await event(cluster, "joined", "rank 2 joined");
-  assert.match(await cluster.textContent("#phase"), /Epoch 1: 3 of 3 ranks over tcp/);
+  assert.equal(await cluster.textContent("#phase"), "Ready: all 3 ranks answer.");
+  assert.match(await cluster.textContent("#detail"), /Epoch 1: 3 of 3 ranks over tcp/);
+  for (const card of await cluster.$$eval("#ranks > li", l => l.map(e => e.textContent))) {
+    assert.ok(card.includes(`(${hostname()})`), card);
+    assert.match(card, /Address127\.0\.0\.1:\d+/);
+  }
 });
 
 // ask1 asks on the chat page and gives the answer.
@@ -63,7 +69,12 @@ await check("a rank is killed", async () => {
   await ask("kill 1");
   await until(cluster, "member", "lost", "member");
   await event(cluster, "lost", "rank 1 at 127.0.0.1");
-  await cluster.waitForFunction(() => document.querySelector("#phase").textContent.includes("2 of 3 ranks"));
+  await cluster.waitForFunction(() => document.querySelector("#phase").textContent.includes("2 of 3."));
+  const phase = await cluster.textContent("#phase");
+  assert.match(phase, /^Rank 1 \(.+\) is lost since \d\d:\d\d; answers continue on 2 of 3\.$/);
+  assert.ok(phase.includes(`(${hostname()})`), phase);
+  assert.ok(await cluster.$("#banner.warn"));
+  assert.match(await cluster.textContent("#ranks [data-rank='1']"), /Address127\.0\.0\.1:\d+/);
   assert.match(await cluster.textContent("#ranks"), /experts 0–127 of 256/);
   assert.match(await ask1("What is the capital of Spain?"), /Madrid/);
   if (pictures) await cluster.waitForTimeout(2500);

@@ -3,6 +3,7 @@ import {$, make} from "./dom.js";
 import {headers, key, setKey} from "./key.js";
 import {broken, refused} from "./errors.js";
 import {showHeat} from "./heat.js";
+import {details, nameOf, sentence} from "./sentence.js";
 
 const period = 1000;      // between two requests, in ms
 const most = 10;          // answers that are kept to compute rates
@@ -67,7 +68,7 @@ function showRank(r, s) {
   const row = (name, ...value) => { if (value[0]) list.append(make("dt", {}, name), make("dd", {}, ...value)); };
   row("Why", r.why);
   if (r.for > 0) row("Excluded", `for ${Math.ceil(r.for)} s more`);
-  row("Address", r.address);
+  row("Address", r.address || s.ranks.length === 1 && location.host);
   row("Backend", r.backend && r.backend + (r.threads ? `, ${r.threads} thread${r.threads === 1 ? "" : "s"}` : ""));
   if (r.share) {
     const experts = part("experts", r.share.experts, s.whole.experts);
@@ -88,7 +89,7 @@ function showRank(r, s) {
     }
   }
   return make("li", {class: r.state, "data-rank": r.rank},
-    make("h3", {}, `Rank ${r.rank}`, make("span", {class: "state"}, states[r.state] ?? r.state)), list);
+    make("h3", {}, nameOf(r), make("span", {class: "state"}, states[r.state] ?? r.state)), list);
 }
 
 const shown = {events: ""};
@@ -104,9 +105,11 @@ function showEvents(events) {
   if (events.length === 0) $("events").append(make("li", {}, "None yet."));
 }
 
-function banner(text, bad) {
+// banner shows a sentence and details; kind is bad, warn or "".
+function banner(text, kind, detail = "") {
   if ($("phase").textContent !== text) $("phase").textContent = text; // otherwise it would be read out each time
-  $("banner").classList.toggle("bad", bad);
+  $("detail").textContent = detail;
+  $("banner").className = `banner ${kind}`;
 }
 
 function show(s) {
@@ -116,10 +119,7 @@ function show(s) {
   if (history.length > most + 1) history.shift();
   $("model").textContent = s.model || "Ringmaster";
   document.title = "Cluster – " + (s.model || "Ringmaster");
-  const members = s.ranks.filter(r => r.state === "member").length;
-  const where = s.epoch ? `Epoch ${s.epoch}: ${members} of ${s.ranks.length} ranks` + (s.transport ? ` over ${s.transport}` : "") : s.ranks.length ? "One rank, without a group" : "One server";
-  const more = [s.topology, ...(s.notes ?? [])].filter(Boolean).join("; ");
-  banner(s.reason ? `${s.phase}: ${s.reason}` : where + "." + (more && s.epoch ? ` ${more}.` : "") + (s.recoveries ? ` ${s.recoveries} steps ran again after a loss.` : ""), Boolean(s.reason));
+  banner(...sentence(s), details(s));
   showRates(s);
   $("ranks").replaceChildren(...s.ranks.map(r => showRank(r, s)));
   showHeat(s, history);
@@ -140,7 +140,7 @@ async function ask() {
     show(await response.json());
     $("keyform").hidden = true;
   } catch (e) {
-    banner(`${e.message} ${e.cure ?? ""}`, true);
+    banner(`${e.message} ${e.cure ?? ""}`, "bad");
     $("keyform").hidden = !e.asks;
     wait = e.asks ? 0 : Math.max(period, 1000 * (e.wait ?? 0)); // a key is needed first
     history.length = 0;
