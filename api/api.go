@@ -86,8 +86,8 @@ type Config struct {
 	Model     Model
 
 	// Keys are the accepted keys; a request must carry one of them as
-	// "Authorization: Bearer KEY". nil: no key is required. The pages, /healthz
-	// and /readyz never require one.
+	// "Authorization: Bearer KEY". nil: no key is required. The pages, /healthz,
+	// /readyz and /health never require one.
 	Keys *keys.Ring
 	// APIKeys are the accepted keys if Keys is nil. None: no key is required. An empty
 	// key is never accepted, so a list of empty keys refuses every request.
@@ -226,10 +226,7 @@ func (s *server) handler() http.Handler {
 	r.HandleMethodNotAllowed = true
 	r.RedirectTrailingSlash = false
 	r.Use(s.linger, s.observe, s.recover, s.deadlines, s.checkHost, s.cors, s.authorize)
-	r.NoRoute(func(c *gin.Context) {
-		s.fail(c, &Error{Status: http.StatusNotFound, Code: "unknown_url",
-			Message: fmt.Sprintf("Unknown URL: %s %s.", c.Request.Method, c.Request.URL.Path)})
-	})
+	r.NoRoute(s.unknown)
 	r.NoMethod(func(c *gin.Context) {
 		s.fail(c, &Error{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed",
 			Message: fmt.Sprintf("%s does not support the method %s; allowed: %s.", c.Request.URL.Path, c.Request.Method, c.Writer.Header().Get("Allow"))})
@@ -248,7 +245,8 @@ func (s *server) handler() http.Handler {
 	r.GET("/metrics", gin.WrapH(s.metrics.handler()))
 	s.pageRoutes(r)
 	s.ollamaRoutes(r)
-	return r
+	s.plainRoutes(r)
+	return tidied(r)
 }
 
 // setDefaults checks the required fields and fills in the defaults.

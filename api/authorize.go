@@ -14,7 +14,7 @@ import (
 
 // publicRoutes need no API key because they disclose nothing and cost nothing. /readyz
 // gives its reason only to a request with a key.
-var publicRoutes = []string{chatRoute, clusterRoute, filesRoute, iconRoute, "/healthz", "/readyz"}
+var publicRoutes = []string{chatRoute, clusterRoute, filesRoute, iconRoute, "/healthz", "/readyz", "/health"}
 
 // holderKey is the context key of the *keys.Holder of the request's API key.
 const holderKey = "api.holder"

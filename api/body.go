@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -39,10 +40,7 @@ func (s *server) withBody(handle func(c *gin.Context, f *body)) gin.HandlerFunc 
 // application/json and within the size limit and the budget. The caller must call
 // release.
 func (s *server) readBody(c *gin.Context) (*body, *Error) {
-	media, _, err := mime.ParseMediaType(c.GetHeader("Content-Type"))
-	// Strictness also guards against cross-site requests, because a web page cannot send
-	// this media type to another origin without a CORS preflight.
-	if err != nil || media != "application/json" {
+	if !mediaAllowed(c.Request) {
 		return nil, &Error{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type",
 			Message: fmt.Sprintf("Content-Type must be application/json, not '%s'.", c.GetHeader("Content-Type"))}
 	}
@@ -62,7 +60,11 @@ func (s *server) readBody(c *gin.Context) (*body, *Error) {
 		}
 	}()
 	limitBody(c.Writer, c.Request, s.BodyTimeout)
-	data, err := io.ReadAll(sharedReader{http.MaxBytesReader(c.Writer, c.Request.Body, s.MaxBody), part})
+	data, failed, err := s.readAll(c, part)
+	if failed != nil {
+		refuseBody(c)
+		return nil, failed
+	}
 	if err != nil {
 		// The read deadline stays set because net/http would otherwise wait for the rest
 		// of the body.
@@ -94,6 +96,48 @@ func (s *server) readBody(c *gin.Context) (*body, *Error) {
 	keep = true
 	f.Ctx, f.Scope = c.Request.Context(), s.scope(c)
 	return &body{f, part}, nil
+}
+
+// readAll reads and decodes the body. failed is an error of the request's own, err one of
+// reading.
+func (s *server) readAll(c *gin.Context, part *share) (data []byte, failed *Error, err error) {
+	r, done, failed := s.decoded(c, http.MaxBytesReader(c.Writer, c.Request.Body, s.MaxBody), part)
+	if failed != nil {
+		return nil, failed, nil
+	}
+	defer done()
+	data, err = io.ReadAll(io.LimitReader(sharedReader{r, part}, s.MaxBody+1))
+	if int64(len(data)) > s.MaxBody {
+		return nil, s.bodyTooLarge(), nil
+	}
+	return data, nil, err
+}
+
+// mediaAllowed reports whether a body may have the request's media type. A web page can
+// send application/json to another origin only after a CORS preflight, so this guards
+// against cross-site requests. The types that it can send without one, and none, which
+// curl and Ollama's own examples use, are allowed to programs: a browser says in its
+// headers that it is one.
+func mediaAllowed(r *http.Request) bool {
+	media := "text/plain" // as good as none
+	if header := r.Header.Get("Content-Type"); header != "" {
+		var err error
+		if media, _, err = mime.ParseMediaType(header); err != nil {
+			return false
+		}
+	}
+	switch media {
+	case "application/json":
+		return true
+	case "text/plain", "application/x-www-form-urlencoded", "application/octet-stream":
+		for _, name := range []string{"Origin", "Sec-Fetch-Site", "Referer", "Cookie"} {
+			if len(r.Header.Values(name)) > 0 {
+				return false
+			}
+		}
+		return !strings.HasPrefix(r.Header.Get("User-Agent"), "Mozilla/") // as browsers from before those headers
+	}
+	return false
 }
 
 // bodyTooLarge returns the error for a body that is too long.

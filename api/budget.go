@@ -71,6 +71,19 @@ func (s *share) add(n int64) bool {
 	return true
 }
 
+// give returns n bytes of what was added, which are no longer needed.
+func (s *share) give(n int64) {
+	s.need -= n
+	less := min(n, s.held-max(s.need, leastShare))
+	if s.over || less <= 0 {
+		return
+	}
+	s.budget.mu.Lock()
+	defer s.budget.mu.Unlock()
+	s.budget.used -= less
+	s.held -= less
+}
+
 // release returns the share to the budget. It may be called more than once.
 func (s *share) release() {
 	if s.over {

@@ -111,15 +111,25 @@ func TestCORS(t *testing.T) {
 	require.Equal(t, "Origin", w.Header().Get("Vary"))
 }
 
-// TestMediaType checks that only JSON is accepted, so a page of another origin
-// cannot post without a preflight.
+// TestMediaType checks that browsers may send JSON only, so that a page of another origin
+// cannot post without a preflight; programs may send what curl sends by itself.
 func TestMediaType(t *testing.T) {
 	h := New(testConfig(answering("ok")))
-	for media, status := range map[string]int{
-		"application/json": 200, "application/json; charset=utf-8": 200, "Application/JSON": 200,
-		"": 415, "text/plain": 415, "application/x-www-form-urlencoded": 415, "multipart/form-data; boundary=x": 415, ";": 415,
+	for media, status := range map[string]struct{ program, browser int }{
+		"application/json": {200, 200}, "application/json; charset=utf-8": {200, 200}, "Application/JSON": {200, 200},
+		"": {200, 415}, "text/plain": {200, 415}, "text/plain;charset=UTF-8": {200, 415}, "application/x-www-form-urlencoded": {200, 415}, "application/octet-stream": {200, 415},
+		"multipart/form-data; boundary=x": {415, 415}, ";": {415, 415}, "text/html": {415, 415},
 	} {
-		require.Equal(t, status, call(h, "POST", "/v1/chat/completions", `{`+user+`}`, "Content-Type", media).Code, media)
+		for _, path := range []string{"/v1/chat/completions", "/api/chat"} {
+			require.Equal(t, status.program, call(h, "POST", path, `{`+user+`}`, "Content-Type", media).Code, media)
+			require.Equal(t, status.program, call(h, "POST", path, `{`+user+`}`, "Content-Type", media, "User-Agent", "curl/8.5.0").Code, media)
+			for _, header := range [][2]string{
+				{"Origin", "https://evil.example"}, {"Origin", "null"}, {"Origin", "http://localhost"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "none"}, {"Referer", "https://evil.example/"},
+				{"Cookie", "a=b"}, {"User-Agent", "Mozilla/5.0 (X11; Linux x86_64) Firefox/50.0"},
+			} {
+				require.Equal(t, status.browser, call(h, "POST", path, `{`+user+`}`, "Content-Type", media, header[0], header[1]).Code, "%s %v", media, header)
+			}
+		}
 	}
 }
 

@@ -16,6 +16,15 @@ func (s *server) healthz(c *gin.Context) {
 	s.writeJSON(c, http.StatusOK, health{Status: "ok"})
 }
 
+// health is readyz for clients of llama-server and vLLM, which expect "ok".
+func (s *server) health(c *gin.Context) {
+	if s.Engine.Ready() != nil {
+		s.writeJSON(c, http.StatusServiceUnavailable, health{Status: "not ready"})
+		return
+	}
+	s.writeJSON(c, http.StatusOK, health{Status: "ok"})
+}
+
 // readyz is the readiness probe: it reports whether the engine can produce tokens now.
 // The reason may name hosts and their addresses, so a request without a required API key
 // does not get it.

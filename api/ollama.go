@@ -20,6 +20,9 @@ func (s *server) ollamaRoutes(r *gin.Engine) {
 		r.Handle(method, "/api/version", s.tell(ollama.VersionInfo))
 	}
 	r.GET("/api/ps", s.tell(ollama.Running))
+	for _, path := range []string{"/api/embed", "/api/embeddings"} {
+		r.POST(path, func(c *gin.Context) { s.fail(c, noEmbeddings) })
+	}
 	for _, no := range []struct{ method, path, what string }{
 		{http.MethodPost, "/api/pull", "fetches no models while it runs; use 'ringmaster pull', then start it with the file"},
 		{http.MethodPost, "/api/push", "publishes no models"},
@@ -28,8 +31,6 @@ func (s *server) ollamaRoutes(r *gin.Engine) {
 		{http.MethodDelete, "/api/delete", "deletes no models"},
 		{http.MethodHead, "/api/blobs/:digest", "stores no files"},
 		{http.MethodPost, "/api/blobs/:digest", "stores no files"},
-		{http.MethodPost, "/api/embed", "computes no embeddings; its model generates text"},
-		{http.MethodPost, "/api/embeddings", "computes no embeddings; its model generates text"},
 	} {
 		r.Handle(no.method, no.path, func(c *gin.Context) {
 			s.fail(c, &Error{Status: http.StatusNotImplemented, Code: "not_implemented",

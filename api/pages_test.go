@@ -105,7 +105,7 @@ func TestRenderEndpoint(t *testing.T) {
 		got := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(w.Body.String())
 		require.Contains(t, got, x.want)
 	}
-	require.Equal(t, 415, call(h, "POST", "/web/markdown", `{"text":"a"}`, "Content-Type", "text/plain").Code)
+	require.Equal(t, 415, call(h, "POST", "/web/markdown", `{"text":"a"}`, "Content-Type", "text/plain", "Origin", "https://evil.example").Code)
 }
 
 // TestRenderNeedsKey checks that rendering needs an API key but does not count as a

@@ -89,7 +89,7 @@ func TestInvalidRequests(t *testing.T) {
 		param, code string
 	}{
 		// the body as a whole
-		{"chat", ``, 415, "", "unsupported_media_type"},
+		{"chat", ``, 400, "", "invalid_json"},
 		{"chat", ` `, 400, "", "invalid_json"},
 		{"chat", `[]`, 400, "", "invalid_json"},
 		{"chat", `null`, 400, "", "invalid_json"},

@@ -35,8 +35,8 @@ func (f *Format) Grammar(conversation *Conversation, answer *c.Expr, id func(mar
 			return nil, err
 		case conversation.Choice == Required:
 			body = block
-		case answer != nil:
-			body = c.Choice(answer, block)
+		case answer != nil: // templates put blank lines before calls, and models write them
+			body = c.Choice(answer, c.Sequence(c.Repeat(c.Literal("\n"), 0, 2), block))
 		default:
 			body = c.Sequence(c.Free(f.calls...), c.Optional(block))
 		}

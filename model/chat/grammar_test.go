@@ -173,6 +173,39 @@ func TestGrammarTakesWhatTemplatesWrite(t *testing.T) {
 	}
 }
 
+// Beside a form of the answer the model may still begin a call as the templates do, after
+// blank lines, and nothing of them becomes text.
+func TestGrammarOfAnswersOrCalls(t *testing.T) {
+	for _, f := range Formats {
+		if f.markup == nil {
+			continue
+		}
+		vocabulary := marked(f.Markers())
+		c := Conversation{Options: Options{Functions: []Function{{Name: "f"}}, Single: true, Ending: Continue}} // without reasoning
+		e, err := f.Grammar(&c, constraint.Literal(`{"a":1}`), vocabulary.ID, nil)
+		require.NoError(t, err)
+		g, err := constraint.Compile(e, constraint.NewVocabulary(vocabulary), nil)
+		require.NoError(t, err)
+		r := rand.New(rand.NewPCG(31, 32))
+		answered, called := false, false
+		for !answered || !called {
+			text := walk(t, vocabulary, g, r)
+			if text == `{"a":1}` {
+				answered = true
+				continue
+			}
+			called = true
+			a := read(t, f.Parser(&c), "\n\n"+strings.TrimLeft(text, "\n"))
+			require.Len(t, a.Calls, 1, "%s: %q", f.Name, text)
+			require.Empty(t, strings.TrimSpace(a.Text), "%s: %q", f.Name, text)
+		}
+		m := g.Matcher(vocabulary, constraint.NewWork())
+		require.NoError(t, m.Accept('\n'), f.Name)
+		require.NoError(t, m.Accept('\n'), f.Name)
+		require.Error(t, m.Accept('{'), "%s: blank lines precede calls only", f.Name)
+	}
+}
+
 // A strict function with a schema that cannot be enforced is refused by name; any other
 // function gets a looser grammar.
 func TestStrictFunctions(t *testing.T) {

@@ -78,7 +78,7 @@ await check("errors", async () => {
   await fails(client.chat(ask("Hi", {options: {temperature: 5}})), 400, /options.temperature/);
   await fails(client.chat(ask("busy")), 429, /queue/);
   await fails(client.pull({model: "llama3"}), 501, /ringmaster pull/);
-  await fails(client.embed({model, input: "x"}), 501, /embeddings/);
+  await fails(client.embed({model, input: "x"}), 400, /embeddings/);
   await fails(new Ollama({host, headers: {Authorization: "Bearer wrong"}}).chat(ask("Hi")), 401, /key/);
   await assert.rejects(send(ask("break"), true), /The model has failed/);
 });

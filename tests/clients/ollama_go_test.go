@@ -171,7 +171,7 @@ func TestOllamaGo(t *testing.T) {
 		fails(c.Chat(ctx, askOllama("busy"), nothing), 429, "queue")
 		fails(c.Pull(ctx, &ollama.PullRequest{Model: "llama3"}, func(ollama.ProgressResponse) error { return nil }), 501, "ringmaster pull")
 		_, err := c.Embed(ctx, &ollama.EmbedRequest{Model: modelID, Input: "x"})
-		fails(err, 501, "embeddings")
+		fails(err, 400, "embeddings")
 		var e ollama.AuthorizationError
 		require.ErrorAs(t, ollamaClient(t, base, "wrong").Chat(ctx, askOllama("Hi"), nothing), &e)
 	})
