@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -226,6 +227,9 @@ func (l *Leader) try(e cluster.Epoch, step model.Step) (rows [][]float32, again 
 	if err != nil {
 		return nil, true, err
 	}
+	// On one CPU the goroutines that send the step to the other ranks would otherwise wait
+	// until this rank waits in its first exchange.
+	runtime.Gosched()
 	err = l.work(e, n, func() (digest cluster.Digest, err error) {
 		rows, digest, err = h.run(step)
 		return digest, err
