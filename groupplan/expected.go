@@ -50,7 +50,7 @@ func (l lone) slower(group expected) string {
 		what       string
 		group, one float64
 	}{{"prefill", group.prefill.Seconds, l.prefill.Seconds}, {"decode", group.decode.Seconds, l.decode.Seconds}} {
-		if x.group > x.one {
+		if x.group > (1+LeastGain)*x.one {
 			all = append(all, fmt.Sprintf("%s by %.0f %%", x.what, 100*(x.group/x.one-1)))
 		}
 	}

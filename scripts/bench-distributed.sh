@@ -144,10 +144,10 @@ for _ in $(seq "${ROUNDS:-2}"); do
                 on 0 "$ours" bench $common $what $repeat | sed 's/^{/{"name":"busy",/' >>"$work/lines"
                 quiet
             done ;;
-        sum) group sum ;;
+        sum) group sum --share experts ;;
         all) group all --share all ;;
         auto) group auto --share auto ;;
-        exact) group exact --reduce exact ;;
+        exact) group exact --reduce exact --share experts ;;
         exact-all) group exactall --reduce exact --share all ;;
         shares) group lone --share "experts:$lone" ;;
         *) echo "$0: unknown variant $variant" >&2; exit 2 ;;
