@@ -1,6 +1,7 @@
 package calibrate_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -68,6 +69,8 @@ func TestKnownCosts(t *testing.T) {
 	for _, noise := range []float64{0, 0.3} {
 		clocks := make([]clock, 2)
 		c := measured(t, memory.Groups(2), options(parallel.Sum), clocks, func(r int) kernels.Backend { return newDevice(t, &clocks[r], noise, 0) })
+		require.InDelta(t, noise/math.Sqrt(3), c.Models[0].Jitter, noise/4, "of uniform noise")
+		require.InDelta(t, 0, c.Models[0].Excess, noise/4, "its mean is its median")
 		var errors []float64
 		for i, w := range []calibrate.Work{{Rows: 1, Pos: 128}, {Rows: 128, Pos: 0}} {
 			traces, err := tr.Traces(t.Context(), place, w)

@@ -290,10 +290,41 @@ func (x *meter) wait() float64 {
 	return least
 }
 
+// mostTimes is how many times its median a run of an op counts as at most, because the mean of
+// few runs would else be that of one interruption.
+const mostTimes = 2
+
+// noise returns the Excess and the Jitter of the ops, by sizes with enough repetitions.
+func (x *meter) noise() (excess, jitter float64) {
+	total, more, squares := 0.0, 0.0, 0.0
+	for _, sizes := range x.samples {
+		for _, times := range sizes {
+			if len(times) < enoughTimes {
+				continue
+			}
+			median := cost.Median(times)
+			for _, t := range times {
+				off := math.Min(t/median, mostTimes) - 1
+				total += median
+				more += median * off
+				squares += median * off * off
+			}
+		}
+	}
+	if total == 0 {
+		return 0, 0
+	}
+	return math.Max(more/total, 0), math.Min(math.Sqrt(squares/total), 0.5)
+}
+
+// enoughTimes is the least repetitions by which a mean differs from a median.
+const enoughTimes = 3
+
 // fit fits a line to each kind.
 func (x *meter) fit() (cost.Model, error) {
 	out := cost.Model{Ops: map[string]cost.Line{}}
 	out.Wait = x.wait()
+	out.Excess, out.Jitter = x.noise()
 	if x.ran > 0 {
 		waits := float64(x.flushes) * out.Wait
 		out.Between = (cost.Median(x.whole) - waits - cost.Median(x.timed)) / float64(x.ran)

@@ -174,6 +174,11 @@ type Model struct {
 	// Wait is the time in seconds from the end of ops until the host sees their results, which
 	// every exchange and the end of a step need. It is next to nothing on a CPU.
 	Wait float64 `json:"wait,omitempty"`
+	// Excess is how much longer ops take on average than by their lines, which go through
+	// medians, and Jitter the standard deviation of one run of an op; both relative, and
+	// weighted by time. Ranks wait for each other's jitter at every exchange.
+	Excess float64 `json:"excess,omitempty"`
+	Jitter float64 `json:"jitter,omitempty"`
 	// Spread is the relative standard deviation of whole steps between repetitions. It
 	// covers what affects all ops of a step, such as a busy host.
 	Spread float64 `json:"spread,omitempty"`

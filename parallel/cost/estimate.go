@@ -44,11 +44,11 @@ func Expect(traces []Trace, models []Model, links Links) (Estimate, error) {
 		sum: Estimate{Compute: make([]float64, len(traces)), Waiting: make([]float64, len(traces))},
 		by:  map[string]part{}, unknown: map[string]bool{}}
 	n := 1
-	if chooses(traces) {
+	if chooses(traces) || slices.ContainsFunc(models, func(m Model) bool { return m.Jitter > 0 }) {
 		n = draws
 	}
 	for draw := range n {
-		s.random = rand.New(rand.NewPCG(1, uint64(draw)))
+		s.random, s.noises = rand.New(rand.NewPCG(1, uint64(draw))), rand.New(rand.NewPCG(2, uint64(draw)))
 		s.run(traces)
 	}
 	return s.estimate(n), nil
@@ -83,7 +83,8 @@ type simulation struct {
 	models  []Model
 	links   Links
 	ranks   int
-	random  *rand.Rand
+	random  *rand.Rand      // of the choices of experts
+	noises  *rand.Rand      // of the ops
 	choices [][]int32       // of the layers so far, see choice
 	reads   [][]float64     // [layers so far][ranks] bytes of routed experts
 	loads   [][]assign.Load // [layers so far][ranks] with a Chosen.Rule; see part
@@ -199,7 +200,8 @@ func (s *simulation) op(r int, o *Op, layer int) float64 {
 		s.unknown[o.Kind] = true
 		return 0
 	}
-	took := math.Max(l.Seconds(bytes, work)+s.models[r].Between, 0)
+	m := s.models[r]
+	took := math.Max(l.Seconds(bytes, work)+m.Between, 0) * (1 + m.Excess + m.Jitter*s.noise())
 	switch many := l.at(bytes, work); {
 	case r > 0:
 	case many != nil:
@@ -268,6 +270,10 @@ func (s *simulation) choice(c *Chosen, layer int) []int32 {
 	}
 	return s.choices[layer]
 }
+
+// noise draws the deviation of one run of an op, in standard deviations: uniform, so that no
+// op takes a negative time.
+func (s *simulation) noise() float64 { return math.Sqrt(3) * (2*s.noises.Float64() - 1) }
 
 // Message is the kind of a message from one rank to another, as an exchange.
 const Message = "message"

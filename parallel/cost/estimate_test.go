@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -182,4 +183,32 @@ func TestError(t *testing.T) {
 	require.ErrorContains(t, err, "rank 1 has different exchanges")
 	_, err = Expect([]Trace{{}}, nil, wires)
 	require.ErrorContains(t, err, "1 traces and 0 models")
+}
+
+// TestNoise: ops take longer than their lines by the excess; with jitter ranks wait for each
+// other at exchanges, and one rank takes as long as without.
+func TestNoise(t *testing.T) {
+	var step Trace
+	for range 400 {
+		step = append(step, mul(1), start("sum", 0, -1), wait)
+	}
+	links := Links{Message: {}, "sum": {}}
+	noisy := unit
+	noisy.Excess = 0.1
+	e, err := Expect([]Trace{step, step}, []Model{noisy, noisy}, links)
+	require.NoError(t, err)
+	require.InDelta(t, 440, e.Seconds, 1e-9)
+	require.InDeltaSlice(t, []float64{0, 0}, e.Waiting, 1e-9)
+
+	noisy.Jitter = 0.3
+	e, err = Expect([]Trace{step, step}, []Model{noisy, noisy}, links)
+	require.NoError(t, err)
+	// The greater of two uniform deviations is on average a third of their range above the
+	// mean, here sqrt(3)*0.3/3.
+	require.InDelta(t, 440+400*0.3/math.Sqrt(3), e.Seconds, 3)
+	require.InDelta(t, 440, e.Compute[0], 3)
+	require.InDelta(t, 400*0.3/math.Sqrt(3), e.Waiting[1], 3)
+	alone, err := Expect([]Trace{step}, []Model{noisy}, links)
+	require.NoError(t, err)
+	require.InDelta(t, 440, alone.Seconds, 3)
 }
