@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"ringmaster/distributed"
+	"ringmaster/internal/host"
 	"ringmaster/kernels/record"
 	"ringmaster/model"
 	"ringmaster/parallel"
@@ -38,11 +39,12 @@ type Budget struct {
 	Ops       time.Duration // of the ops of a rank
 	Exchanges time.Duration // of the exchanges of the group
 	Now       func() time.Time
+	Reads     func() int64 // times that this process has waited for the disk, see host.DiskReads
 }
 
 // Standard is less than two seconds.
 func Standard() Budget {
-	return Budget{Ops: 1200 * time.Millisecond, Exchanges: 400 * time.Millisecond, Now: time.Now}
+	return Budget{Ops: 1200 * time.Millisecond, Exchanges: 400 * time.Millisecond, Now: time.Now, Reads: host.DiskReads}
 }
 
 // Costs is what was measured on a group.

@@ -12,6 +12,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/memory"
+	"ringmaster/internal/host"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/record"
@@ -63,6 +64,13 @@ func processor(t *testing.T) kernels.Backend {
 // placement of everything, and returns rank 0's costs. If there are clocks, each rank goes
 // by its own, by which it must take less than two seconds.
 func measured(t *testing.T, groups []*distributed.Group, o decoder.OpenOptions, clocks []clock, backend func(rank int) kernels.Backend) calibrate.Costs {
+	t.Helper()
+	return measuredOn(t, groups, o, clocks, nil, backend)
+}
+
+// measuredOn is measured with the number of times that each rank has waited for its disk, nil
+// for those of this process.
+func measuredOn(t *testing.T, groups []*distributed.Group, o decoder.OpenOptions, clocks []clock, reads []int64, backend func(rank int) kernels.Backend) calibrate.Costs {
 	costs, errs := make([]calibrate.Costs, 2), make([]error, 2)
 	var wg sync.WaitGroup
 	for r, g := range groups {
@@ -73,6 +81,9 @@ func measured(t *testing.T, groups []*distributed.Group, o decoder.OpenOptions, 
 		budget := calibrate.Standard()
 		if clocks != nil {
 			budget.Now = clocks[r].Now
+		}
+		if reads != nil {
+			budget.Reads = func() int64 { return reads[r] }
 		}
 		wg.Go(func() {
 			defer g.Close()
@@ -197,7 +208,7 @@ func TestMeasureMissing(t *testing.T) {
 		if r == 1 {
 			m = failing{m}
 		}
-		budget := calibrate.Budget{Ops: time.Millisecond, Exchanges: time.Millisecond, Now: time.Now}
+		budget := calibrate.Budget{Ops: time.Millisecond, Exchanges: time.Millisecond, Now: time.Now, Reads: host.DiskReads}
 		wg.Go(func() {
 			costs[r], errs[r] = calibrate.Measure(t.Context(), g, m, b, p, budget)
 			if errs[r] == nil {

@@ -1,6 +1,7 @@
 package calibrate_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -69,8 +70,8 @@ func TestKnownCosts(t *testing.T) {
 	for _, noise := range []float64{0, 0.3} {
 		clocks := make([]clock, 2)
 		c := measured(t, memory.Groups(2), options(parallel.Sum), clocks, func(r int) kernels.Backend { return newDevice(t, &clocks[r], noise, 0) })
-		require.InDelta(t, noise/math.Sqrt(3), c.Models[0].Jitter, noise/4, "of uniform noise")
-		require.InDelta(t, 0, c.Models[0].Excess, noise/4, "its mean is its median")
+		require.InDelta(t, noise/math.Sqrt(3), c.Models[0].Short.Jitter, noise/4, "of uniform noise")
+		require.InDelta(t, 0, c.Models[0].Short.Excess, noise/4, "its mean is its median")
 		var errors []float64
 		for i, w := range []calibrate.Work{{Rows: 1, Pos: 128}, {Rows: 128, Pos: 0}} {
 			traces, err := tr.Traces(t.Context(), place, w)
@@ -87,6 +88,36 @@ func TestKnownCosts(t *testing.T) {
 			}
 		}
 		before = errors
+	}
+}
+
+// TestKnownCold: an op that waits for the disk is timed again, so that the calibration of a
+// file that is not in memory expects what ops take once it is.
+func TestKnownCold(t *testing.T) {
+	tr, sizes := tracer(t, parallel.Sum)
+	place, err := parallel.Place(parallel.ShareAll, sizes, decodertest.Ones(2))
+	require.NoError(t, err)
+	clocks, reads := make([]clock, 2), make([]int64, 2)
+	c := measuredOn(t, memory.Groups(2), options(parallel.Sum), clocks, reads, func(r int) kernels.Backend {
+		b, seen := record.Wrap(newDevice(t, &clocks[r], 0, 0)), map[string]bool{}
+		b.Show(func(op cost.Op, run func()) {
+			run()
+			if size := fmt.Sprint(op); strings.Contains(op.Kind, " ") && !seen[size] { // weights, for the first time
+				seen[size] = true
+				reads[r]++
+				clocks[r].pass(6 * time.Millisecond)
+			}
+		}, true)
+		return b
+	})
+	for _, w := range []calibrate.Work{{Rows: 1, Pos: 128}, {Rows: 128, Pos: 0}} {
+		traces, err := tr.Traces(t.Context(), place, w)
+		require.NoError(t, err)
+		got, err := cost.Expect(traces, c.Models, nil)
+		require.NoError(t, err)
+		want, err := cost.Expect(traces, trueModels(c.Models[0]), nil)
+		require.NoError(t, err)
+		require.InEpsilon(t, want.Compute[0], got.Compute[0], 0.06, "%+v", w)
 	}
 }
 

@@ -35,6 +35,7 @@ type meter struct {
 	m       Model
 	b       *record.Backend
 	now     func() time.Time
+	reads   func() int64
 	samples map[string]map[size][]float64 // seconds, by kind
 	cold    []byte                        // [evicted]
 
@@ -61,7 +62,7 @@ func measureOps(ctx context.Context, m Model, b *record.Backend, p parallel.Plac
 	if err := m.Join(g, p); err != nil {
 		return cost.Model{}, err
 	}
-	x := &meter{m: m, b: b, now: budget.Now, samples: map[string]map[size][]float64{}, cold: make([]byte, evicted), exchanges: &begun}
+	x := &meter{m: m, b: b, now: budget.Now, reads: budget.Reads, samples: map[string]map[size][]float64{}, cold: make([]byte, evicted), exchanges: &begun}
 	if err := x.run(ctx, budget.Ops); err != nil {
 		return cost.Model{}, err
 	}
@@ -170,7 +171,7 @@ func (x *meter) timeToken(ctx context.Context, reached map[int]bool, until time.
 	n, ran, total, first := 0, 0, 0.0, len(x.timed) == 0
 	err := x.step(ctx, 1, mixed, func(op cost.Op, run func()) {
 		if reached[n] && (!first || x.now().Before(until) || x.samples[op.Kind] == nil) {
-			took := x.time(run)
+			took := x.warmed(run)
 			x.add(op, took)
 			total += took
 			ran++
@@ -236,7 +237,7 @@ func (x *meter) timeSome(ctx context.Context, rows, stride int, until time.Time,
 			return
 		}
 		seen[key] = true
-		took := x.time(run)
+		took := x.warmed(run)
 		if took < quick.Seconds() && !slices.Contains(growing, op.Kind) {
 			x.evict()
 			took = x.time(run)
@@ -262,6 +263,17 @@ func (x *meter) time(run func()) float64 {
 	run()
 	_ = x.b.Flush() // a backend that has failed remains failed
 	return x.now().Sub(start).Seconds()
+}
+
+// warmed is the seconds of an op. An op that read weights from the disk is run again, because
+// later steps find them in memory.
+func (x *meter) warmed(run func()) float64 {
+	before := x.reads()
+	took := x.time(run)
+	if x.reads() > before {
+		took = x.time(run)
+	}
+	return took
 }
 
 func (x *meter) add(op cost.Op, seconds float64) {
@@ -294,37 +306,48 @@ func (x *meter) wait() float64 {
 // few runs would else be that of one interruption.
 const mostTimes = 2
 
-// noise returns the Excess and the Jitter of the ops, by sizes with enough repetitions.
-func (x *meter) noise() (excess, jitter float64) {
-	total, more, squares := 0.0, 0.0, 0.0
+// noise returns the noise of short and of long ops, by sizes with enough repetitions; none of
+// those that have no such size.
+func (x *meter) noise() (short, long cost.Noise) {
+	type sums struct{ total, more, squares float64 }
+	var of [2]sums
 	for _, sizes := range x.samples {
 		for _, times := range sizes {
-			if len(times) < enoughTimes {
+			if len(times) <= enoughTimes {
 				continue
 			}
+			times := times[1:] // the first finds other memory mapped and cached than later ones
 			median := cost.Median(times)
+			s := &of[0]
+			if median >= cost.LongOp {
+				s = &of[1]
+			}
 			for _, t := range times {
 				off := math.Min(t/median, mostTimes) - 1
-				total += median
-				more += median * off
-				squares += median * off * off
+				s.total += median
+				s.more += median * off
+				s.squares += median * off * off
 			}
 		}
 	}
-	if total == 0 {
-		return 0, 0
+	for i, out := range []*cost.Noise{&short, &long} {
+		if s := of[i]; s.total > 0 {
+			*out = cost.Noise{Excess: math.Max(s.more/s.total, 0), Jitter: math.Min(math.Sqrt(s.squares/s.total), mostJitter)}
+		}
 	}
-	return math.Max(more/total, 0), math.Min(math.Sqrt(squares/total), 0.5)
+	return short, long
 }
 
-// enoughTimes is the least repetitions by which a mean differs from a median.
-const enoughTimes = 3
+const (
+	enoughTimes = 3   // after the first, the least repetitions by which a mean differs from a median
+	mostJitter  = 0.5 // so that no op takes a negative time
+)
 
 // fit fits a line to each kind.
 func (x *meter) fit() (cost.Model, error) {
 	out := cost.Model{Ops: map[string]cost.Line{}}
 	out.Wait = x.wait()
-	out.Excess, out.Jitter = x.noise()
+	out.Short, out.Long = x.noise()
 	if x.ran > 0 {
 		waits := float64(x.flushes) * out.Wait
 		out.Between = (cost.Median(x.whole) - waits - cost.Median(x.timed)) / float64(x.ran)

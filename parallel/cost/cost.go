@@ -174,16 +174,32 @@ type Model struct {
 	// Wait is the time in seconds from the end of ops until the host sees their results, which
 	// every exchange and the end of a step need. It is next to nothing on a CPU.
 	Wait float64 `json:"wait,omitempty"`
-	// Excess is how much longer ops take on average than by their lines, which go through
-	// medians, and Jitter the standard deviation of one run of an op; both relative, and
-	// weighted by time. Ranks wait for each other's jitter at every exchange.
-	Excess float64 `json:"excess,omitempty"`
-	Jitter float64 `json:"jitter,omitempty"`
+	// Short is the noise of ops that take less than LongOp, and Long of the others. They
+	// differ because an interruption is a greater part of a short op.
+	Short Noise `json:"short"`
+	Long  Noise `json:"long"`
 	// Spread is the relative standard deviation of whole steps between repetitions. It
 	// covers what affects all ops of a step, such as a busy host.
 	Spread float64 `json:"spread,omitempty"`
 	// Other is the line of every other kind, nil if unknown.
 	Other *Line `json:"other,omitempty"`
+}
+
+// LongOp is the seconds of an op from which it has the noise of long ones.
+const LongOp = 1e-3
+
+// Noise is how runs of an op differ, relative to its median and weighted by time.
+type Noise struct {
+	Excess float64 `json:"excess,omitempty"` // of the mean; lines go through medians
+	Jitter float64 `json:"jitter,omitempty"` // standard deviation of one run: ranks wait for each other's at every exchange
+}
+
+// noise returns the noise of an op of so many seconds.
+func (m Model) noise(seconds float64) Noise {
+	if seconds < LongOp {
+		return m.Short
+	}
+	return m.Long
 }
 
 // line returns the line of a kind of op.

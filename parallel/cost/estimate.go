@@ -44,7 +44,7 @@ func Expect(traces []Trace, models []Model, links Links) (Estimate, error) {
 		sum: Estimate{Compute: make([]float64, len(traces)), Waiting: make([]float64, len(traces))},
 		by:  map[string]part{}, unknown: map[string]bool{}}
 	n := 1
-	if chooses(traces) || slices.ContainsFunc(models, func(m Model) bool { return m.Jitter > 0 }) {
+	if chooses(traces) || slices.ContainsFunc(models, func(m Model) bool { return m.Short.Jitter+m.Long.Jitter > 0 }) {
 		n = draws
 	}
 	for draw := range n {
@@ -201,7 +201,9 @@ func (s *simulation) op(r int, o *Op, layer int) float64 {
 		return 0
 	}
 	m := s.models[r]
-	took := math.Max(l.Seconds(bytes, work)+m.Between, 0) * (1 + m.Excess + m.Jitter*s.noise())
+	took := math.Max(l.Seconds(bytes, work)+m.Between, 0)
+	noise := m.noise(took)
+	took *= 1 + noise.Excess + noise.Jitter*s.noise()
 	switch many := l.at(bytes, work); {
 	case r > 0:
 	case many != nil:

@@ -194,13 +194,13 @@ func TestNoise(t *testing.T) {
 	}
 	links := Links{Message: {}, "sum": {}}
 	noisy := unit
-	noisy.Excess = 0.1
+	noisy.Short, noisy.Long.Excess = Noise{1, 0}, 0.1 // each op takes a second
 	e, err := Expect([]Trace{step, step}, []Model{noisy, noisy}, links)
 	require.NoError(t, err)
 	require.InDelta(t, 440, e.Seconds, 1e-9)
 	require.InDeltaSlice(t, []float64{0, 0}, e.Waiting, 1e-9)
 
-	noisy.Jitter = 0.3
+	noisy.Long.Jitter = 0.3
 	e, err = Expect([]Trace{step, step}, []Model{noisy, noisy}, links)
 	require.NoError(t, err)
 	// The greater of two uniform deviations is on average a third of their range above the
@@ -211,4 +211,7 @@ func TestNoise(t *testing.T) {
 	alone, err := Expect([]Trace{step}, []Model{noisy}, links)
 	require.NoError(t, err)
 	require.InDelta(t, 440, alone.Seconds, 3)
+	short, err := Expect([]Trace{{mul(LongOp / 2)}}, []Model{{Other: &Line{PerByte: 1}, Short: Noise{Excess: 1}}}, nil)
+	require.NoError(t, err)
+	require.InDelta(t, LongOp, short.Seconds, 1e-12)
 }
