@@ -128,6 +128,13 @@ await check("search, rename, export, import", async () => {
     await p.waitForFunction(() => document.querySelector("#note").textContent !== "?");
     assert.match(await p.textContent("#note"), says);
   }
+  // What an edited file says of figures and files breaks nothing.
+  await p.setInputFiles("#imported", {name: "odd.json", mimeType: "application/json", buffer: Buffer.from(JSON.stringify({conversations: [{id: "odd", messages: [
+    {role: "user", content: "", files: []}, {role: "assistant", content: "An odd *answer*.", figures: {tokens: 3, rate: "<b>", first: null}, tool_calls: [{}]}]}]}))});
+  await p.waitForFunction(() => document.querySelector("#note").textContent === "1 conversation imported.");
+  await p.click("[data-open='odd']");
+  await p.waitForSelector(".text em >> text=answer");
+  assert.equal(await p.textContent("article.assistant .note"), "3 tokens");
   await p.finish();
 });
 

@@ -201,6 +201,17 @@ await check("two tabs: neither overwrites the other, in one conversation or in t
   await b.click("#menu");
   await b.click("[data-delete] >> nth=0");
   await a.waitForFunction(() => document.querySelectorAll("[data-open]").length === 2);
+  // An answer of a conversation that the other tab deletes ends, and stays deleted.
+  await b.click("#new");
+  await ask("hold 500");
+  await send(b, "a poem that is deleted");
+  await b.waitForFunction(() => document.querySelector("article.assistant .text")?.textContent.length > 300);
+  await a.waitForFunction(() => [...document.querySelectorAll("[data-open]")].some(e => e.textContent === "a poem that is deleted"));
+  await a.click("[aria-label='Delete: a poem that is deleted']");
+  await b.waitForFunction(() => document.querySelector("#note").textContent.includes("deleted in another tab"));
+  await free();
+  await b.waitForFunction(() => document.querySelector("#send").textContent === "Send");
+  assert.ok(!(await a.$$eval("[data-open]", l => l.map(e => e.textContent))).includes("a poem that is deleted"));
   await b.finish();
 });
 

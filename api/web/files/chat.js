@@ -273,7 +273,7 @@ function submit() {
 function typed() {
   field.style.height = "auto";
   field.style.height = Math.min(field.scrollHeight + 2, 192) + "px";
-  sessionStorage.setItem(drafted, field.value);
+  try { sessionStorage.setItem(drafted, field.value); } catch { /* too long to be kept */ }
 }
 
 $("form").addEventListener("submit", e => { e.preventDefault(); submit(); });
@@ -327,10 +327,10 @@ function synchronize() {
 // Another tab has changed a conversation.
 addEventListener("storage", e => {
   const id = store.idOf(e.key);
+  for (const run of answers.all()) if (store.deleted(run.conversation.id)) run.stop();
   if (id === chat.id) {
     if (!store.deleted(id)) synchronize();
     else {
-      answers.runOf(chat)?.stop();
       open(tree.created());
       note("The conversation was deleted in another tab.");
     }

@@ -16,7 +16,7 @@ export function created() { return {id: newId(), name: "", named: 0, changed: Da
 // title returns the name, or the beginning of the first question.
 export function title(c) {
   const first = path(c)[0];
-  return c.name || (first?.content || first?.files?.[0].name || "").slice(0, 60) || "Untitled";
+  return c.name || (first?.content || first?.files?.[0]?.name || "").slice(0, 60) || "Untitled";
 }
 
 // named gives a conversation a name.
@@ -96,6 +96,7 @@ export function parse(value) {
     if (!Array.isArray(m.tool_calls) || m.partial || !m.tool_calls.every(t => typeof t?.function?.name === "string" && typeof t.function.arguments === "string")) delete m.tool_calls; // partial ones may be cut in the middle
     if (!Array.isArray(m.files) || !m.files.every(f => typeof f?.name === "string" && typeof f.text === "string")) delete m.files;
     if (typeof m.reasoning_content !== "string") delete m.reasoning_content;
+    m.figures = Object.fromEntries(Object.entries(m.figures ?? {}).filter(([, v]) => Number.isFinite(v)));
     c.messages.set(m.id, m);
     before = m.id;
   });

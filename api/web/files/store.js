@@ -31,9 +31,9 @@ function setDeleted(ids) { localStorage.setItem(deletedName, JSON.stringify(ids.
 
 // put stores a conversation merged with what is stored of it. It drops the oldest if
 // there are too many or the storage is full. It returns why this one was not stored, ""
-// if it was.
+// if it was. One that was deleted stays deleted.
 export function put(conversation) {
-  if (deleted(conversation.id)) return "it was deleted in another tab";
+  if (deleted(conversation.id)) return "";
   const stored = get(conversation.id);
   if (stored) merge(conversation, stored);
   const value = JSON.stringify(plain(conversation)), name = prefix + conversation.id;
