@@ -31,13 +31,16 @@ type play struct {
 	cut string
 	// stall makes the model stop in the middle of the call, until it is released.
 	stall bool
+	// mcp makes the model call the tool of the MCP server instead of writing files.
+	mcp bool
 
 	reached, release chan struct{} // with stall: the model has stopped; it may continue
 
 	mu      sync.Mutex
-	written int // answers that wrote files
-	results int // prompts that ended with the results of tools
-	left    int // with stall: steps before it stops; 0: it is not to stop
+	weather bool // a prompt had what the MCP server said
+	written int  // answers that wrote files
+	results int  // prompts that ended with the results of tools
+	left    int  // with stall: steps before it stops; 0: it is not to stop
 }
 
 // newPlay is a play in which nothing happens to an answer.
@@ -59,6 +62,9 @@ func (p *play) say(history []int32) string {
 	if history[len(history)-1] == apitest.Think {
 		thoughts = "I think.</think>"
 	}
+	if p.mcp {
+		return thoughts + p.asks(text, turn)
+	}
 	name, parameters := writer(text)
 	_, rest, asked := strings.Cut(turn, request)
 	rest, _, whole := strings.Cut(rest, please)
@@ -79,6 +85,27 @@ func (p *play) say(history []int32) string {
 		p.left = len(answer) - len(markup)/4
 	}
 	return answer
+}
+
+// asks is an answer with a call of the MCP server's tool, or the last words.
+func (p *play) asks(text, turn string) string {
+	name := forecast.FindStringSubmatch(text)
+	switch {
+	case strings.Contains(turn, "<tool_result>"):
+		p.results++
+		p.weather = p.weather || strings.Contains(turn, "22 degrees and rain")
+		return done
+	case name == nil:
+		return "Fine."
+	}
+	return fmt.Sprintf("<｜DSML｜tool_calls>\n<｜DSML｜invoke name=%q>\n<｜DSML｜parameter name=\"place\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>", name[1])
+}
+
+// sawWeather reports whether a prompt had what the MCP server said.
+func (p *play) sawWeather() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.weather
 }
 
 // short is an answer that its length ends within the markup.
