@@ -134,8 +134,8 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 		}
 	}
 	if !fits(plan) {
-		return p, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s. Use a smaller --ctx or --max-batch, or --memory unlimited to start anyway",
-			o.Model.Path(), units.Bytes(need(plan)), plan.Context, members[small].Rank, units.Bytes(members[small].Memory))
+		return p, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s, %s too little. Use a smaller --ctx or --max-batch, or --memory unlimited to start anyway",
+			o.Model.Path(), units.Bytes(need(plan)), plan.Context, members[small].Rank, units.Bytes(members[small].Memory), units.Bytes(need(plan)-members[small].Memory))
 	}
 	placement, err := o.place(plan, share, members, need(plan))
 	if err != nil {
@@ -179,8 +179,8 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 func (o Options) refuse(members []cluster.Hello, ranks []decoder.RankPlan, budget, held int64) error {
 	for r, m := range members {
 		if m.Memory > 0 && ranks[r].Resident() > m.Memory && !o.Overcommit {
-			return fmt.Errorf("rank %d needs %s of memory and offers %s, so every token would read from disk; give it less with --share %v:NUMBERS, add ranks, or use --memory unlimited to run anyway%s",
-				m.Rank, units.Bytes(ranks[r].Resident()), units.Bytes(m.Memory), Share{Of: o.Share.Of, Auto: o.Share.Auto}, onGPU(m))
+			return fmt.Errorf("rank %d needs %s of memory and offers %s, %s too little, so every token would read from disk; give it less with --share %v:NUMBERS, add ranks, or use --memory unlimited to run anyway%s",
+				m.Rank, units.Bytes(ranks[r].Resident()), units.Bytes(m.Memory), units.Bytes(ranks[r].Resident()-m.Memory), Share{Of: o.Share.Of, Auto: o.Share.Auto}, onGPU(m))
 		}
 	}
 	if held > 0 && budget > 0 && held > budget {
@@ -200,8 +200,8 @@ func (o Options) place(plan decoder.Plan, share parallel.Share, members []cluste
 		whole := plan.Replicated(share) + need
 		forWeights[i], numbers[i] = m.Memory-whole, m.Rank
 		if forWeights[i] <= 0 && o.Share.Shares.Memory {
-			return nil, fmt.Errorf("--share %v: rank %d offers %s, but %s is needed in addition to %s; give the shares as numbers",
-				o.Share, m.Rank, units.Bytes(m.Memory), units.Bytes(whole), share.Divides())
+			return nil, fmt.Errorf("--share %v: rank %d offers %s, but %s is needed in addition to %s, %s more; give the shares as numbers",
+				o.Share, m.Rank, units.Bytes(m.Memory), units.Bytes(whole), share.Divides(), units.Bytes(whole-m.Memory))
 		}
 	}
 	weights, err := o.Share.Shares.weights(numbers, forWeights)

@@ -52,7 +52,7 @@ func TestPlan(t *testing.T) {
 		{"experts:memory", []int64{0, 100 * mib}, "the memory of rank 0 is unknown"},
 		{"experts:memory", []int64{100 * mib, 6 * mib}, "rank 1 offers 6.0 MiB"},
 		{"experts", []int64{100 * mib, mib}, "rank 1 offers 1.0 MiB"},
-		{"experts", []int64{12 * mib, 100 * mib}, "rank 0 needs"},
+		{"experts", []int64{12 * mib, 100 * mib}, "MiB too little, so every token would read from disk"},
 	} {
 		_, text, err := plan(c.share, c.memory...)
 		require.ErrorContains(t, err, c.want, text)
