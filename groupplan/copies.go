@@ -35,7 +35,17 @@ func (o Options) copy(plan decoder.Plan, members []cluster.Hello, placement para
 			lacks = fmt.Sprintf("rank %d has no memory beyond its part and its KV caches for one more expert of %s", m.Rank, units.Bytes(plan.OneExpert()))
 		}
 	}
-	spread(placement, plan.Sizes.Experts, room)
+	layers := plan.ExpertLayers()
+	var chosen [][]uint64
+	if o.Chosen != nil && !all(placement, plan.Sizes.Experts, room) {
+		chosen = o.Chosen()
+	}
+	byCounts := known(chosen, layers, plan.Sizes.Experts)
+	if byCounts {
+		spreadPopular(placement, chosen, layers, plan.Sizes.Experts, room)
+	} else {
+		spread(placement, plan.Sizes.Experts, room)
+	}
 	if !placement.Copies() {
 		plan.AddTokenExperts(ranks, before.Experts)
 		return fmt.Sprintf("experts in copies: none, because %s; the busiest rank takes %.2f times the mean for a token's experts\n", lacks, before.Busiest)
@@ -50,10 +60,23 @@ func (o Options) copy(plan decoder.Plan, members []cluster.Hello, placement para
 	plan.AddTokenExperts(ranks, after.Experts)
 	var w strings.Builder
 	fmt.Fprintf(&w, "experts in copies: the busiest rank takes %.2f times the mean for a token's experts, %.2f without copies\n", after.Busiest, before.Busiest)
+	if byCounts {
+		fmt.Fprintf(&w, "copies are of the experts that were chosen most, so that the busiest rank is expected to take less than that\n")
+	}
 	if placement.Waits() {
 		fmt.Fprintf(&w, "copies serve only steps that are divided by rows, because a GPU would wait for the choice of experts in the others\n")
 	}
 	return w.String()
+}
+
+// all reports whether every rank has room for all experts of others.
+func all(p parallel.Placement, experts int, room []int64) bool {
+	for r, x := range p {
+		if room[r] < int64(experts-x.Experts.Len()) {
+			return false
+		}
+	}
+	return true
 }
 
 // withoutCopies is a placement without its copies.

@@ -238,3 +238,49 @@ func TestAutoPlansEachShareByItself(t *testing.T) {
 	}
 	require.Positive(t, different, "the range has no memory with two contexts")
 }
+
+// TestPopularCopies: with memory for some copies ranks get those that were chosen most in
+// each layer, once enough tokens have been counted.
+func TestPopularCopies(t *testing.T) {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	defer f.Close()
+	plan := func(times uint64, memory int64) Planned {
+		chosen := func() [][]uint64 {
+			out := make([][]uint64, 6)
+			for l := range out {
+				out[l] = make([]uint64, 256)
+				for e := range out[l] {
+					out[l][e] = times * 10
+				}
+				for n := range 20 { // other favourites in each layer, of each owner
+					out[l][(10*l+n)%128], out[l][128+(10*l+n)%128] = times*1000, times*1000
+				}
+			}
+			return out
+		}
+		members := []cluster.Hello{{Threads: 1, Memory: memory}, {Rank: 1, Threads: 1, Memory: memory}}
+		p, err := Options{Model: f, Sequences: 1, Context: 512, MaxTokens: 64, Reduce: parallel.Exact, Chosen: chosen}.Plan(members, 0)
+		require.NoError(t, err)
+		require.NoError(t, p.Settings.Placement.Check(p.Model.Sizes, 2))
+		return p
+	}
+	all := plan(1, 1<<30)
+	require.Len(t, all.Settings.Placement[0].Copies, 1, "all copied")
+	part := all.Ranks[0].Resident() - all.Ranks[0].CopyBytes + 20*all.Model.OneExpert()
+	some := plan(1, part)
+	for r, x := range some.Settings.Placement {
+		for l := range 6 {
+			require.Equal(t, 16, x.Copies[l].Len())
+			for e := range 256 {
+				if x.Copies[l].Has(e) {
+					require.Less(t, (e%128-10*l+128)%128, 20, "rank %d, layer %d, expert %d", r, l, e)
+				}
+			}
+		}
+	}
+	require.Contains(t, some.Text, "copies are of the experts that were chosen most")
+	require.Equal(t, 16*some.Model.OneExpert(), some.Ranks[0].CopyBytes)
+	few := plan(0, part)
+	require.Len(t, few.Settings.Placement[0].Copies, 1, "nothing was counted")
+}

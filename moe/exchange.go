@@ -199,6 +199,9 @@ func (f *Forward) startExact(ctx context.Context, l *Layer) error {
 func (f *Forward) digest(l *Layer) {
 	f.exchange.settle(f, f.pending)
 	f.meter.CountRouted(f.exchange.loads, f.exchange.rank, l.Gate.SliceBytes+l.Up.SliceBytes+l.Down.SliceBytes)
+	if f.exchange.rank == 0 {
+		f.popular.note(f.layer, f.ids[:f.pending*f.shape.Used], f.shape.Used)
+	}
 	for len(f.digests) <= f.layer {
 		f.digests = append(f.digests, 0)
 	}

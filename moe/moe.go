@@ -81,6 +81,7 @@ type Forward struct {
 	layer   int
 
 	digests []uint32 // [layers] of this step
+	popular popular
 	off     defences
 }
 
@@ -150,6 +151,7 @@ func ScratchBytes(s Shape, how parallel.Reduce) int64 {
 // layers is how many layers the step will run.
 func (f *Forward) StartStep(layers int) {
 	f.digests = append(f.digests[:0], make([]uint32, layers)...)
+	f.popular.forget()
 }
 
 // Begin routes input [rows][D] in the layer of the given number, encodes the local experts and, in a group, flushes and

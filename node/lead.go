@@ -64,6 +64,7 @@ func (n *Node) lead(ctx context.Context) error {
 		return err
 	}
 	l := &Leader{Planner: groupplan.NewPlanner(n.planOptions(), n.o.Plans)}
+	n.popular.load(n.o.Popularity, gguf.Fingerprint(n.File))
 	l.program = replica.NewProgram(n, l.Planner)
 	cfg.Transport = l.program.Transport(cfg.Transport)
 	if n.o.Group.Examined {
@@ -136,8 +137,13 @@ func (n *Node) Load(s replica.Settings, _ int) (replica.Rank, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.popular.observe(m)
 	return m, nil
 }
+
+// Chosen is how often each expert was chosen, [layers][experts], since a leader began to
+// count.
+func (n *Node) Chosen() [][]uint64 { return n.popular.counts() }
 
 // Measure implements replica.Host.
 func (n *Node) Measure(ctx context.Context, g *distributed.Group, rank replica.Rank, p parallel.Placement) (calibrate.Costs, error) {

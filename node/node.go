@@ -55,13 +55,18 @@ type Options struct {
 	Profile   bool // ops can be measured
 	Measure   bool // a group is measured even if nothing is to be chosen
 
+	// Popularity is a file in which a leader keeps how often experts were chosen; empty for
+	// none.
+	Popularity string
+
 	Group *Group    // nil: alone
 	Plans io.Writer // where plans are printed, for people
 }
 
 // Node is a rank and the resources that it uses. Its fields are set by Open and by Start.
 type Node struct {
-	o Options
+	o       Options
+	popular popularity // of a leader
 
 	// By Open.
 	File    *gguf.File
@@ -166,7 +171,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 // planOptions are the options of the plan.
 func (n *Node) planOptions() groupplan.Options {
 	p := groupplan.Options{Model: n.File, Sequences: n.o.Sequences, Context: n.o.Context, MaxTokens: n.o.MaxTokens, Reduce: n.o.Reduce,
-		Overcommit: n.o.Overcommit, Heap: max(n.o.Heap, groupplan.LeastHeap), Measure: n.o.Measure}
+		Overcommit: n.o.Overcommit, Heap: max(n.o.Heap, groupplan.LeastHeap), Measure: n.o.Measure, Chosen: n.popular.counts}
 	if g := n.o.Group; g != nil {
 		p.Share = g.Share
 	}
@@ -197,6 +202,7 @@ func (n *Node) Close() {
 	var stuck error
 	if n.Leader != nil {
 		stuck = n.Leader.close()
+		n.popular.close()
 	} else if n.Model != nil {
 		stuck = n.Model.Close()
 	}

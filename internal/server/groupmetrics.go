@@ -14,11 +14,12 @@ import (
 // groupMetrics exposes the statistics of each rank, layer and exchange.
 type groupMetrics struct {
 	leader *node.Leader
+	chosen func() [][]uint64 // Node.Chosen
 
-	up, ranks, epoch, recoveries, recovery, work, tokens, stepTime *prometheus.Desc
-	routed, busiest                                                []metric[parallel.Routed] // of each rank; of the group
-	layers                                                         []metric[parallel.LayerStats]
-	exchanges                                                      []metric[parallel.Exchange]
+	up, ranks, epoch, recoveries, recovery, work, tokens, stepTime, popular *prometheus.Desc
+	routed, busiest                                                         []metric[parallel.Routed] // of each rank; of the group
+	layers                                                                  []metric[parallel.LayerStats]
+	exchanges                                                               []metric[parallel.Exchange]
 }
 
 // metric is a value of each layer, or of the exchanges of each purpose and collective.
@@ -27,7 +28,7 @@ type metric[T any] struct {
 	value func(T) float64
 }
 
-func newGroupMetrics(l *node.Leader) *groupMetrics {
+func newGroupMetrics(l *node.Leader, chosen func() [][]uint64) *groupMetrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("ringmaster_"+name, help, labels, nil)
 	}
@@ -39,6 +40,7 @@ func newGroupMetrics(l *node.Leader) *groupMetrics {
 	}
 	return &groupMetrics{
 		leader:     l,
+		chosen:     chosen,
 		up:         desc("group_up", "1 while an epoch is running, else 0."),
 		ranks:      desc("group_ranks", "Ranks that form the running epoch, 0 if none runs."),
 		epoch:      desc("group_epoch", "Number of the current epoch."),
@@ -76,7 +78,7 @@ func newGroupMetrics(l *node.Leader) *groupMetrics {
 
 // Describe implements prometheus.Collector.
 func (g *groupMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{g.up, g.ranks, g.epoch, g.recoveries, g.recovery, g.work, g.tokens, g.stepTime} {
+	for _, d := range []*prometheus.Desc{g.up, g.ranks, g.epoch, g.recoveries, g.recovery, g.work, g.tokens, g.stepTime, g.popular} {
 		out <- d
 	}
 	for _, r := range slices.Concat(g.routed, g.busiest) {
@@ -107,6 +109,11 @@ func (g *groupMetrics) Collect(out chan<- prometheus.Metric) {
 	again, took := g.leader.Steps.Recoveries()
 	counter(g.recoveries, float64(again))
 	counter(g.recovery, took.Seconds())
+	for layer, counts := range g.chosen() {
+		if ratio, known := popularQuarter(counts); known {
+			out <- prometheus.MustNewConstMetric(g.popular, prometheus.GaugeValue, ratio, strconv.Itoa(layer))
+		}
+	}
 	for _, r := range g.leader.RecentReports(context.Background(), 0) {
 		if r.Epoch == 0 { // no member of the epoch
 			continue
@@ -135,4 +142,19 @@ func (g *groupMetrics) Collect(out chan<- prometheus.Metric) {
 			}
 		}
 	}
+}
+
+// popularQuarter is the part of the choices that went to the quarter of the experts that was
+// chosen most, false if none was counted.
+func popularQuarter(counts []uint64) (ratio float64, known bool) {
+	sorted := slices.Clone(counts)
+	slices.Sort(sorted)
+	all, most := 0.0, 0.0
+	for i, n := range sorted {
+		all += float64(n)
+		if i >= len(sorted)-len(sorted)/4 {
+			most += float64(n)
+		}
+	}
+	return most / max(all, 1), all > 0
 }

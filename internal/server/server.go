@@ -105,6 +105,9 @@ func Run(ctx context.Context, o Options, nodeOptions node.Options) (err error) {
 	}
 	defer disk.close()
 	options.Disk = disk.store
+	if disk.dir != "" {
+		nodeOptions.Popularity = filepath.Join(disk.dir, "experts.json")
+	}
 	listener, err := network.Listen(ctx, o.Listen, net.KeepAliveConfig{}, nil)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -164,6 +167,7 @@ func Run(ctx context.Context, o Options, nodeOptions node.Options) (err error) {
 		watching, stop := context.WithCancel(ctx)
 		defer stop()
 		go n.Leader.WatchSlowRanks(watching)
+		go n.KeepChosen(watching)
 	}
 	handler.set(api.New(c))
 	info := n.Model.Info()
@@ -241,7 +245,7 @@ func (o *Options) engineOn(n *node.Node, nodeOptions node.Options, options engin
 		Budgets:    budgets(server, n.AtMost),
 	}
 	if n.Leader != nil {
-		c.Collectors = append(c.Collectors, newGroupMetrics(n.Leader), newFormingMetrics(n.Leader))
+		c.Collectors = append(c.Collectors, newGroupMetrics(n.Leader, n.Chosen), newFormingMetrics(n.Leader))
 	}
 	return e, c, nil
 }

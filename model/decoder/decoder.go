@@ -410,6 +410,10 @@ func quietNaNs(row []float32) []float32 {
 // and this rank; false without a group.
 func (m *Model[C]) Rule() (rule assign.Rule, rank int, grouped bool) { return m.o.Routed.Rule() }
 
+// Chosen is how often rows chose each expert [layers][experts] in committed steps in which
+// this was rank 0 of a group. Any goroutine may call it, even after Close.
+func (m *Model[C]) Chosen() [][]uint64 { return m.o.Routed.Chosen() }
+
 // LayerStats are the counts of each layer since the model was opened. It may be
 // called by any goroutine at any time.
 func (m *Model[C]) LayerStats() []parallel.LayerStats { return m.o.Meter.Stats() }

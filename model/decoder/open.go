@@ -79,6 +79,7 @@ type Decoder interface {
 	Run(ctx context.Context) ([][]float32, error)
 	Digest() []uint32
 	LayerStats() []parallel.LayerStats
+	Chosen() [][]uint64
 	Rule() (rule assign.Rule, rank int, grouped bool)
 	Exchanges() [][]parallel.Exchange
 	Sizes() parallel.Sizes

@@ -166,6 +166,7 @@ func (m *Model[C]) Len(id model.SeqID) int {
 // Commit implements model.Model.
 func (m *Model[C]) Commit(s model.Step) {
 	m.step = nil // it may have a KV cache that is dropped now
+	m.o.Routed.CountChosen()
 	for _, c := range s.Checkpoints {
 		m.apply(c.Seq)
 	}

@@ -65,6 +65,7 @@ func (a Architecture) ExactWithCopies(t *testing.T) {
 	}
 
 	one, all := a.OpenOn(t, f, false, o), a.OpenAll(t, f, 4, false, o)
+	chosen := uint64(0)
 	for i, step := range steps {
 		want, _, err := Play(one, []model.Step{step})
 		require.NoError(t, err)
@@ -72,11 +73,23 @@ func (a Architecture) ExactWithCopies(t *testing.T) {
 		some.rejoin(t, memory.Groups(len(some)), withCopies(r, some.Place(t, BothShares[i%2], Ones(len(some))), c.Layers))
 		got := some.Play(t, []model.Step{step})
 		RequireSame(t, want, got, fmt.Sprintf("step %d on %d ranks", i, len(some)))
+		for _, e := range step.Entries {
+			chosen += uint64(len(e.Tokens) * c.Used * (c.Layers - c.Latent.Dense))
+		}
 		for _, m := range all[len(some):] { // they miss nothing
 			require.NoError(t, m.Join(nil, nil))
 			_, _, err := Play(m, []model.Step{step})
 			require.NoError(t, err)
 		}
+	}
+	for r, m := range all { // rank 0 counts what rows chose
+		sum := uint64(0)
+		for _, counts := range m.Chosen() {
+			for _, n := range counts {
+				sum += n
+			}
+		}
+		require.Equal(t, map[bool]uint64{true: chosen}[r == 0], sum, "rank %d", r)
 	}
 }
 
