@@ -80,6 +80,10 @@ await check("a rank is killed", async () => {
   if (pictures) await cluster.waitForTimeout(2500);
   await picture(cluster, "cluster", {fullPage: true});
   await accessible(cluster);
+  await cluster.emulateMedia({colorScheme: "dark"});
+  await accessible(cluster);
+  await picture(cluster, "cluster-dark");
+  await cluster.emulateMedia({colorScheme: "light"});
 });
 
 await check("and comes back", async () => {

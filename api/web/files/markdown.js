@@ -19,6 +19,8 @@ async function render(text, partial) {
 function fill(element, html, note) {
   element.title = note ? `Shown as text: ${note}` : "";
   element.innerHTML = policy.createHTML(html);
+  // A cell with a sentence keeps room for some words in a line where the table is narrow.
+  for (const cell of element.querySelectorAll("td")) cell.classList.toggle("long", cell.textContent.length > 30);
   for (const pre of element.querySelectorAll("pre")) { // each gets a button to copy it
     const block = document.createElement("div"), copy = document.createElement("button");
     block.className = "block";
