@@ -173,7 +173,7 @@ func TestInvalidRequests(t *testing.T) {
 		{"chat", chat(`"tools":[{"type":"function","function":{"name":"a"}}],"tool_choice":"some"`), 400, "tool_choice", "invalid_value"},
 		{"chat", chat(`"response_format":{"type":"json_schema"}`), 400, "response_format.json_schema.schema", "missing_required_parameter"},
 		{"chat", chat(`"response_format":{"type":"xml"}`), 400, "response_format.type", "unsupported_parameter"},
-		{"chat", chat(`"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"object","properties":{"a":{"not":{"type":"string"}}}}}}`), 400, "response_format.json_schema.schema", "unsupported_schema"},
+		{"chat", chat(`"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"object","properties":{"a":{"not":{"minLength":1}}}}}}`), 400, "response_format.json_schema.schema", "unsupported_schema"},
 		{"chat", chat(`"guided_regex":"(?=a)b"`), 400, "guided_regex", "invalid_value"},
 		{"chat", chat(`"guided_json":{"type":"string"},"guided_choice":["a"]`), 400, "", "invalid_value"},
 		{"chat", chat(`"response_format":{"type":"json_object"},"ignore_eos":true`), 400, "ignore_eos", "invalid_value"},

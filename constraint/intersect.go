@@ -14,6 +14,7 @@ import (
 type Condition struct {
 	Pattern string
 	Whole   bool
+	Not     bool // the text must not match; only for Intersect
 	Trusted bool // it is a constant of the program, of any length
 }
 
@@ -53,7 +54,7 @@ func Intersect(conditions []Condition, low, high int, char Characters, b *Budget
 		if err != nil {
 			return nil, err
 		}
-		p.machines = append(p.machines, m)
+		p.machines, p.not = append(p.machines, m), append(p.not, c.Not)
 	}
 	if err := p.findClasses(); err != nil {
 		return nil, err
@@ -73,6 +74,7 @@ func Intersect(conditions []Condition, low, high int, char Characters, b *Budget
 // product is the automaton of several machines side by side.
 type product struct {
 	machines []*machine
+	not      []bool   // [machines] its texts are excluded
 	classes  [][]rune // ranges of characters
 	budget   *Budget
 
@@ -164,10 +166,10 @@ func (p *product) state(at []int) int {
 	var key []byte
 	for i, m := range p.machines {
 		s := &m.states[at[i]]
-		if len(s.threads) == 0 && !s.ends {
+		if p.not[i] && s.matched || !p.not[i] && len(s.threads) == 0 && !s.ends {
 			return -1
 		}
-		ends = ends && s.ends
+		ends = ends && s.ends != p.not[i]
 		key = binary.AppendUvarint(key, uint64(at[i]))
 	}
 	id, ok := p.ids[string(key)]

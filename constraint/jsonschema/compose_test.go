@@ -84,6 +84,11 @@ func TestMembersTogether(t *testing.T) {
 		{`{"type":"object","propertyNames":{"enum":["a","b"]},"additionalProperties":{"type":"integer"},"required":["a"]}`, []string{`{"a": 1}`, `{"a": 1, "b": 2}`}, []string{`{"b": 2}`, `{"a": 1, "c": 3}`, `{"a": "x"}`}},
 		{`{"type":"object","propertyNames":{"anyOf":[{"const":"a"},{"enum":["b"]}]},"properties":{"a":{"type":"string"},"z":{}}}`, []string{`{}`, `{"a": "x", "b": 2}`}, []string{`{"a": 1}`, `{"z": 1}`}},
 		{`{"type":"object","propertyNames":{"pattern":"^[a-c]+$"},"properties":{"a":{"type":"string"}},"additionalProperties":{"type":"integer"}}`, []string{`{"a": "x", "b": 1, "aa": 2}`}, []string{`{"a": "x", "a": 1}`, `{"d": 1}`, `{"a": 1}`}},
+		{`{"type":"object","patternProperties":{"^(.*)$":{"type":"integer"}}}`, []string{`{}`, `{"a": 1, "": 2}`}, []string{`{"a": "x"}`}},
+		{`{"type":"object","properties":{"a":{"type":"string"}},"patternProperties":{"^a":{"minLength":2},"b$":{"type":"string"}},"additionalProperties":{"type":"integer"}}`, []string{`{"a": "xx", "c": 1, "ab": "xx", "ac": "xx"}`, `{"ac": 1}`, `{"b": "x"}`}, []string{`{"a": "x"}`, `{"ab": "x"}`, `{"b": 1}`, `{"c": "x"}`, `{"ac": "x"}`}},
+		{`{"type":"object","patternProperties":{"^x-":{}},"additionalProperties":false}`, []string{`{"x-a": 1}`}, []string{`{"y": 1}`}},
+		{`{"not":{"type":["object","null"]}}`, []string{`1`, `"a"`, `[]`}, []string{`{}`, `null`}},
+		{`{"type":"object","properties":{"never":{"not":{}},"a":{"not":false}}}`, []string{`{}`, `{"a": 1}`}, []string{`{"never": 1}`}},
 		{`{"type":"object","propertyNames":{"maxLength":2},"required":["abc"],"minProperties":0}`, nil, nil},
 	} {
 		e, err := Compile([]byte(tt.schema), Options{})

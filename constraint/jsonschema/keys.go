@@ -93,6 +93,15 @@ func (k *compiler) keyAllowed(r *rules, name string) bool {
 	return false
 }
 
+// noneOf is the regular expression of all texts but some.
+func noneOf(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = regexp.QuoteMeta(name)
+	}
+	return `^(?!(?:` + strings.Join(quoted, "|") + `)$)`
+}
+
 // otherKeys returns the names that propertyNames allows, except some.
 func (k *compiler) otherKeys(r *rules, names []string) *c.Expr {
 	var out []*c.Expr
@@ -101,11 +110,7 @@ func (k *compiler) otherKeys(r *rules, names []string) *c.Expr {
 		case a.listed:
 			a.values = slices.DeleteFunc(slices.Clone(a.values), func(v *value) bool { return slices.Contains(names, v.text) })
 		case len(names) > 0:
-			quoted := make([]string, len(names))
-			for i, name := range names {
-				quoted[i] = regexp.QuoteMeta(name)
-			}
-			a.patterns = append(a.patterns, `^(?!(?:`+strings.Join(quoted, "|")+`)$)`)
+			a.patterns = append(a.patterns, noneOf(names))
 		}
 		out = append(out, k.alternative(a))
 	}

@@ -217,7 +217,7 @@ func (k *compiler) fields(r *rules) ([]field, []string) {
 // others returns a member that the schema does not name, nil if there may be none.
 func (k *compiler) others(r *rules, names []string) *c.Expr {
 	if len(r.patternNames) > 0 {
-		return k.matching(r)
+		return k.matching(r, names)
 	}
 	if r.closed {
 		return nil
@@ -239,29 +239,55 @@ func (k *compiler) others(r *rules, names []string) *c.Expr {
 	return nil
 }
 
-// matching returns a member with a name that matches a pattern of the schema, nil if
-// there may be none.
-func (k *compiler) matching(r *rules) *c.Expr {
-	if !r.closed || len(r.patternNames) > 1 || r.keys != nil {
-		k.cannot(r.at, "patternProperties", "it can be enforced only alone, with additionalProperties false")
+// matching returns the members that patternProperties decides about: a choice for each set
+// of the patterns that a name may match, nil if there may be none.
+func (k *compiler) matching(r *rules, names []string) *c.Expr {
+	if len(r.patternNames) > maxTogether || r.keys != nil {
+		k.cannot(r.at, "patternProperties", "more than %d patterns, or patterns and propertyNames, cannot be enforced together", maxTogether)
+		return nil
 	}
 	var out []*c.Expr
-	for _, pattern := range r.patternNames {
-		if slices.ContainsFunc(r.names, func(n string) bool { ok, _ := k.match(pattern, n); return ok }) {
-			continue // otherwise the grammar would allow that member twice
+	for set := range 1 << len(r.patternNames) {
+		list := []c.Condition{}
+		if len(names) > 0 { // each has its own place in the grammar
+			list = append(list, c.Condition{Pattern: noneOf(names)})
 		}
-		key, err := k.regular(pattern, character, "JSON")
+		var parts []part
+		for i, pattern := range r.patternNames {
+			matches := set>>i&1 != 0
+			list = append(list, c.Condition{Pattern: pattern, Not: !matches})
+			if matches {
+				parts = append(parts, r.patternParts[pattern])
+			}
+		}
+		if set == 0 && r.closed {
+			continue
+		}
+		key, err := k.intersection(list, 0, -1, character, "JSON")
 		if err != nil {
 			k.cannot(r.at, "patternProperties", "%v", err)
 			continue
 		}
-		out = append(out, c.Sequence(c.Literal(`"`), key, c.Literal(`"`), colon, k.all([]part{r.patternParts[pattern]})))
+		if set == 0 {
+			parts = r.additional
+		}
+		value := anyValue
+		if len(parts) > 0 {
+			value = k.all(parts)
+		}
+		if e := c.Sequence(c.Literal(`"`), key, c.Literal(`"`), colon, value); !e.IsNever() {
+			out = append(out, e)
+		}
 	}
 	if len(out) == 0 {
 		return nil
 	}
 	return c.Choice(out...)
 }
+
+// maxTogether is the most patterns of patternProperties, because each set of them is a
+// choice of its own.
+const maxTogether = 4
 
 // objects builds the members of an object in order: a rule for each field and number of
 // members before it, up to the number that matters.

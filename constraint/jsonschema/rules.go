@@ -75,7 +75,7 @@ func (r *rules) weight() int {
 
 // refused are keywords that are not enforced.
 var refused = []string{
-	"not", "if", "then", "else", "contains", "minContains", "maxContains", "dependentRequired", "dependentSchemas", "dependencies",
+	"if", "then", "else", "contains", "minContains", "maxContains", "dependentRequired", "dependentSchemas", "dependencies",
 	"$dynamicRef", "$recursiveRef",
 }
 
@@ -140,6 +140,8 @@ func (k *compiler) apply(r *rules, p part) {
 			if v.kind != boolean || v.yes {
 				k.cannot(p.at, keyword, "unique items cannot be enforced")
 			}
+		case "not":
+			k.no(r, v, p)
 		default:
 			if slices.Contains(refused, keyword) {
 				r.partial = true
@@ -150,6 +152,28 @@ func (k *compiler) apply(r *rules, p part) {
 		}
 	}
 	r.describes = r.describes || s.members["properties"] != nil || s.members["patternProperties"] != nil
+}
+
+// no adds a schema that a value must not satisfy: one that says nothing but types.
+func (k *compiler) no(r *rules, v *value, p part) {
+	r.partial = true
+	types := allKinds // of what is excluded
+	switch {
+	case v.kind == boolean && !v.yes:
+		return
+	case v.kind == boolean || v.kind == object && len(v.keys) == 0:
+	case v.kind == object && len(v.keys) == 1 && v.members["type"] != nil:
+		k.checkTypes(v.members["type"], p.sub(v, "not"))
+		types = typesOf(v)
+	default:
+		k.cannot(p.at, "not", "only types can be excluded")
+		return
+	}
+	if types&integer != 0 && types&number == 0 {
+		k.cannot(p.at, "not", "integers alone cannot be excluded")
+		return
+	}
+	r.kinds &^= types
 }
 
 // harmless reports whether a keyword that is not supported demands nothing.
@@ -164,8 +188,6 @@ func (k *compiler) harmless(s *value, keyword string) bool {
 		return s.members["contains"] == nil
 	case "dependencies", "dependentRequired", "dependentSchemas":
 		return v.kind == object && len(v.keys) == 0
-	case "not":
-		return v.kind == boolean && !v.yes
 	}
 	return false
 }
