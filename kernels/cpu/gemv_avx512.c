@@ -6,6 +6,7 @@
 RM_BEGIN_AVX512
 
 #include "gemv_avx512.inc.h"
+#include "gemv_avx512_types.inc.h"
 
 // BY_TOKENS calls f with the number of tokens of the tile t as a constant.
 #define BY_TOKENS(f, ...) \
@@ -16,14 +17,7 @@ RM_BEGIN_AVX512
 	default: f(__VA_ARGS__, t, 4); \
 	}
 
-// EACH_ROW lists the types: name, number, row_kind.
-#define EACH_ROW(F) \
-	EACH_SINGLE_SCALE(F) \
-	F(q2_k, RM_Q2_K, (row_kind){unpack_q2_k, scales_q2_k, sub_q2_k, SUB | MIN16 | SHIFT, 84, 0x64206420, 0}) \
-	F(q3_k, RM_Q3_K, (row_kind){unpack_q3_k, scales_q3_k, sub_q3_k, SUB | OFFSET16 | SHIFT, 110, 0x20202020, 0x13131313}) \
-	F(q6_k, RM_Q6_K, (row_kind){unpack_q6_k, scales_q6_k, sub_q6_k, SUB | OFFSET16, 210, 0, 0})
-
-// Quantised rows take one or two tokens: with more, gemv_lanes_avx512.c is faster.
+// Rows of most types take one or two tokens: with more, gemv_lanes_avx512.c is faster.
 #define DEFINE_ROW(name, type, ...) \
 	static void row_##name(const rm_tile *t) { \
 		switch (2 * (t->nx > 1) + t->upper_only) { \
@@ -35,7 +29,7 @@ RM_BEGIN_AVX512
 	}
 EACH_ROW(DEFINE_ROW)
 // Of these kernels that of Q8_0 is the one that is faster than memory.
-DEFINE_ROW(q8_0_far, RM_Q8_0, (row_kind){unpack_q8_0, scales_q8_0, NULL, OFFSET | FAR, 272, 0, 0})
+DEFINE_ROW(q8_0_far, RM_Q8_0, with(KIND_Q8_0, FAR))
 
 // load_dense reads 16 weights of F32, F16 or BF16, type constant.
 INLINE __m512 load_dense(const uint8_t *row, int64_t i, int32_t type, __mmask16 mask) {
@@ -105,11 +99,13 @@ RM_BEGIN_AVX512_VBMI
 
 #include "gemv_avx512_iq2_xxs.inc.h"
 
+#define KIND_IQ2_XXS (row_kind){NULL, unpack_iq2_xxs, scales_iq2_xxs, NULL, OFFSET | WHOLE, 66, NATURAL, 0, 0, 0}
+
 static void row_iq2_xxs(const rm_tile *t) {
 	if (t->upper_only) {
-		BY_TOKENS(run_iq2_xxs, 1);
+		BY_TOKENS(run_rows, with(KIND_IQ2_XXS, UPPER));
 	} else {
-		BY_TOKENS(run_iq2_xxs, 0);
+		BY_TOKENS(run_rows, KIND_IQ2_XXS);
 	}
 }
 

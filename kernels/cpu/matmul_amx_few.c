@@ -1,9 +1,8 @@
 // GEMM for two to eight tokens on AMX.
 //
 // Weights are read once, sequentially, 16 rows at a time, so that memory
-// bandwidth is the limit. They are unpacked, as the GEMV kernels unpack them,
-// into a buffer of two super-blocks (256 columns) that stays in the first-level
-// cache. A tile operand is 16 rows by two groups of 32. To keep the dot
+// bandwidth is the limit. They are unpacked (matmul_amx_unpack.inc.h) into a buffer
+// of two super-blocks (256 columns) that stays in the first-level cache. A tile operand is 16 rows by two groups of 32. To keep the dot
 // products of the two groups apart, the activations hold each token's columns
 // twice (matmul_amx_few.h): once with the second group zero, once with the
 // first. So one tile product gives the exact dot products of 16 rows, two
@@ -25,7 +24,7 @@
 #if RM_X86
 RM_BEGIN_AVX512
 
-#include "gemv_avx512.inc.h"
+#include "matmul_amx_unpack.inc.h"
 #include "transpose_avx512.inc.h"
 
 #define ROWS 16
