@@ -46,7 +46,7 @@ func (k *compiler) accepts(r *rules, v *value) (ok, known bool) {
 	case array:
 		return true, len(r.prefix) == 0 && r.items == nil && r.minItems == 0 && r.maxItems < 0
 	case object:
-		return true, len(r.names) == 0 && len(r.required) == 0 && r.additional == nil && !r.closed && len(r.patternNames) == 0 && r.keys == nil && r.minMembers == 0 && r.maxMembers < 0
+		return true, len(r.names) == 0 && len(r.required) == 0 && r.additional == nil && !r.closed && !(k.options.Closed && r.describes) && len(r.patternNames) == 0 && r.keys == nil && r.minMembers == 0 && r.maxMembers < 0
 	}
 	return true, true
 }

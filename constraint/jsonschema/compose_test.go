@@ -119,4 +119,7 @@ func TestMembersTogether(t *testing.T) {
 	g := grammar(t, `{"type":"object","allOf":[{"properties":{"a":{}}},{"properties":{"b":{}}}]}`, Options{Closed: true})
 	require.True(t, matches(g, `{"a": 1, "b": 2}`))
 	require.False(t, matches(g, `{"c": 1}`))
+	g = grammar(t, `{"properties":{}}`, Options{Closed: true})
+	require.True(t, matches(g, `{}`) && matches(g, `1`))
+	require.False(t, matches(g, `{"c": 1}`))
 }

@@ -332,7 +332,7 @@ func (k *compiler) alternative(r *rules) *c.Expr {
 // free reports whether the rules demand nothing.
 func (r *rules) free() bool {
 	return r.kinds == allKinds && !r.low.set && !r.high.set && r.multiple == nil && r.minLength == 0 && r.maxLength < 0 && r.patterns == nil && r.format == "" &&
-		len(r.names) == 0 && len(r.required) == 0 && r.additional == nil && !r.closed && len(r.patternNames) == 0 && r.keys == nil && r.minMembers == 0 && r.maxMembers < 0 &&
+		len(r.names) == 0 && len(r.required) == 0 && r.additional == nil && !r.closed && !r.describes && len(r.patternNames) == 0 && r.keys == nil && r.minMembers == 0 && r.maxMembers < 0 &&
 		len(r.prefix) == 0 && r.items == nil && r.minItems == 0 && r.maxItems < 0
 }
 

@@ -6,9 +6,11 @@
 //	parallel_tool_calls, max_output_tokens, stream,
 //	temperature, top_p, reasoning.effort, text.format
 //	prompt_cache_key, prompt_cache_retention, user     used: they say what the prefix cache should keep
-//	store, include, metadata, client_metadata,         ignored: they change no answer. Reasoning is always
+//	store, metadata, client_metadata,                  ignored: they change no answer. Reasoning is always
 //	truncation, service_tier, reasoning.summary,       returned, as text and as encrypted_content, which
 //	text.verbosity                                     brings it back
+//	include                                            ignored; the request's log line is a warning that names
+//	                                                   what is not included
 //	unknown fields                                     ignored; the request's log line names them
 //	tools of type function, custom, namespace,         offered
 //	local_shell, shell, apply_patch, and tool_search
@@ -28,6 +30,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"strings"
 
 	"ringmaster/api/dialect"
 	"ringmaster/engine"
@@ -45,7 +48,7 @@ var unsupported = []dialect.UnsupportedField{
 
 // harmless lists fields that are ignored and change no answer.
 var harmless = []string{
-	"store", "include", "metadata", "client_metadata", "truncation", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "user",
+	"store", "metadata", "client_metadata", "truncation", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "user",
 	"reasoning.summary", "reasoning.generate_summary", "reasoning.context", "text.verbosity", "text.format.name", "text.format.description", "text.format.strict", "stream_options",
 }
 
@@ -81,6 +84,13 @@ func Create(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Erro
 	r.choose(f)
 	r.thinking(f)
 	r.format(f)
+	for _, raw := range f.List("include", maxParts) {
+		// Reasoning is always included; what else can be asked for is of tools that OpenAI runs,
+		// or log-probabilities, which this API has not.
+		if v := strings.Trim(dialect.Excerpt(raw), `"`); v != "reasoning.encrypted_content" {
+			r.dropped = append(r.dropped, "include "+v)
+		}
+	}
 	q := engine.Request{MaxTokens: int(f.Integer("max_output_tokens", 0, 1, math.MaxInt32)), Sampling: dialect.Sampling(f)}
 	stream := f.Bool("stream", false)
 	if f.Err != nil {
