@@ -143,12 +143,19 @@ static int join(rm_pool *p) {
 	return 0;
 }
 
+// wake wakes the sleepers of cond. The mutex is taken so that no thread is between its
+// last look and its sleep, and given back first, because a thread that wakes would have to
+// wait for it.
+static void wake(rm_pool *p, pthread_cond_t *cond) {
+	pthread_mutex_lock(&p->mutex);
+	pthread_mutex_unlock(&p->mutex);
+	pthread_cond_broadcast(cond);
+}
+
 static void leave(rm_pool *p) {
 	uint64_t g = atomic_fetch_sub(&p->gate, 1) - 1;
 	if (!(g & GATE_OPEN) && !(g & GATE_INSIDE) && atomic_load(&p->caller_sleeps)) {
-		pthread_mutex_lock(&p->mutex);
-		pthread_cond_signal(&p->done);
-		pthread_mutex_unlock(&p->mutex);
+		wake(p, &p->done);
 	}
 }
 
@@ -260,9 +267,7 @@ void rm_pool_for(rm_pool *p, int64_t n, int64_t grain, rm_task task, void *arg) 
 	uint64_t loop = (atomic_load(&p->gate) >> 32) + 1;
 	atomic_store(&p->gate, (loop << 32) | GATE_OPEN);
 	if (atomic_load(&p->sleepers) > 0) {
-		pthread_mutex_lock(&p->mutex);
-		pthread_cond_broadcast(&p->work);
-		pthread_mutex_unlock(&p->mutex);
+		wake(p, &p->work);
 	}
 	take(p, 0);
 	uint64_t g = atomic_fetch_and(&p->gate, ~GATE_OPEN);
