@@ -21,6 +21,8 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"time"
 	"unsafe"
 
 	"ringmaster/gguf"
@@ -86,7 +88,8 @@ type Backend struct {
 	level       Level
 	activations Activations
 	allocs      contract.Allocations[struct{}]
-	err         error // first failure of an op
+	err         error     // first failure of an op
+	yielded     time.Time // when Go's scheduler last had the choice, see begin
 }
 
 // New returns a backend with the given number of threads, including the
@@ -251,16 +254,27 @@ func (b *Backend) Close() error {
 
 var errClosed = errors.New("the backend is closed")
 
-// live panics when op is called on a closed backend.
-func (b *Backend) live(op string) {
+// slice is how long ops may follow one another before the goroutine yields. The scheduler's
+// time slice is 10 ms, and an op over one token takes up to some milliseconds.
+const slice = 5 * time.Millisecond
+
+// begin panics when op is called on a closed backend. It yields once in a slice, because a
+// goroutine that exceeds its time slice loses its processor (P) during a cgo call. Go's
+// monitor thread then sleeps 20 us at a time, which preempts computing threads thousands of
+// times a second; otherwise it sleeps 10 ms.
+func (b *Backend) begin(op string) {
 	if b.pool == nil {
 		contract.Fail(op, "the backend is closed")
 	}
+	if time.Since(b.yielded) > slice {
+		runtime.Gosched()
+		b.yielded = time.Now()
+	}
 }
 
-// check panics when an op is called on a closed backend, and returns the op's name.
+// check begins an op that has passed the checks and returns its name.
 func (b *Backend) check(c contract.Call) string {
-	b.live(c.Op)
+	b.begin(c.Op)
 	return c.Op
 }
 

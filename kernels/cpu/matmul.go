@@ -38,7 +38,7 @@ const maxProducts = 64
 // MatMul: see kernels.Backend. It accepts at most 64 products.
 func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	const op = "MatMul"
-	b.live(op)
+	b.begin(op)
 	contract.MatMul(x, rows, products...)
 	if len(products) > maxProducts {
 		contract.Fail(op, "%d products, at most %d", len(products), maxProducts)

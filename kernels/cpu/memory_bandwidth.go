@@ -70,7 +70,7 @@ func (s *Stream) Read() float64 {
 // ReadStream reads mem, a multiple of 64 bytes, once and returns the sum of its
 // 64-bit words, modulo 2^64: each thread reads its part.
 func (b *Backend) ReadStream(mem []byte) uint64 {
-	b.live("Stream")
+	b.begin("Stream")
 	return uint64(C.rm_stream(b.pool, (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(mem))), C.int64_t(len(mem))))
 }
 

@@ -99,6 +99,24 @@ func (b *bench) rate(perOp float64, unit string) {
 	b.ReportMetric(used*1e6/float64(b.N), "cpu-µs/op")
 }
 
+// BenchmarkSwitches computes ops of one token for as long as the benchmark runs, as decode
+// does, and reports the context switches of all threads, Go's included.
+func BenchmarkSwitches(t *testing.B) {
+	b := newBench(t)
+	w := b.halfWeight(2048, embd)
+	x, out := b.f32(embd), b.f32(w.Rows)
+	switches := func() int64 {
+		var u syscall.Rusage
+		require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+		return u.Nvcsw + u.Nivcsw
+	}
+	before, start := switches(), time.Now()
+	for t.Loop() {
+		b.MatMul(x, 1, kernels.Product{W: w, Out: out})
+	}
+	t.ReportMetric(float64(switches()-before)/time.Since(start).Seconds(), "switches/s")
+}
+
 var benchRows = []int{1, 64}
 
 func BenchmarkHCMix(t *testing.B) {

@@ -43,7 +43,7 @@ func (b *Backend) UnpackRows(out []float32, packed []byte, rows, cols int) {
 
 // packs checks the arguments of op and reports whether there is anything to do.
 func (b *Backend) packs(op string, packed []byte, x []float32, rows, cols int) bool {
-	b.live(op)
+	b.begin(op)
 	if rows < 0 || cols <= 0 || cols%kernels.PackedGroup != 0 {
 		contract.Fail(op, "%d rows of %d columns; expected a multiple of %d", rows, cols, kernels.PackedGroup)
 	}
