@@ -20,7 +20,7 @@ func (o Options) copy(plan decoder.Plan, members []cluster.Hello, placement para
 	}
 	speeds := o.speeds(members)
 	for r, m := range members {
-		placement[r].Speed, placement[r].Waits = speeds[r], m.Threads == 0
+		placement[r].Speed, placement[r].Waits = speeds[r], m.Threads == 0 // 0 on a GPU
 	}
 	before := expectToken(plan, placement)
 	room := make([]int64, len(members)) // experts, of which each rank may have a copy in every layer
@@ -28,6 +28,8 @@ func (o Options) copy(plan decoder.Plan, members []cluster.Hello, placement para
 	for r, m := range members {
 		room[r] = min(o.mostCopies(plan.Sizes.Experts), inSteps(copyRoom(plan, m, ranks[r])/max(plan.OneExpert(), 1), plan.Sizes.Experts, placement[r].Experts.Len()))
 		switch {
+		case o.Reduce == parallel.Sum && placement.Waits():
+			room[r], lacks = 0, "a GPU would wait for the choice of experts of a token, and with --reduce sum they would make a prefill slower"
 		case room[r] > 0 || lacks != "":
 		case m.Memory == 0:
 			lacks = fmt.Sprintf("the memory of rank %d is not known", m.Rank)

@@ -123,7 +123,7 @@ func TestCopies(t *testing.T) {
 	}
 
 	// With sum more than a quarter would make prefill slower than it makes a token faster.
-	p, err := Options{Model: f, Sequences: 1, Context: 512, MaxTokens: 64}.Plan([]cluster.Hello{{Memory: gib}, {Rank: 1, Memory: gib}}, 0)
+	p, err := Options{Model: f, Sequences: 1, Context: 512, MaxTokens: 64}.Plan([]cluster.Hello{{Memory: gib, Threads: 1}, {Rank: 1, Memory: gib, Threads: 1}}, 0)
 	require.NoError(t, err)
 	require.Equal(t, []int{192, 192}, count(p))
 
@@ -139,6 +139,10 @@ func TestCopies(t *testing.T) {
 	gpu := plan("all", 0, gib, gib)
 	require.True(t, gpu.Settings.Placement.Waits())
 	require.Contains(t, gpu.Text, "copies serve only steps that are divided by rows")
+	p, err = Options{Model: f, Sequences: 1, Context: 512, MaxTokens: 64}.Plan([]cluster.Hello{{Memory: gib}, {Rank: 1, Memory: gib, Threads: 1}}, 0)
+	require.NoError(t, err)
+	require.Equal(t, []int{128, 128}, count(p))
+	require.Contains(t, p.Text, "none, because a GPU would wait")
 }
 
 func speedsOf(p Planned) (out []int) {

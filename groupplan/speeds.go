@@ -14,7 +14,8 @@ import (
 
 const (
 	// unequal is the quotient of the speeds of two ranks from which they are not taken to
-	// be alike: calibrations of one host differ by as much if other programs run.
+	// be alike, apart from the errors of both measurements: calibrations of one host differ
+	// by as much if other programs run.
 	unequal = 1.25
 	// speedSteps is the greatest measured speed. Few steps, so that equal hosts have equal
 	// ones.
@@ -24,13 +25,15 @@ const (
 // measuredSpeeds are the speeds at which ranks compute the routed experts of a token, by
 // the lines of their ops; nil if a line is missing or the ranks are alike.
 func measuredSpeeds(plan decoder.Plan, models []cost.Model) []int {
-	seconds := make([]float64, len(models))
+	seconds, off := make([]float64, len(models)), 1.0 // off is by how much noise may part two ranks
 	for r, m := range models {
-		if seconds[r] = expertSeconds(plan, m); seconds[r] <= 0 {
+		var wrong float64
+		if seconds[r], wrong = expertSeconds(plan, m); seconds[r] <= 0 {
 			return nil
 		}
+		off = max(off, 1+wrong)
 	}
-	if len(seconds) == 0 || slices.Max(seconds) < unequal*slices.Min(seconds) {
+	if len(seconds) == 0 || slices.Max(seconds) < unequal*off*off*slices.Min(seconds) {
 		return nil
 	}
 	out, least := make([]int, len(models)), slices.Min(seconds)
@@ -53,11 +56,11 @@ func speedsLine(members []cluster.Hello, speeds []int) string {
 }
 
 // expertSeconds is what a row of an expert takes by the lines of a rank, the mean of the
-// types of weights that it has; 0 if unknown.
-func expertSeconds(plan decoder.Plan, m cost.Model) float64 {
+// types of weights that it has, and the relative error to expect; 0 if unknown.
+func expertSeconds(plan decoder.Plan, m cost.Model) (seconds, wrong float64) {
 	bytes := float64(plan.OneExpert()) / float64(max(len(plan.ExpertLayers()), 1))
 	work := float64(plan.Routed.Embd) * float64(plan.Routed.FF)
-	sum := 0.0
+	wrong = m.Spread
 	for _, op := range []struct {
 		name     string
 		matrices float64
@@ -66,19 +69,20 @@ func expertSeconds(plan decoder.Plan, m cost.Model) float64 {
 		for kind, line := range m.Ops {
 			if strings.HasPrefix(kind, op.name) {
 				took += line.Seconds(bytes*op.matrices/3, work*op.matrices)
+				wrong = max(wrong, line.Error)
 				n++
 			}
 		}
 		switch {
 		case n > 0:
-			sum += took / n
+			seconds += took / n
 		case m.Other != nil:
-			sum += m.Other.Seconds(bytes*op.matrices/3, work*op.matrices)
+			seconds += m.Other.Seconds(bytes*op.matrices/3, work*op.matrices)
 		default:
-			return 0
+			return 0, 0
 		}
 	}
-	return sum
+	return seconds, wrong
 }
 
 // withSpeeds is the plan with the measured speeds of its ranks.
