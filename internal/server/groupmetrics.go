@@ -56,6 +56,7 @@ func newGroupMetrics(l *node.Leader, chosen func() [][]uint64) *groupMetrics {
 			{desc("group_busiest_expert_rows_total", "Sum over steps and layers of ringmaster_rank_expert_rows_total of the rank with most."), func(r parallel.Routed) float64 { return float64(r.BusiestRows) }},
 			{desc("group_busiest_expert_read_bytes_total", "Sum over steps and layers of ringmaster_rank_expert_read_bytes_total of the rank with most."), func(r parallel.Routed) float64 { return float64(r.BusiestBytes) }},
 		},
+		popular:  desc("layer_popular_experts_ratio", "Choices of experts that went to the quarter of the experts of a layer that was chosen most; 0.25 if all are chosen alike.", "layer"),
 		stepTime: desc("rank_step_seconds_total", "Time that the rank has spent in steps.", "rank"),
 		layers: []metric[parallel.LayerStats]{
 			layer("compute_seconds_total", "Time spent computing.", func(l parallel.LayerStats) float64 { return l.Compute.Seconds() }),
