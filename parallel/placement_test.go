@@ -61,7 +61,7 @@ func TestCopies(t *testing.T) {
 	require.False(t, p.Copies())
 	require.False(t, p.Assigner(sizes.Experts).Copies())
 	require.Equal(t, p[1].Experts, p[1].Held())
-	p[1].Copies, p[1].Speed, p[2].Waits = []assign.Set{assign.SetOf(3, 130), nil}, 7, true
+	p[1].Copies, p[1].Speed, p[2].Waits = []assign.Set{{0: 1 << 3, 130 / 8: 1 << (130 % 8)}, nil}, 7, true
 	text, err := json.Marshal(p)
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"weight":1,"copies":["0800000000000000000000000000000004",""],"speed":7}`)
@@ -88,9 +88,12 @@ func TestPlacementsThatAreRefused(t *testing.T) {
 		"rank 0 gets vocabulary -1 to 1000": func(p parallel.Placement) parallel.Placement { p[0].Vocabulary.Start = -1; return p },
 		"ranges of vocabulary end at 1001":  func(p parallel.Placement) parallel.Placement { p[2].Vocabulary.End++; return p },
 		"the speed of rank 1 is -1":         func(p parallel.Placement) parallel.Placement { p[1].Speed = -1; return p },
-		"rank 1 has a copy of expert 256":   func(p parallel.Placement) parallel.Placement { p[1].Copies = []assign.Set{assign.SetOf(256)}; return p },
-		"rank 0 has copies in 2000 layers":  func(p parallel.Placement) parallel.Placement { p[0].Copies = make([]assign.Set, 2000); return p },
-		"the weight of rank 2 is 0":         func(p parallel.Placement) parallel.Placement { p[2].Weight = 0; return p },
+		"rank 1 has a copy of expert 256": func(p parallel.Placement) parallel.Placement {
+			p[1].Copies = []assign.Set{append(make(assign.Set, 256/8), 1)}
+			return p
+		},
+		"rank 0 has copies in 2000 layers": func(p parallel.Placement) parallel.Placement { p[0].Copies = make([]assign.Set, 2000); return p },
+		"the weight of rank 2 is 0":        func(p parallel.Placement) parallel.Placement { p[2].Weight = 0; return p },
 	} {
 		p, err := parallel.ByExperts(sizes, []float64{1, 1, 1})
 		require.NoError(t, err)

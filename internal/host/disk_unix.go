@@ -11,5 +11,5 @@ func DiskReads() int64 {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0
 	}
-	return u.Majflt
+	return int64(u.Majflt) // 32 bits where the message of only64bit ends a build
 }

@@ -11,6 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// setOf returns the set of some experts.
+func setOf(experts ...int) (s Set) {
+	for _, e := range experts {
+		s.Add(e)
+	}
+	return s
+}
+
 // group is ranks that own equal ranges, with copies of which each rank has each expert of
 // the others with a probability.
 func group(r *rand.Rand, experts, ranks int, copied float64) []Rank {
@@ -143,14 +151,14 @@ func TestOptimum(t *testing.T) {
 
 // TestTable: who computes what, by hand.
 func TestTable(t *testing.T) {
-	all := SetOf(0, 1, 2, 3, 4, 5, 6, 7)
+	all := setOf(0, 1, 2, 3, 4, 5, 6, 7)
 	two := func(copies ...Set) []Rank {
 		return []Rank{{Own: [2]int{0, 4}, Copies: copies}, {Own: [2]int{4, 8}, Copies: copies}}
 	}
 	unequal := two(all)
 	unequal[0].Speed, unequal[1].Speed = 2, 1
-	layered := []Rank{{Own: [2]int{0, 4}}, {Own: [2]int{4, 8}, Copies: []Set{nil, SetOf(0, 1)}}}
-	through := []Rank{{Own: [2]int{0, 4}}, {Own: [2]int{4, 6}, Copies: []Set{SetOf(0)}}, {Own: [2]int{6, 8}, Copies: []Set{SetOf(4, 5)}}}
+	layered := []Rank{{Own: [2]int{0, 4}}, {Own: [2]int{4, 8}, Copies: []Set{nil, setOf(0, 1)}}}
+	through := []Rank{{Own: [2]int{0, 4}}, {Own: [2]int{4, 6}, Copies: []Set{setOf(0)}}, {Own: [2]int{6, 8}, Copies: []Set{setOf(4, 5)}}}
 	for name, c := range map[string]struct {
 		ranks []Rank
 		layer int
@@ -290,7 +298,7 @@ func TestImbalance(t *testing.T) {
 }
 
 func TestSet(t *testing.T) {
-	s := SetOf(3, 64, 9)
+	s := setOf(3, 64, 9)
 	require.Equal(t, 3, s.Len())
 	require.Equal(t, 65, s.End())
 	require.Equal(t, 3, s.First())

@@ -11,15 +11,6 @@ import (
 // byte e/8, and zero bytes at the end are left out.
 type Set []byte
 
-// SetOf returns the set of some experts.
-func SetOf(experts ...int) Set {
-	var s Set
-	for _, e := range experts {
-		s.Add(e)
-	}
-	return s
-}
-
 // Add adds an expert, which must not be negative.
 func (s *Set) Add(e int) {
 	if n := e/8 + 1 - len(*s); n > 0 {

@@ -61,7 +61,7 @@ func (p *program) logits(ranks int, args ...string) ([]byte, string, error) {
 			all = append(all, "--reduce", "exact")
 		}
 		if ranks > 1 {
-			all = append(all, "--distributed", "--coordinator", at, "--world-size", fmt.Sprint(ranks), "--rank", fmt.Sprint(r), "--connect-timeout", "120s")
+			all = append(all, "--distributed", "--coordinator", at, "--world-size", fmt.Sprint(ranks), "--rank", fmt.Sprint(r), "--connect-timeout", "120s", "--share", "experts")
 		}
 		cmds[r] = exec.CommandContext(p.ctx, p.path, all...)
 		cmds[r].Env = append(os.Environ(), p.environments...)

@@ -141,7 +141,7 @@ func (a Architecture) BuffersOfRanks(t *testing.T) {
 				placement, err := plan.Place(how, []float64{2, 1, 1})
 				require.NoError(t, err)
 				require.Equal(t, plan.Sizes, m.Sizes())
-				placement[2].Copies = []assign.Set{assign.SetOf(0)}
+				placement[2].Copies = []assign.Set{{1}}
 				alone := b.now
 				require.NoError(t, m.Join(memory.Groups(3)[1], placement))
 				planned := plan.ForRank(1, placement).Buffers - plan.Fixed()
