@@ -39,7 +39,8 @@ func (o Options) copy(plan decoder.Plan, members []cluster.Hello, placement para
 	}
 	layers := plan.ExpertLayers()
 	var chosen [][]uint64
-	if o.Chosen != nil && !all(placement, plan.Sizes.Experts, room) {
+	// With sum other copies give other last bits, and counts differ from epoch to epoch.
+	if o.Chosen != nil && o.Reduce != parallel.Sum && !all(placement, plan.Sizes.Experts, room) {
 		chosen = o.Chosen()
 	}
 	byCounts := known(chosen, layers, plan.Sizes.Experts)

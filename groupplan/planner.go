@@ -133,7 +133,7 @@ func (p *Planner) Choose(ctx context.Context, costs calibrate.Costs, placements 
 	}
 	c := p.chooser()
 	c.costs = costs
-	speeds := measuredSpeeds(p.last.Model, costs.Models)
+	speeds := p.last.speeds(costs.Models)
 	placements = slices.Clone(placements)
 	for i := range placements {
 		placements[i] = placements[i].WithSpeeds(speeds)

@@ -8,6 +8,7 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/model/decoder"
+	"ringmaster/parallel"
 	"ringmaster/parallel/assign"
 	"ringmaster/parallel/cost"
 )
@@ -85,9 +86,18 @@ func expertSeconds(plan decoder.Plan, m cost.Model) (seconds, wrong float64) {
 	return seconds, wrong
 }
 
+// speeds are the measured speeds of the ranks of a plan, nil with Sum: they decide which rank
+// adds which terms, hence last bits, and differ from epoch to epoch.
+func (p Planned) speeds(models []cost.Model) []int {
+	if p.Settings.Reduce == parallel.Sum {
+		return nil
+	}
+	return measuredSpeeds(p.Model, models)
+}
+
 // withSpeeds is the plan with the measured speeds of its ranks.
 func (p Planned) withSpeeds(models []cost.Model) Planned {
-	speeds := measuredSpeeds(p.Model, models)
+	speeds := p.speeds(models)
 	p.Settings.Placement = p.Settings.Placement.WithSpeeds(speeds)
 	p.Settings.Alternatives = slices.Clone(p.Settings.Alternatives)
 	for i, x := range p.Settings.Alternatives {

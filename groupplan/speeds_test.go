@@ -8,25 +8,26 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/model/builtin"
+	"ringmaster/parallel"
 	"ringmaster/parallel/cost"
 	"ringmaster/replica"
 )
 
 // TestMeasuredSpeeds: a rank that computes experts at half the speed gets half of them
 // where copies let it, in this epoch and in the next; ranks that are alike but for noise
-// get the same.
+// get the same. With sum all do.
 func TestMeasuredSpeeds(t *testing.T) {
 	f, err := builtin.Open()
 	require.NoError(t, err)
 	defer f.Close()
 	members := []cluster.Hello{{Rank: 0, Threads: 1, Memory: 1 << 30}, {Rank: 1, Threads: 1, Memory: 1 << 30, Process: "a"}}
-	spread := 0.0
+	spread, reduce := 0.0, parallel.Exact
 	slower := func(by float64) []int {
 		costs := costsOf(2, 1e-6, 1e-10)
 		costs.Models[1].Other = &cost.Line{Fixed: by * 1e-6, PerByte: by * 1e-9, PerWork: by * 1e-10, Points: 5, Sizes: 5}
 		costs.Models[0].Spread = spread
 		var text strings.Builder
-		p := NewPlanner(Options{Model: f, Sequences: 1, MaxTokens: 64, Share: Share{Auto: true}}, &text)
+		p := NewPlanner(Options{Model: f, Sequences: 1, MaxTokens: 64, Reduce: reduce, Share: Share{Auto: true}}, &text)
 		defer func() { require.NoError(t, p.Close()) }()
 		s, err := p.Plan(members, replica.Past{})
 		require.NoError(t, err)
@@ -50,6 +51,8 @@ func TestMeasuredSpeeds(t *testing.T) {
 	require.Equal(t, []int{5, 16}, slower(0.3))
 	spread = 0.3 // 1.25 times 1.3 twice is more than 2
 	require.Equal(t, []int{1, 1}, slower(2))
+	spread, reduce = 0, parallel.Sum
+	require.Equal(t, []int{1, 1}, slower(2), "which rank adds a term decides last bits, so no measurement does")
 
 	require.Nil(t, measuredSpeeds(NewPlanner(Options{}, nil).Last().Model, nil))
 }
