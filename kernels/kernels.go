@@ -29,9 +29,10 @@
 // threads nor on how many rows a call has. Row i of an op over many rows is bit for bit
 // the result of the op over row i alone, so that prefill in chunks of any size agrees
 // with decode. A backend that agrees only to within float32 rounding says so (RowsAgree).
-// Sums have a fixed order. F32, F16 and BF16 weights are multiplied by float32
-// activations; quantised weights may be multiplied by activations quantised to 8 bits or
-// more, with one float32 scale for at most 32 values.
+// Sums have a fixed order, but for those of SumExact, which are of integers. F32, F16
+// and BF16 weights are multiplied by float32 activations; quantised weights may be
+// multiplied by activations quantised to 8 bits or more, with one float32 scale for at
+// most 32 values.
 //
 // # Errors
 //
