@@ -8,15 +8,17 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/internal/units"
 	"ringmaster/model/decoder"
+	"ringmaster/moe"
 	"ringmaster/parallel"
 	"ringmaster/parallel/assign"
 )
 
 // copy gives the ranks copies of experts that others own, where they have memory for them,
-// and says what that gains.
-func (o Options) copy(plan decoder.Plan, members []cluster.Hello, placement parallel.Placement, ranks []decoder.RankPlan) string {
+// and says what that gains. held is the bytes of the sequences that outlive the last epoch.
+// without is the plans of the ranks if copies turn out never to serve, nil if they do.
+func (o Options) copy(plan decoder.Plan, members []cluster.Hello, placement parallel.Placement, ranks []decoder.RankPlan, held int64) (text string, without []decoder.RankPlan) {
 	if len(members) == 1 {
-		return ""
+		return "", nil
 	}
 	speeds := o.speeds(members)
 	for r, m := range members {
@@ -24,12 +26,17 @@ func (o Options) copy(plan decoder.Plan, members []cluster.Hello, placement para
 	}
 	before := expectToken(plan, placement)
 	room := make([]int64, len(members)) // experts, of which each rank may have a copy in every layer
-	lacks := ""
+	lacks := o.noBuffers(plan, members, ranks, held)
+	tight := lacks != ""
 	for r, m := range members {
-		room[r] = min(o.mostCopies(plan.Sizes.Experts), inSteps(copyRoom(plan, m, ranks[r])/max(plan.OneExpert(), 1), plan.Sizes.Experts, placement[r].Experts.Len()))
+		room[r] = min(o.mostCopies(plan.Sizes.Experts), inSteps(copyRoom(plan, m, ranks[r], held)/max(plan.OneExpert(), 1), plan.Sizes.Experts, placement[r].Experts.Len()))
 		switch {
 		case o.Reduce == parallel.Sum && placement.Waits():
 			room[r], lacks = 0, "a GPU would wait for the choice of experts of a token, and with --reduce sum they would make a prefill slower"
+		case placement.Waits() && !placement.DividesRows():
+			room[r], lacks = 0, waitsAlways
+		case tight:
+			room[r] = 0
 		case room[r] > 0 || lacks != "":
 		case m.Memory == 0:
 			lacks = fmt.Sprintf("the memory of rank %d is not known", m.Rank)
@@ -51,11 +58,15 @@ func (o Options) copy(plan decoder.Plan, members []cluster.Hello, placement para
 	}
 	if !placement.Copies() {
 		plan.AddTokenExperts(ranks, before.Experts)
-		return fmt.Sprintf("experts in copies: none, because %s; the busiest rank takes %.2f times the mean for a token's experts\n", lacks, before.Busiest)
+		return noCopies(lacks, before), nil
 	}
 	after := expectToken(plan, placement)
+	if placement.Waits() {
+		without = slices.Clone(ranks)
+		plan.AddTokenExperts(without, before.Experts)
+	}
 	for r, m := range members {
-		buffers := ranks[r].Buffers - plan.ForRank(r, withoutCopies(placement)).Buffers
+		buffers := ranks[r].Buffers - plan.ForRank(r, placement.WithoutCopies()).Buffers
 		ranks[r] = plan.ForRank(r, placement)
 		ranks[r].Rank = m.Rank
 		ranks[r].Buffers += buffers
@@ -69,7 +80,26 @@ func (o Options) copy(plan decoder.Plan, members []cluster.Hello, placement para
 	if placement.Waits() {
 		fmt.Fprintf(&w, "copies serve only steps that are divided by rows, because a GPU would wait for the choice of experts in the others\n")
 	}
-	return w.String()
+	return w.String(), without
+}
+
+const waitsAlways = "a GPU would wait for the choice of experts in steps that are not divided by rows, and none are"
+
+// noCopies says why there are none.
+func noCopies(why string, e assign.Expected) string {
+	return fmt.Sprintf("experts in copies: none, because %s; the busiest rank takes %.2f times the mean for a token's experts\n", why, e.Busiest)
+}
+
+// noBuffers names the rank that has no memory for what copies of any rank add to its
+// buffers, "" if there is none.
+func (o Options) noBuffers(plan decoder.Plan, members []cluster.Hello, ranks []decoder.RankPlan, held int64) string {
+	more := moe.CopiesBytes(plan.Routed) + max(held-plan.PerSequence(), 0)
+	for r, m := range members {
+		if m.OwnMemory > 0 && ranks[r].Need()+more > m.OwnMemory || m.Memory > 0 && !o.Overcommit && ranks[r].Resident()+more > m.Memory {
+			return fmt.Sprintf("rank %d has no memory for their buffers", m.Rank)
+		}
+	}
+	return ""
 }
 
 // all reports whether every rank has room for all experts of others.
@@ -80,15 +110,6 @@ func all(p parallel.Placement, experts int, room []int64) bool {
 		}
 	}
 	return true
-}
-
-// withoutCopies is a placement without its copies.
-func withoutCopies(p parallel.Placement) parallel.Placement {
-	out := slices.Clone(p)
-	for r := range out {
-		out[r].Copies = nil
-	}
-	return out
 }
 
 // speeds are those of the members, as far as anyone has said: by the numbers of --share.
@@ -109,13 +130,15 @@ func (o Options) speeds(members []cluster.Hello) []int {
 
 // copyRoom is the bytes that a rank has for copies: what its part and one sequence leave,
 // without what all sequences need, but at least half of it. A copy makes decoding faster, a
-// KV cache saves prefills, and neither may starve the other.
-func copyRoom(plan decoder.Plan, m cluster.Hello, r decoder.RankPlan) int64 {
-	free := m.Memory - r.Resident()
+// KV cache saves prefills, and neither may starve the other. What running requests hold
+// stays in any case.
+func copyRoom(plan decoder.Plan, m cluster.Hello, r decoder.RankPlan, held int64) int64 {
+	free := m.Memory - r.Resident() - moe.CopiesBytes(plan.Routed)
 	if m.Memory == 0 || free <= 0 {
 		return 0
 	}
-	return free - min(plan.AllSequences()-plan.PerSequence(), free/2)
+	kept := max(min(plan.AllSequences()-plan.PerSequence(), free/2), held-plan.PerSequence())
+	return max(free-kept, 0)
 }
 
 // mostCopies is the most copies that pay on a rank. With --reduce sum rows are assigned one

@@ -24,12 +24,20 @@ type Planned struct {
 	Settings replica.Settings
 	Share    parallel.Share // that of Settings.Placement
 	// other is the plan of the alternative, nil without one.
-	other  *Planned
-	Model  decoder.Plan
-	Ranks  []decoder.RankPlan // [members], with all that a rank uses in Buffers
-	Heap   int64              // bytes of Go on rank 0
-	AtMost int64              // bytes that rank 0 uses beside the mapped weights
-	Text   string             // the plan for people; it may be there with an error, too
+	other *Planned
+	// without are what Ranks and Text are if copies turn out never to serve, empty if they do.
+	without withoutCopies
+	Model   decoder.Plan
+	Ranks   []decoder.RankPlan // [members], with all that a rank uses in Buffers
+	Heap    int64              // bytes of Go on rank 0
+	AtMost  int64              // bytes that rank 0 uses beside the mapped weights
+	Text    string             // the plan for people; it may be there with an error, too
+}
+
+// withoutCopies is what differs in a plan without its copies.
+type withoutCopies struct {
+	ranks         []decoder.RankPlan
+	copied, plain string // the part of the text that shows the ranks, with copies and without
 }
 
 // placements are those that a plan leaves open.
@@ -42,9 +50,13 @@ func (p Planned) placements() []parallel.Placement {
 func (p Planned) choose(c replica.Choice) Planned {
 	out := p
 	if c.Placement > 0 {
-		out.Share, out.Ranks, out.Text = p.other.Share, p.other.Ranks, p.other.Text
+		out.Share, out.Ranks, out.Text, out.without = p.other.Share, p.other.Ranks, p.other.Text, p.other.without
 	}
 	out.Settings.Placement = c.Of(p.placements())
+	if w := out.without; w.ranks != nil && !out.Settings.Placement.Copies() {
+		out.Ranks, out.Text = w.ranks, strings.Replace(out.Text, w.copied, w.plain, 1)
+	}
+	out.without = withoutCopies{}
 	out.Settings.Alternatives, out.Settings.Measure, out.other = nil, false, nil
 	return out
 }
@@ -86,7 +98,7 @@ func (o Options) Plan(members []cluster.Hello, held int64) (Planned, error) {
 		all.Text += fmt.Sprintf("--share auto chose all, without measuring: with experts alone %v\n", err)
 		return all, nil
 	case errAll != nil:
-		experts.Settings.Placement = experts.Settings.Placement.DivideRows(0)
+		experts = experts.choose(replica.Choice{})
 		experts.Text += fmt.Sprintf("--share auto chose experts, without measuring: with all %v\n", errAll)
 		return experts, nil
 	}
@@ -148,16 +160,23 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 		ranks[r].Rank = m.Rank
 		ranks[r].Buffers = o.rest(plan, m, ranks[r].Buffers)
 	}
-	copied := o.copy(plan, members, placement, ranks)
+	copied, bare := o.copy(plan, members, placement, ranks, held)
 	fmt.Fprintf(&w, "%s: %s; context of %d tokens; --share %s: %s divided among %d ranks\n",
 		plan.Name, plan.Summary, plan.Context, share, share.Divides(), len(members))
 	if plan.UnreadOf != "" {
 		fmt.Fprintf(&w, "not read: %s of the file, %s\n", units.Bytes(plan.Unread), plan.UnreadOf)
 	}
-	if err := decoder.WriteRanks(&w, ranks, names...); err != nil {
-		return p, err
+	table := func(ranks []decoder.RankPlan, copied string) string {
+		var t strings.Builder
+		_ = decoder.WriteRanks(&t, ranks, names...) // a string takes all
+		return t.String() + copied
 	}
+	copied = table(ranks, copied)
 	w.WriteString(copied)
+	var without withoutCopies
+	if bare != nil {
+		without = withoutCopies{bare, copied, table(bare, noCopies(waitsAlways, expectToken(plan, placement.WithoutCopies())))}
+	}
 	budget := o.budget(plan, members, ranks)
 	if err := o.refuse(members, ranks, budget, held); err != nil {
 		return p, err
@@ -171,7 +190,7 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 	fmt.Fprintf(&w, "KV caches of all sequences: at most %s on each rank\n", units.Bytes(budget))
 	return Planned{
 		Settings: replica.Settings{Context: plan.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, Placement: placement, SequenceBudget: budget},
-		Share:    share, Model: plan, Ranks: ranks, Heap: own(plan, 0, o.Heap).heap, AtMost: ranks[0].Buffers + budget,
+		Share:    share, Model: plan, Ranks: ranks, Heap: own(plan, 0, o.Heap).heap, AtMost: ranks[0].Buffers + budget, without: without,
 	}, nil
 }
 

@@ -3,6 +3,7 @@ package groupplan
 import (
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,7 @@ import (
 	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
 	"ringmaster/model/decoder"
+	"ringmaster/moe"
 	"ringmaster/parallel"
 	"ringmaster/parallel/assign"
 	"ringmaster/replica"
@@ -139,10 +141,61 @@ func TestCopies(t *testing.T) {
 	gpu := plan("all", 0, gib, gib)
 	require.True(t, gpu.Settings.Placement.Waits())
 	require.Contains(t, gpu.Text, "copies serve only steps that are divided by rows")
+	undivided := gpu.choose(replica.Choice{})
+	require.Equal(t, []int{128, 128}, count(undivided), "copies that never serve")
+	require.Contains(t, undivided.Text, "none, because a GPU would wait")
+	require.Equal(t, 1, strings.Count(undivided.Text, "experts in copies"))
+	require.Zero(t, undivided.Ranks[1].CopyBytes)
+	require.Greater(t, undivided.Ranks[1].TokenReads, gpu.Ranks[1].TokenReads)
+	require.Equal(t, gpu.Settings.Placement, gpu.choose(replica.Choice{Rows: unmeasuredRows}).Settings.Placement)
+	never := plan("experts", 0, gib, gib)
+	require.Equal(t, []int{128, 128}, count(never))
+	require.Contains(t, never.Text, "none, because a GPU would wait")
 	p, err = Options{Model: f, Sequences: 1, Context: 512, MaxTokens: 64}.Plan([]cluster.Hello{{Memory: gib}, {Rank: 1, Memory: gib, Threads: 1}}, 0)
 	require.NoError(t, err)
 	require.Equal(t, []int{128, 128}, count(p))
 	require.Contains(t, p.Text, "none, because a GPU would wait")
+}
+
+// TestCopiesLeaveWhatRuns: after a loss copies leave room for the sequences that ranks hold,
+// so that these are not refused.
+func TestCopiesLeaveWhatRuns(t *testing.T) {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	defer f.Close()
+	plan := func(memory, held int64) (Planned, error) {
+		members := []cluster.Hello{{Threads: 1, Memory: memory}, {Rank: 1, Threads: 1, Memory: memory}}
+		p := NewPlanner(Options{Model: f, Sequences: 16, Context: 4096, MaxTokens: 64, Reduce: parallel.Exact}, io.Discard)
+		defer func() { require.NoError(t, p.Close()) }()
+		fits := p.Fits(members, replica.Past{Ran: true, Held: held})
+		_, err := p.Plan(members, replica.Past{Ran: true, Held: held})
+		require.Equal(t, err, fits)
+		return p.Last(), err
+	}
+	rich, err := plan(1<<30, 0)
+	require.NoError(t, err)
+	one, sequences := rich.Model.PerSequence(), rich.Model.AllSequences()
+	least := max(rich.Ranks[0].Resident()-rich.Ranks[0].CopyBytes, rich.Ranks[1].Resident()-rich.Ranks[1].CopyBytes)
+	memory := least + sequences - one + rich.Ranks[0].CopyBytes/4
+	free, err := plan(memory, one)
+	require.NoError(t, err)
+	require.Less(t, free.Settings.SequenceBudget, sequences, "copies have half of what is free")
+	for _, held := range []int64{0, one, free.Settings.SequenceBudget, free.Settings.SequenceBudget + 1, sequences} {
+		p, err := plan(memory, held)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, p.Settings.SequenceBudget, held)
+		require.True(t, p.Settings.Placement.Copies())
+	}
+
+	// Without memory for what copies add to the buffers there are none.
+	tight := least - moe.CopiesBytes(rich.Model.Routed) + sequences - one
+	for _, held := range []int64{one, sequences} {
+		p, err := plan(tight, held)
+		require.NoError(t, err)
+		require.Equal(t, held < sequences, p.Settings.Placement.Copies(), p.Text)
+	}
+	_, err = plan(tight-1<<20, sequences)
+	require.ErrorContains(t, err, "the KV caches of the running requests take")
 }
 
 func speedsOf(p Planned) (out []int) {

@@ -90,11 +90,15 @@ func (p *Planner) settle(d decision) string {
 		slog.Warn("the group is expected to be slower than one of its ranks alone", "comparison", d.slower)
 	}
 	shown := len(p.last.Settings.Alternatives) == 0 // the plan has been printed
+	copies := p.last.Settings.Placement.Copies()
 	p.last, p.measured, p.expectation = p.last.choose(d.Choice), d.unknown == nil, d.line
 	if d.unknown == nil && p.options.Share.Auto {
 		p.choice = &replica.Choice{Placement: d.Placement, Rows: d.Rows} // speeds are those of the members
 	}
-	if shown {
+	switch {
+	case shown && copies && !p.last.Settings.Placement.Copies():
+		return d.text + "no copies of experts are used, because " + waitsAlways + "\n"
+	case shown:
 		return d.text
 	}
 	return p.last.Text + d.text

@@ -24,7 +24,7 @@ const (
 )
 
 // measuredSpeeds are the speeds at which ranks compute the routed experts of a token, by
-// the lines of their ops; nil if a line is missing or the ranks are alike.
+// the lines of their ops: all 1 if the ranks are alike, nil if a line is missing.
 func measuredSpeeds(plan decoder.Plan, models []cost.Model) []int {
 	seconds, off := make([]float64, len(models)), 1.0 // off is by how much noise may part two ranks
 	for r, m := range models {
@@ -34,8 +34,11 @@ func measuredSpeeds(plan decoder.Plan, models []cost.Model) []int {
 		}
 		off = max(off, 1+wrong)
 	}
-	if len(seconds) == 0 || slices.Max(seconds) < unequal*off*off*slices.Min(seconds) {
+	if len(seconds) == 0 {
 		return nil
+	}
+	if slices.Max(seconds) < unequal*off*off*slices.Min(seconds) {
+		return slices.Repeat([]int{1}, len(seconds))
 	}
 	out, least := make([]int, len(models)), slices.Min(seconds)
 	for r, s := range seconds {
@@ -44,9 +47,9 @@ func measuredSpeeds(plan decoder.Plan, models []cost.Model) []int {
 	return out
 }
 
-// speedsLine says at which speeds members compute experts, "" if they are alike.
+// speedsLine says at which speeds members compute experts, "" if they are alike or unknown.
 func speedsLine(members []cluster.Hello, speeds []int) string {
-	if speeds == nil {
+	if speeds == nil || slices.Max(speeds) == slices.Min(speeds) {
 		return ""
 	}
 	var all []string

@@ -21,22 +21,24 @@ func TestMeasuredSpeeds(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	members := []cluster.Hello{{Rank: 0, Threads: 1, Memory: 1 << 30}, {Rank: 1, Threads: 1, Memory: 1 << 30, Process: "a"}}
-	spread, reduce := 0.0, parallel.Exact
+	spread, reduce, share := 0.0, parallel.Exact, "auto"
 	slower := func(by float64) []int {
+		of, err := ParseShare(share)
+		require.NoError(t, err)
 		costs := costsOf(2, 1e-6, 1e-10)
 		costs.Models[1].Other = &cost.Line{Fixed: by * 1e-6, PerByte: by * 1e-9, PerWork: by * 1e-10, Points: 5, Sizes: 5}
 		costs.Models[0].Spread = spread
 		var text strings.Builder
-		p := NewPlanner(Options{Model: f, Sequences: 1, MaxTokens: 64, Reduce: reduce, Share: Share{Auto: true}}, &text)
+		p := NewPlanner(Options{Model: f, Sequences: 1, MaxTokens: 64, Reduce: reduce, Share: of}, &text)
 		defer func() { require.NoError(t, p.Close()) }()
 		s, err := p.Plan(members, replica.Past{})
 		require.NoError(t, err)
 		require.True(t, s.Measure)
 		c := p.Choose(t.Context(), costs, append(s.Alternatives[:0:0], s.Placement, s.Alternatives[0]))
 		speeds := speedsOf(p.Last())
-		if c.Speeds != nil {
+		if reduce == parallel.Exact {
 			require.Equal(t, c.Speeds, speeds)
-			require.Contains(t, text.String(), "of 16 for the fastest: rank 0 ")
+			require.Equal(t, speeds[0] != speeds[1], strings.Contains(text.String(), "of 16 for the fastest: rank 0 "))
 		}
 		again, err := p.Plan(members, replica.Past{})
 		require.NoError(t, err)
@@ -51,7 +53,10 @@ func TestMeasuredSpeeds(t *testing.T) {
 	require.Equal(t, []int{5, 16}, slower(0.3))
 	spread = 0.3 // 1.25 times 1.3 twice is more than 2
 	require.Equal(t, []int{1, 1}, slower(2))
-	spread, reduce = 0, parallel.Sum
+	spread, share = 0, "auto:3,1"
+	require.Equal(t, []int{1, 1}, slower(1), "the numbers of --share say nothing of ranks that were measured")
+	require.Equal(t, []int{16, 8}, slower(2))
+	share, reduce = "auto", parallel.Sum
 	require.Equal(t, []int{1, 1}, slower(2), "which rank adds a term decides last bits, so no measurement does")
 
 	require.Nil(t, measuredSpeeds(NewPlanner(Options{}, nil).Last().Model, nil))

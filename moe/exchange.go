@@ -28,10 +28,13 @@ func ExchangeBytes(s Shape, how parallel.Reduce, wire parallel.Wire, p parallel.
 		bytes = parallel.SumsJoinBytes(s.Embd, s.MaxTokens, len(p), p.DividesRows())
 	}
 	if p.Copies() {
-		bytes += 4 * int64(s.MaxTokens*s.Used)
+		bytes += CopiesBytes(s)
 	}
 	return bytes
 }
+
+// CopiesBytes is how much more ExchangeBytes are if any rank has copies of experts.
+func CopiesBytes(s Shape) int64 { return 4 * int64(s.MaxTokens*s.Used) }
 
 // Join makes the Forward one rank of a group: it computes its experts and its segments of
 // the shared expert in the placement, and every later Begin combines the outputs of all

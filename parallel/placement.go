@@ -187,6 +187,15 @@ func (p Placement) WithSpeeds(speeds []int) Placement {
 	return out
 }
 
+// WithoutCopies returns the placement without its copies.
+func (p Placement) WithoutCopies() Placement {
+	out := slices.Clone(p)
+	for r := range out {
+		out[r].Copies = nil
+	}
+	return out
+}
+
 // Waits reports whether the host of any rank waits for the choice of experts; see Part.
 func (p Placement) Waits() bool { return slices.ContainsFunc(p, func(x Part) bool { return x.Waits }) }
 

@@ -18,9 +18,13 @@ type Choice struct {
 	Speeds          []int
 }
 
-// Of returns the chosen placement from all.
+// Of returns the chosen placement from all, without copies that would never serve.
 func (c Choice) Of(all []parallel.Placement) parallel.Placement {
-	return all[c.Placement].DivideRows(c.Rows).WithSpeeds(c.Speeds)
+	p := all[c.Placement].DivideRows(c.Rows).WithSpeeds(c.Speeds)
+	if p.Waits() && !p.DividesRows() {
+		return p.WithoutCopies()
+	}
+	return p
 }
 
 // Transport returns a transport over t. Its groups choose among the placements of the
