@@ -229,6 +229,32 @@ await check("conversations of an earlier version are taken over", async () => {
   await p.finish();
 });
 
+await check("a list of an earlier version that fills the storage is taken over whole; what is too long stays in it", async () => {
+  const p = await open();
+  const fill = lengths => p.evaluate(lengths => {
+    localStorage.clear();
+    localStorage.setItem("ringmaster.conversations", JSON.stringify(lengths.map((n, i) => ({id: `x${i}`, messages: [{role: "user", content: `${i} `.padEnd(n, "x")}]}))));
+  }, lengths);
+  const kept = () => p.evaluate(() => [Object.keys(localStorage).filter(n => n.startsWith("ringmaster.conversation.")).length, JSON.parse(localStorage.getItem("ringmaster.conversations"))?.map(c => c.id) ?? []]);
+  await fill(Array(40).fill(100_000)); // twice as much has no room
+  await p.reload();
+  assert.deepEqual(await kept(), [40, []]);
+  await fill([1000, 4_500_000, 1000]);
+  await p.reload();
+  assert.deepEqual(await kept(), [2, ["x1"]]);
+  await p.finish();
+});
+
+await check("an answer that ended before its first word is no version", async () => {
+  const p = await open();
+  await p.evaluate(() => localStorage.setItem("ringmaster.conversation.d1", JSON.stringify({id: "d1", changed: 1, at: "c", messages: [{id: "a", parent: "", role: "user", content: "first"},
+    {id: "b", parent: "a", role: "assistant", content: "A *whole* answer."}, {id: "c", parent: "a", role: "assistant", content: "", partial: true}]})));
+  await p.goto(p.url().split("?")[0] + "?chat=d1");
+  await p.waitForSelector(".text em");
+  assert.equal(await p.$(".branches:not([hidden])"), null);
+  await p.finish();
+});
+
 await check("an address of another browser's conversation says so", async () => {
   const p = await open("/?chat=unknown");
   assert.match(await p.textContent("#note"), /does not have the conversation/);

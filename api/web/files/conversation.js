@@ -96,6 +96,7 @@ export function parse(value) {
     if (!Array.isArray(m.tool_calls) || m.partial || !m.tool_calls.every(t => typeof t?.function?.name === "string" && typeof t.function.arguments === "string")) delete m.tool_calls; // partial ones may be cut in the middle
     if (!Array.isArray(m.files) || !m.files.every(f => typeof f?.name === "string" && typeof f.text === "string")) delete m.files;
     if (typeof m.reasoning_content !== "string") delete m.reasoning_content;
+    if (m.partial && m.role === "assistant" && !m.content && !m.reasoning_content) return; // only a cut call had arrived
     m.figures = Object.fromEntries(Object.entries(m.figures ?? {}).filter(([, v]) => Number.isFinite(v)));
     c.messages.set(m.id, m);
     before = m.id;

@@ -70,6 +70,18 @@ export function restore(id) {
 export function takeFormer() {
   const list = read(formerName);
   if (!Array.isArray(list)) return;
-  const kept = list.map((c, i) => parse({...c, changed: Date.now() - i})).filter(Boolean).reverse().every(c => put(c) === "");
-  if (kept) localStorage.removeItem(formerName);
+  const text = localStorage.getItem(formerName);
+  localStorage.removeItem(formerName); // first: without its room put would drop what has just been moved
+  const moved = [], left = [];
+  for (const c of list.map((c, i) => parse({...c, changed: Date.now() - i})).filter(Boolean).reverse()) {
+    if (put(c) === "") moved.push(c.id);
+    else left.unshift(plain(c));
+  }
+  if (!left.length) return;
+  try {
+    localStorage.setItem(formerName, JSON.stringify(left));
+  } catch { // ids make conversations longer; the list as it was has room
+    for (const id of moved) localStorage.removeItem(prefix + id);
+    localStorage.setItem(formerName, text);
+  }
 }
