@@ -30,7 +30,7 @@ func tidyPath(path string) string {
 		path = strings.ReplaceAll(path, "//", "/")
 	}
 	for strings.HasPrefix(path, "/v1/v1/") || strings.HasPrefix(path, "/v1/api/") || strings.HasPrefix(path, "/api/v1/") {
-		path = strings.TrimPrefix(strings.TrimPrefix(path, "/api"), "/v1")
+		path = path[strings.IndexByte(path[1:], '/')+1:] // one part at a time: the rest of /api/v1/ is a path
 	}
 	if len(path) > 1 && !strings.HasPrefix(path, "/v1/models/") {
 		path = strings.TrimSuffix(path, "/")

@@ -23,8 +23,13 @@ func TestPaths(t *testing.T) {
 		w := call(h, "POST", path, body)
 		require.Equal(t, 200, w.Code, "%s: %s", path, w.Body)
 	}
-	require.Equal(t, 200, call(h, "POST", "/responses", `{"input":"x"}`).Code)
-	for _, path := range []string{"/v1/models", "/models", "/v1/models/", "/v1//models", "/v1/models/tiny"} {
+	for _, path := range []string{"/responses", "/api/v1/responses", "/v1/api/v1/responses"} {
+		require.Equal(t, 200, call(h, "POST", path, `{"input":"x"}`).Code, path)
+	}
+	for _, path := range []string{"/v1/completions", "/api/v1/completions", "/v1/api/v1/completions", "/v1/v1/completions", "/api/v1/v1//completions/", "/api/v1/api/generate"} {
+		require.Equal(t, 200, call(h, "POST", path, `{"prompt":"x","stream":false}`).Code, path)
+	}
+	for _, path := range []string{"/v1/models", "/models", "/v1/models/", "/v1//models", "/v1/models/tiny", "/api/v1/models/tiny", "/v1/api/v1/models/tiny", "/api/v1/models", "/v1/api/tags"} {
 		require.Equal(t, 200, call(h, "GET", path, "").Code, path)
 	}
 	w := call(h, "POST", "/v1//messages", `{}`)
