@@ -24,33 +24,41 @@ type used struct{ prompt, cached, completion int }
 const leftOutKey = "api.left_out"
 
 // leftOut is what an answer does not take into account: tools and items that the model
-// does not see, and fields that the server does not know.
-type leftOut struct{ dropped, ignored []string }
+// does not see, and fields that the server does not know. Both are as they are logged.
+type leftOut struct{ dropped, ignored string }
 
 // maxDropped bounds what a log line says about dropped tools and items, because clients
 // choose their types.
 const maxDropped = 16
+
+// takeLeftOut moves what a call leaves out to where it is bounded: the request outlives
+// its body's share of the budget, and the names are the client's.
+func takeLeftOut(call *dialect.Call) *leftOut {
+	names := slices.Compact(slices.Sorted(slices.Values(call.Dropped)))
+	more := len(names) - maxDropped
+	names = names[:min(len(names), maxDropped)]
+	for i, name := range names {
+		names[i] = dialect.Printable(name)
+	}
+	if more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	l := &leftOut{strings.Join(names, ", "), strings.Join(call.Ignored, ", ")}
+	call.Dropped, call.Ignored = nil, nil
+	return l
+}
 
 // logged returns the attributes of a request's log line, and the level that it has at
 // least.
 func (l *leftOut) logged() (attr slog.Attr, least slog.Level) {
 	var list []any
 	least = slog.LevelDebug
-	if len(l.dropped) > 0 {
+	if l.dropped != "" {
 		least = slog.LevelWarn
-		names := slices.Compact(slices.Sorted(slices.Values(l.dropped)))
-		more := len(names) - maxDropped
-		names = names[:min(len(names), maxDropped)]
-		for i, name := range names {
-			names[i] = dialect.Printable(name)
-		}
-		if more > 0 {
-			names = append(names, fmt.Sprintf("%d more", more))
-		}
-		list = append(list, slog.String("dropped", strings.Join(names, ", ")))
+		list = append(list, slog.String("dropped", l.dropped))
 	}
-	if len(l.ignored) > 0 {
-		list = append(list, slog.String("ignored_fields", strings.Join(l.ignored, ", ")))
+	if l.ignored != "" {
+		list = append(list, slog.String("ignored_fields", l.ignored))
 	}
 	return slog.Group("", list...), least
 }

@@ -46,7 +46,7 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 			s.failRun(c, nil, failed)
 			return
 		}
-		c.Set(leftOutKey, &leftOut{call.Dropped, call.Ignored})
+		c.Set(leftOutKey, takeLeftOut(call))
 		if call.Now != nil {
 			s.writeJSON(c, http.StatusOK, call.Now)
 			return

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/api/dialect"
 	"ringmaster/internal/testenv"
 )
 
@@ -55,6 +56,13 @@ func TestLeftOut(t *testing.T) {
 			require.Contains(t, log.String(), tt.says, tt.body)
 		}
 	}
+	types := make([]string, 1000)
+	for i := range types {
+		types[i] = strings.Repeat("é", 1000) + fmt.Sprint(i)
+	}
+	dropped := &dialect.Call{Dropped: types}
+	require.Less(t, len(takeLeftOut(dropped).dropped), 2<<10, "it is kept as long as the answer takes")
+	require.Nil(t, dropped.Dropped)
 	log.Reset()
 	var many strings.Builder
 	for i := range 500 {
