@@ -101,9 +101,11 @@ func (s *server) readBody(c *gin.Context) (*body, *Error) {
 // readAll reads and decodes the body. failed is an error of the request's own, err one of
 // reading.
 func (s *server) readAll(c *gin.Context, part *share) (data []byte, failed *Error, err error) {
-	r, done, failed := s.decoded(c, http.MaxBytesReader(c.Writer, c.Request.Body, s.MaxBody), part)
-	if failed != nil {
+	r, done, err := s.decoded(c, http.MaxBytesReader(c.Writer, c.Request.Body, s.MaxBody), part)
+	if errors.As(err, &failed) {
 		return nil, failed, nil
+	} else if err != nil {
+		return nil, nil, err
 	}
 	defer done()
 	data, err = io.ReadAll(io.LimitReader(sharedReader{r, part}, s.MaxBody+1))

@@ -3,22 +3,28 @@ package api
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 )
 
 // packed is a body in a content coding.
-func packed(t testing.TB, coding, body string) string {
+func packed(t testing.TB, coding, body string, options ...zstd.EOption) string {
 	var b bytes.Buffer
 	var w io.WriteCloser = gzip.NewWriter(&b)
 	if coding == "zstd" {
-		z, err := zstd.NewWriter(&b)
+		z, err := zstd.NewWriter(&b, options...)
 		require.NoError(t, err)
 		w = z
 	}
@@ -55,6 +61,60 @@ func TestContentCodings(t *testing.T) {
 	}
 }
 
+// A body of zstd may begin with frames without data.
+func TestSkippableFrames(t *testing.T) {
+	c := testConfig(answering("ok"))
+	s := newServer(c)
+	frame := "\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
+	for body, status := range map[string]int{frame + packed(t, "zstd", `{`+user+`}`): 200, strings.Repeat(frame, 9) + packed(t, "zstd", `{`+user+`}`): 200, frame: 400, frame[:9]: 400} {
+		w := call(s.handler(), "POST", "/v1/chat/completions", body, "Content-Encoding", "zstd")
+		require.Equal(t, status, w.Code, "%q: %s", body, w.Body)
+		used, _ := s.bodies.usage()
+		require.Zero(t, used)
+	}
+}
+
+// A connection that fails while a compressed body is read is what it is for a plain one,
+// wherever that happens.
+func TestContentCodingsOfBrokenConnections(t *testing.T) {
+	for _, coding := range []string{"", "gzip", "zstd"} {
+		body := `{` + user + `}`
+		if coding != "" {
+			body = packed(t, coding, body)
+		}
+		for cut := range len(body) {
+			for _, tt := range []struct {
+				err    error
+				status int
+			}{{os.ErrDeadlineExceeded, 408}, {errors.New("reset"), 400}} {
+				r := httptest.NewRequest("POST", "/v1/chat/completions", io.MultiReader(strings.NewReader(body[:cut]), iotest.ErrReader(fmt.Errorf("read: %w", tt.err))))
+				r.Header.Set("Content-Encoding", coding)
+				w := httptest.NewRecorder()
+				New(testConfig(answering("ok"))).ServeHTTP(w, r)
+				require.Equal(t, tt.status, w.Code, "%s %d: %s", coding, cut, w.Body)
+				if tt.status == 400 {
+					require.Contains(t, w.Body.String(), "Could not read the request body: read: reset")
+				}
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			r := httptest.NewRequestWithContext(ctx, "POST", "/v1/chat/completions", io.MultiReader(strings.NewReader(body[:cut]), shuttingDown{cancel}))
+			r.Header.Set("Content-Encoding", coding)
+			w := httptest.NewRecorder()
+			New(testConfig(answering("ok"))).ServeHTTP(w, r)
+			require.Equal(t, 503, w.Code, "%s %d: %s", coding, cut, w.Body)
+		}
+	}
+}
+
+// shuttingDown is a connection that ends with the server.
+type shuttingDown struct{ cancel context.CancelCauseFunc }
+
+// Read implements io.Reader.
+func (e shuttingDown) Read([]byte) (int, error) {
+	e.cancel(errShutdown)
+	return 0, net.ErrClosed
+}
+
 // A body that expands beyond the limit is refused when it does, with bounded memory, and
 // its share of the budget returns.
 func TestContentCodingsAreBounded(t *testing.T) {
@@ -63,8 +123,9 @@ func TestContentCodingsAreBounded(t *testing.T) {
 	s := newServer(c)
 	h := s.handler()
 	bomb := `{"messages":[{"role":"user","content":"` + strings.Repeat(" ", 64<<20) + `"}]}`
+	small := zstd.WithWindowSize(1 << 16) // otherwise the header of the frame would tell
 	for _, coding := range []string{"gzip", "zstd"} {
-		small := packed(t, coding, bomb)
+		small := packed(t, coding, bomb, small)
 		require.Less(t, len(small), 1<<20)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -79,8 +140,10 @@ func TestContentCodingsAreBounded(t *testing.T) {
 		used, _ := s.bodies.usage()
 		require.Zero(t, used, coding)
 	}
-	w := call(h, "POST", "/v1/chat/completions", packed(t, "zstd", `{`+user+`}`), "Content-Encoding", "zstd")
-	require.Contains(t, []int{200, 413}, w.Code) // a stream of zstd may have a window of 8 MiB
-	used, _ := s.bodies.usage()
-	require.Zero(t, used)
+	for body, status := range map[string]int{packed(t, "zstd", `{`+user+`}`): 200, packed(t, "zstd", bomb): 413, packed(t, "zstd", bomb[:2<<20], zstd.WithWindowSize(2<<20)): 413} {
+		w := call(h, "POST", "/v1/chat/completions", body, "Content-Encoding", "zstd")
+		require.Equal(t, status, w.Code, w.Body)
+		used, _ := s.bodies.usage()
+		require.Zero(t, used)
+	}
 }
