@@ -15,7 +15,7 @@ type Condition struct {
 	Pattern string
 	Whole   bool
 	Not     bool // the text must not match; only for Intersect
-	Trusted bool // it is a constant of the program, of any length
+	Trusted bool // its length is bounded elsewhere
 }
 
 // Matches reports whether a text satisfies a condition. Its errors may wrap the budget's.
@@ -160,13 +160,15 @@ func (p *product) findClasses() error {
 	return nil
 }
 
-// state returns the state of the machines; -1: it cannot lead to an end.
-func (p *product) state(at []int) int {
+// state returns the state of the machines; -1: it cannot lead to an end. The first one may
+// have no threads and get some later, because a machine that is not anchored begins again
+// after each character, where ^ in a lookahead no longer matches.
+func (p *product) state(at []int, first bool) int {
 	ends := true
 	var key []byte
 	for i, m := range p.machines {
 		s := &m.states[at[i]]
-		if p.not[i] && s.matched || !p.not[i] && len(s.threads) == 0 && !s.ends {
+		if p.not[i] && s.matched || !p.not[i] && !first && len(s.threads) == 0 && !s.ends {
 			return -1
 		}
 		ends = ends && s.ends != p.not[i]
@@ -190,7 +192,7 @@ func (p *product) build() error {
 			return m.err
 		}
 	}
-	if p.state(at) < 0 {
+	if p.state(at, true) < 0 {
 		p.states = append(p.states, productState{}) // nothing matches
 		return nil
 	}
@@ -210,7 +212,7 @@ func (p *product) build() error {
 					return m.err
 				}
 			}
-			next[class] = p.state(to)
+			next[class] = p.state(to, false)
 		}
 		p.states[i].next = next
 	}

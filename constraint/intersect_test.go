@@ -3,6 +3,7 @@ package constraint
 import (
 	"math/rand/v2"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +30,9 @@ func TestLookaheads(t *testing.T) {
 		{`^\u0041\u{1F600}$`, []string{"A😀"}, []string{"u0041", "A"}},
 		{`^(?:a|(?=b)b)c$`, []string{"ac", "bc"}, []string{"c", "cc"}},
 		{`^[^\]x]$`, []string{"a"}, []string{"]", "x"}},
+		{`(?!^)a`, []string{"ba", "aa"}, []string{"", "a", "ab"}},
+		{`(?=[^^]*$)a`, []string{"a", "^a"}, []string{"a^", ""}},
+		{`(?=[\]^])^.$`, []string{"]", "^"}, []string{"a", ""}},
 	} {
 		e, err := Intersect([]Condition{{Pattern: tt.pattern}}, 0, -1, Runes, nil)
 		require.NoError(t, err, tt.pattern)
@@ -95,13 +99,22 @@ func TestIntersections(t *testing.T) {
 	require.Greater(t, found, tried/100)
 }
 
-// Reading conditions takes a bounded part of the budget, whatever they are.
+// Conditions with too many states are refused for that, and earlier when the budget ends
+// before. What is spent pays for the memory, by the bytes of a unit.
 func TestIntersectionsAreBounded(t *testing.T) {
 	for _, pattern := range []string{`(a|b)*a(a|b){900}`, `^(?=.*a.{200}$)(?=.*b.{200}$).*$`, strings.Repeat(`(?=.*a)`, 16), `^(?:(?:a{1,30}){1,30})?$`, `^(?!.*(.)(.)(.)a{50})\pL*$`, `(?:(?:(?:a*)*)*)*b{900}`} {
-		b := NewBudget(t.Context(), DefaultWork)
-		_, err := Intersect([]Condition{{Pattern: pattern}, {Pattern: `b.{100}$`}}, 0, 1000, Runes, b)
-		if err != nil && b.Err() == nil {
-			require.ErrorContains(t, err, "too", pattern)
+		attempt := func(units int) (spent int, err error) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			b := NewBudget(t.Context(), units)
+			_, err = Intersect([]Condition{{Pattern: pattern}, {Pattern: `b.{100}$`}}, 0, 1000, Runes, b)
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(512*(units-b.left)), "%s: %d units", pattern, units)
+			return units - b.left, err
 		}
+		spent, err := attempt(DefaultWork)
+		require.ErrorIs(t, err, errManyStates, pattern)
+		_, err = attempt(spent / 2)
+		require.ErrorIs(t, err, ErrTooMuchWork, pattern)
 	}
 }

@@ -97,8 +97,10 @@ func groupEnd(s string) int {
 			class = ch != ']'
 		case ch == '[':
 			class = true
-			for strings.HasPrefix(s[i+1:], "^") || s[i] != ']' && strings.HasPrefix(s[i+1:], "]") {
-				i++
+			for _, first := range []string{"^", "]"} {
+				if strings.HasPrefix(s[i+1:], first) {
+					i++
+				}
 			}
 		case ch == '(':
 			depth++

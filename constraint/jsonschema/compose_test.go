@@ -123,3 +123,24 @@ func TestMembersTogether(t *testing.T) {
 	require.True(t, matches(g, `{}`) && matches(g, `1`))
 	require.False(t, matches(g, `{"c": 1}`))
 }
+
+// Patterns are enforced beside as many named members as a schema has, though the pattern
+// that leaves them out is longer than a client's may be.
+func TestPatternsBesideManyMembers(t *testing.T) {
+	for _, form := range []string{"member_name_%03d", "%03d_nom_membre"} {
+		var members []string
+		for i := range 300 {
+			members = append(members, fmt.Sprintf(`"`+form+`":{"type":"integer"}`, i))
+		}
+		b := c.NewBudget(t.Context(), c.DefaultWork)
+		e, err := Compile([]byte(`{"type":"object","properties":{`+strings.Join(members, ",")+`},"patternProperties":{"^x-":{"type":"string"}},"additionalProperties":false}`), Options{Budget: b})
+		require.NoError(t, err)
+		g, err := c.Compile(e, vocabulary, b)
+		require.NoError(t, err)
+		name := fmt.Sprintf(form, 299)
+		require.True(t, matches(g, `{"`+name+`": 1, "x-a": "b"}`))
+		for _, text := range []string{`{"` + name + `": "b"}`, `{"x-a": 1}`, `{"` + name + `x": 1}`} {
+			require.False(t, matches(g, text), text)
+		}
+	}
+}

@@ -250,7 +250,7 @@ func (k *compiler) matching(r *rules, names []string) *c.Expr {
 	for set := range 1 << len(r.patternNames) {
 		list := []c.Condition{}
 		if len(names) > 0 { // each has its own place in the grammar
-			list = append(list, c.Condition{Pattern: noneOf(names)})
+			list = append(list, c.Condition{Pattern: noneOf(names), Trusted: true})
 		}
 		var parts []part
 		for i, pattern := range r.patternNames {
