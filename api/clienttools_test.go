@@ -190,3 +190,65 @@ func TestNamelessCalls(t *testing.T) {
 		}
 	}
 }
+
+// Names of tools in namespaces that are too long for the model, or that another tool has,
+// are shortened alike in every request. Calls come back with the client's names, and what
+// the client says of them leads to the same tool.
+func TestResponsesShortenedNames(t *testing.T) {
+	long := "mcp__" + strings.Repeat("n", 100)
+	function := func(name string) string {
+		return `{"type":"function","name":"` + name + `","description":"Of ` + name + `."}`
+	}
+	tools := `{"type":"namespace","name":"` + long + `","tools":[` + function("get_the_weather_of_a_place_x") + `,` + function("get_the_weather_of_a_place_y") + `]},` +
+		function("a__b") + `,{"type":"namespace","name":"a","tools":[` + function("b") + `]},{"type":"namespace","name":"a__","tools":[` + function("b") + `]}`
+	names := map[string]bool{}
+	for _, tt := range []struct{ namespace, name, begins string }{
+		{long, "get_the_weather_of_a_place_x", "mcp__nnn"}, {long, "get_the_weather_of_a_place_y", "mcp__nnn"}, {"", "a__b", "a__b"}, {"a", "b", "a__b_"}, {"a__", "b", "a__b_"},
+	} {
+		choice := `"tool_choice":{"type":"function","namespace":"` + tt.namespace + `","name":"` + tt.name + `"}`
+		e := answering("ok")
+		w := call(New(testConfig(e)), "POST", "/v1/responses", `{"input":"Hi","tools":[`+tools+`],`+choice+`}`)
+		require.Equal(t, 200, w.Code, w.Body)
+		_, rest, found := strings.Cut(withControls(e.last().Prompt), `{"name": "`)
+		require.True(t, found)
+		name, _, _ := strings.Cut(rest, `"`)
+		require.True(t, strings.HasPrefix(name, tt.begins), name)
+		require.LessOrEqual(t, len(name), 64)
+		require.False(t, names[name], name)
+		names[name] = true
+
+		e = answering(invoke(name))
+		item := `{"type":"function_call","name":"` + tt.name + `","arguments":"{}"` + map[bool]string{false: `,"namespace":"` + tt.namespace + `"`}[tt.namespace == ""] + `}`
+		history := `{"input":[{"role":"user","content":"Hi"},` + strings.Replace(item, "{", `{"call_id":"1",`, 1) + `,{"type":"function_call_output","call_id":"1","output":"22"}],"tools":[` + tools + `]}`
+		w = call(New(testConfig(e)), "POST", "/v1/responses", history)
+		require.Equal(t, 200, w.Code, w.Body)
+		require.Contains(t, withControls(e.last().Prompt), `invoke name="`+name+`"`)
+		got := testenv.FromJSON[struct{ Output []json.RawMessage }](t, w.Body.Bytes())
+		require.JSONEq(t, item, without(t, got.Output[0], "id", "call_id", "status"))
+	}
+}
+
+// A tool that an item offers again stays what it was, and a namespace is listed once, with
+// the tools that came later.
+func TestResponsesToolsOfferedTwice(t *testing.T) {
+	e := answering(invoke("note", "input", "=x"))
+	sea := func(name string) string {
+		return `{"type":"namespace","name":"sea","tools":[{"type":"function","name":"` + name + `"}]}`
+	}
+	w := call(New(testConfig(e)), "POST", "/v1/responses", `{"input":[{"role":"user","content":"Hi"},
+		{"type":"additional_tools","tools":[{"type":"function","name":"note"},`+sea("get")+`,`+sea("depth")+`]}],"tools":[{"type":"custom","name":"note"},`+sea("get")+`]}`)
+	require.Equal(t, 200, w.Code, w.Body)
+	got := testenv.FromJSON[struct {
+		Output []struct{ Type string }
+		Tools  []struct {
+			Type, Name string
+			Tools      []struct{ Name string }
+		}
+	}](t, w.Body.Bytes())
+	require.Equal(t, "custom_tool_call", got.Output[0].Type)
+	require.Len(t, got.Tools, 2, w.Body)
+	require.Equal(t, []struct{ Name string }{{"get"}, {"depth"}}, got.Tools[1].Tools)
+	for _, name := range []string{"note", "sea__get", "sea__depth"} {
+		require.Equal(t, 1, strings.Count(withControls(e.last().Prompt), `{"name": "`+name+`"`), name)
+	}
+}

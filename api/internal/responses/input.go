@@ -67,7 +67,7 @@ func (r *request) item(o *dialect.Fields) {
 		if kind == "custom_tool_call" {
 			arguments = string(dialect.Marshal(map[string]string{customInput: o.String("input", "")}))
 		}
-		r.call(o, modelName(o.String("namespace", ""), o.String("name", "")), arguments)
+		r.call(o, r.modelName(o.String("namespace", ""), o.String("name", "")), arguments)
 	case "function_call_output", "custom_tool_call_output":
 		c.Messages = append(c.Messages, chat.Message{Role: chat.Tool, CallID: o.String("call_id", ""), Content: parts(o, "output")})
 	case "additional_tools":

@@ -22,8 +22,9 @@
 //	prompt
 //
 // The model sees every tool as a function: one of type custom, which takes any text as
-// input, with one string; one of a namespace as NAMESPACE__NAME. Calls and results have
-// the item types of the tool. Images and files are refused.
+// input, with one string; one of a namespace as NAMESPACE__NAME, shortened with a hash if
+// that is too long or taken. Calls and results have the item types of the tool. Images and
+// files are refused.
 package responses
 
 import (
@@ -59,18 +60,19 @@ type request struct {
 	instructions *string
 	effort       string
 	answer       *dialect.Form
-	offers       map[string]offer // by the name that the model sees
-	tools        []tool           // all that the client offered; the response repeats them
-	choice       json.RawMessage  // tool_choice; nil: absent
-	shown        json.RawMessage  // text.format; nil: text
-	parallel     bool             // parallel_tool_calls
-	dropped      []string         // tools and items that the model does not see
+	offers       map[string]offer     // by the name that the model sees
+	names        map[[2]string]string // that the model sees, by namespace and name
+	tools        []tool               // all that the client offered; the response repeats them
+	choice       json.RawMessage      // tool_choice; nil: absent
+	shown        json.RawMessage      // text.format; nil: text
+	parallel     bool                 // parallel_tool_calls
+	dropped      []string             // tools and items that the model does not see
 }
 
 // Create parses a request to /v1/responses.
 func Create(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error) {
 	f.Reject(unsupported)
-	r := &request{model: s.ModelName(f), offers: map[string]offer{}}
+	r := &request{model: s.ModelName(f), offers: map[string]offer{}, names: map[[2]string]string{}}
 	c := &r.conversation
 	if f.Has("instructions") {
 		text := f.String("instructions", "")

@@ -2,6 +2,8 @@ package responses
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -22,11 +24,25 @@ type offer struct {
 
 // modelName returns the name under which the model sees a tool of a namespace, because
 // two namespaces may have tools of the same name.
-func modelName(namespace, name string) string {
+func (r *request) modelName(namespace, name string) string {
+	if known, ok := r.names[[2]string{namespace, name}]; ok {
+		return known
+	}
 	if namespace == "" {
 		return name
 	}
 	return strings.TrimRight(namespace, "_") + "__" + name
+}
+
+// shortName is the length of the names that shortened makes, which other servers allow too.
+const shortName = 64
+
+// shortened cuts the name that the model would see of a tool, and ends it with a hash of
+// what the client calls the tool, so that it is the same in each request.
+func shortened(out, namespace, name string) string {
+	hash := sha256.Sum256([]byte(namespace + "\x00" + name))
+	end := "_" + hex.EncodeToString(hash[:8])
+	return out[:min(len(out), shortName-len(end))] + end
 }
 
 // readTools reads "tools" of the request.
@@ -53,12 +69,23 @@ func (r *request) more(o *dialect.Fields) []chat.Function {
 		}
 	}
 	for _, t := range r.tools {
-		if !slices.ContainsFunc(before, func(known tool) bool { return known.Type == t.Type && known.Name == t.Name && t.Type != "namespace" }) {
-			before = append(before, t)
-		}
+		before = withTool(before, t)
 	}
 	r.tools = before
 	return out
+}
+
+// withTool adds a tool to a list that may have it, and to a namespace of the list what
+// that lacks: a client may offer more of its tools later.
+func withTool(list []tool, t tool) []tool {
+	i := slices.IndexFunc(list, func(known tool) bool { return known.Type == t.Type && known.Name == t.Name })
+	if i < 0 {
+		return append(list, t)
+	}
+	for _, inner := range t.Tools {
+		list[i].Tools = withTool(list[i].Tools, inner)
+	}
+	return list
 }
 
 // readTool reads a tool. It returns the functions that the model sees, and the tool as
@@ -91,10 +118,19 @@ func (r *request) readTool(o *dialect.Fields, namespace string) ([]chat.Function
 	return nil, nil
 }
 
-// offer records a function under the name that the model sees.
+// offer records a function under the name that the model sees. One that is known keeps
+// the kind of its first offer, because more leaves out the second. A name that is too
+// long, or that another tool has, is shortened.
 func (r *request) offer(fn chat.Function, o offer) []chat.Function {
-	fn.Name = modelName(o.namespace, fn.Name)
-	r.offers[fn.Name] = o
+	key := [2]string{o.namespace, o.name}
+	fn.Name = r.modelName(o.namespace, o.name)
+	if _, known := r.names[key]; known {
+		return []chat.Function{fn}
+	}
+	if _, taken := r.offers[fn.Name]; taken || !chat.IsName(fn.Name) {
+		fn.Name = shortened(fn.Name, o.namespace, o.name)
+	}
+	r.offers[fn.Name], r.names[key] = o, fn.Name
 	return []chat.Function{fn}
 }
 
@@ -190,7 +226,7 @@ func (r *request) named(o *dialect.Fields) []string {
 		return []string{kind}
 	}
 	if _, known := r.offers[name]; namespace != "" || known {
-		return []string{modelName(namespace, name)}
+		return []string{r.modelName(namespace, name)}
 	}
 	found := []string{}
 	for fn, o := range r.offers {
