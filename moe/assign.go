@@ -8,11 +8,13 @@ import (
 // assignment says which rank computes each slot of a layer of a step.
 type assignment struct {
 	assigner *assign.Assigner
-	copies   bool          // some experts are on several ranks
-	fixed    bool          // copies serve only steps that are divided by rows
-	local    []int32       // with copies [MaxTokens*Used] the id of each slot that this rank computes, else -1
-	to       []uint8       // [MaxTokens*Used] rank of each slot
-	loads    []assign.Load // [Size] of the layer; nil before they are known
+	copies   bool           // some experts are on several ranks
+	fixed    bool           // copies serve only steps that are divided by rows
+	own      parallel.Range // the experts of this rank
+	held     parallel.Range // a range that has its copies too
+	local    []int32        // with copies [MaxTokens*Used] the id of each slot that this rank computes, else -1
+	to       []uint8        // [MaxTokens*Used] rank of each slot
+	loads    []assign.Load  // [Size] of the layer; nil before they are known
 }
 
 // join makes the assignment of a placement.
@@ -20,26 +22,29 @@ func (a *assignment) join(f *Forward, p parallel.Placement, rank int) error {
 	n := f.shape.MaxTokens * f.shape.Used
 	a.assigner, a.fixed, a.to = p.Assigner(f.shape.Experts), p.Waits(), make([]uint8, n)
 	a.copies = a.assigner.Copies()
-	f.owned = p[rank].Experts
+	a.own, a.held = p[rank].Experts, p[rank].Held()
+	f.owned = a.own
 	if !a.copies {
 		return nil
 	}
-	f.owned = p[rank].Held()
 	return alloc(f.b, &a.local, n)
 }
 
-// assign decides which rank computes each slot of the step. With copies it reads the ids
-// of the chosen experts, so it waits for the router; without it does nothing before
-// settle.
+// serve reports whether copies serve the step.
+func (a *assignment) serve(f *Forward) bool { return a.copies && (!a.fixed || f.cut != nil) }
+
+// assign decides which rank computes each slot of the step. If copies serve it reads the ids
+// of the chosen experts, so it waits for the router; if not, it does nothing before settle.
 func (f *Forward) assign(rows int) error {
 	if f.exchange == nil {
 		return nil
 	}
 	a := &f.exchange.assignment
-	a.loads = nil
-	if !a.copies {
+	a.loads, f.owned = nil, a.own
+	if !a.serve(f) {
 		return nil
 	}
+	f.owned = a.held
 	if err := f.b.Flush(); err != nil {
 		return err
 	}
@@ -66,7 +71,7 @@ func (f *Forward) rule() assign.Rule {
 	a := &f.exchange.assignment
 	r := assign.Rule{By: a.assigner}
 	switch {
-	case !a.copies || a.fixed && f.cut == nil:
+	case !a.serve(f):
 	case f.reduce == parallel.Exact:
 		r.How = assign.Together
 	default: // with Sum the bits of a row depend on which of its terms a rank adds up
@@ -86,7 +91,7 @@ func (f *Forward) Rule() (rule assign.Rule, rank int, grouped bool) {
 
 // localIDs are the ids by which the ops of this rank find its slots.
 func (f *Forward) localIDs() []int32 {
-	if f.exchange == nil || !f.exchange.copies {
+	if f.exchange == nil || !f.exchange.serve(f) {
 		return f.ids
 	}
 	return f.exchange.local
