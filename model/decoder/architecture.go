@@ -90,7 +90,7 @@ func (a *Architecture[C]) build(b kernels.Backend, o OpenOptions, fingerprint st
 // arguments of every op: the first of a sequence, and the late one if the context has
 // room for it.
 func (a *Architecture[C]) rehearse(b kernels.Backend, o OpenOptions, fingerprint string) error {
-	m, err := a.build(contract.NewChecker(b), OpenOptions{Context: o.Context, MaxTokens: 1}, fingerprint)
+	m, err := a.build(contract.NewChecker(b), OpenOptions{Context: o.Context, MaxTokens: 1, Reduce: o.Reduce}, fingerprint)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"ringmaster/gguf"
+	"ringmaster/kernels"
 	"ringmaster/parallel"
 )
 
@@ -95,6 +96,10 @@ func (m Matrix) Read(part, all parallel.Part) int64 {
 // rank of the largest group. More would divide them more evenly among unequal ranks, but
 // with Exact the output of each part takes memory and time.
 const MostParts = 8
+
+// MostUsed is the most experts of a token: with --reduce exact their outputs and those of the
+// parts of the shared expert are one sum. No released model has a tenth as many.
+const MostUsed = kernels.MostExactTerms - MostParts
 
 // ColumnParts is the greatest divisor of most such that so many equal parts of cols
 // columns are whole blocks of all types.

@@ -149,7 +149,7 @@ func (c *Config) readAttention(r *decoder.Keys) {
 func (c *Config) readExperts(r *decoder.Keys) {
 	const big = 1 << 24
 	c.Experts = r.Number("expert_count", 1, 65536)
-	c.Used = r.Number("expert_used_count", 1, 1024)
+	c.Used = r.Number("expert_used_count", 1, decoder.MostUsed)
 	c.ExpertFF = r.Number("expert_feed_forward_length", 1, big)
 	c.SharedFF = c.ExpertFF * r.Number("expert_shared_count", 0, 64)
 	c.WeightsNorm = r.Bool("expert_weights_norm", false)

@@ -175,6 +175,7 @@ func TestConfigErrors(t *testing.T) {
 		`"deepseek2.attention.key_length" is 81`:                  {"attention.key_length": uint32(81)},
 		`"deepseek2.attention.value_length_mla" is missing`:       {"attention.value_length_mla": nil},
 		"expected an even number below the head's 48":             {"rope.dimension_count": uint32(15), "attention.key_length": uint32(79)},
+		`"deepseek2.expert_used_count" is 248; expected 1 to 247`: {"expert_used_count": uint32(248)},
 		"a token uses 10 experts of only 9":                       {"expert_used_count": uint32(10)},
 		"9 experts do not divide into 2 groups":                   {"expert_group_count": uint32(2), "expert_group_used_count": uint32(1)},
 		"1 groups of 1 experts have fewer than the 3 that are":    {"expert_group_count": uint32(9), "expert_group_used_count": uint32(1)},

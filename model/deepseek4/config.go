@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"ringmaster/gguf"
+	"ringmaster/kernels"
 	"ringmaster/model/decoder"
 )
 
@@ -133,11 +134,11 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	c.RotDim = r.Number("rope.dimension_count", 2, 65536)
 	c.QRank = r.Number("attention.q_lora_rank", 1, big)
 	c.ORank = r.Number("attention.output_lora_rank", 1, big)
-	c.OGroups = r.Number("attention.output_group_count", 1, 65536)
+	c.OGroups = r.Number("attention.output_group_count", 1, kernels.MostExactTerms)
 	c.Window = r.Number("attention.sliding_window", 1, big)
 
 	c.Experts = r.Number("expert_count", 1, 65536)
-	c.Used = r.Number("expert_used_count", 1, 1024)
+	c.Used = r.Number("expert_used_count", 1, decoder.MostUsed)
 	c.ExpertFF = r.Number("expert_feed_forward_length", 1, big)
 	c.SharedFF = c.ExpertFF * r.Optional("expert_shared_count", 1, 1, 64)
 	c.HashLayers = r.Optional("hash_layer_count", 0, 0, 4096)

@@ -117,6 +117,8 @@ func TestConfigErrors(t *testing.T) {
 		"group-limited routing":                                           {"expert_group_count": uint32(8)},
 		"4 heads do not divide into 3 output groups":                      {"attention.output_group_count": uint32(3)},
 		"a token uses 9 experts of only 7":                                {"expert_used_count": uint32(9)},
+		`"deepseek4.expert_used_count" is 248; expected 1 to 247`:         {"expert_used_count": uint32(248)}, // and 8 parts of the shared expert
+		`output_group_count" is 256; expected 1 to 255`:                   {"attention.output_group_count": uint32(256)},
 		"needs a power of two":                                            {"attention.indexer.key_length": uint32(48)},
 		"expected an even number up to the head's 64":                     {"rope.dimension_count": uint32(65)},
 		`"deepseek4.rope.scaling.type" is "linear"`:                       {"rope.scaling.type": "linear"},
