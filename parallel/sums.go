@@ -32,7 +32,7 @@ type Sums struct {
 	got   []int32 // what a reduce-scatter leaves
 
 	// Of the current exchange.
-	zero    bool // this rank has no terms
+	zero    bool // this rank has no terms yet, and sums are those of the previous step
 	rows    int
 	own     Range    // rows that this rank gets
 	op      Op       // AllGather, AllReduce or ReduceScatter
@@ -139,8 +139,8 @@ func (s *Sums) Set(terms []float32, rows, count int) { s.set(terms, rows, count,
 func (s *Sums) Add(terms []float32, rows, count int) { s.set(terms, rows, count, true) }
 
 func (s *Sums) set(terms []float32, rows, count int, add bool) {
+	s.b.SumExact(s.sums, terms, rows, count, s.width, add && !s.zero)
 	s.zero = false
-	s.b.SumExact(s.sums, terms, rows, count, s.width, add)
 }
 
 // SetZero is Set on a rank that has no terms.
@@ -159,6 +159,7 @@ func (s *Sums) Start(ctx context.Context, rows int, cut []Range) error {
 	s.rows, s.own = rows, Range{End: rows}
 	if s.zero {
 		clear(s.sums[:rows*s.width])
+		s.zero = false
 	}
 	switch {
 	case cut != nil:

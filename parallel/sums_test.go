@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/x448/float16"
 
@@ -176,4 +177,52 @@ func addOnRanks(t *testing.T, size, width, count, rows int, terms []float32, own
 			}
 		}
 	}
+}
+
+// TestSumsOfNone: a rank without terms of a step adds to none of the previous step, before
+// and after the exchange.
+func TestSumsOfNone(t *testing.T) {
+	const width = 3
+	groups := memory.Groups(2)
+	var done sync.WaitGroup
+	for rank, g := range groups {
+		b, err := cpu.New(1)
+		require.NoError(t, err)
+		defer b.Close()
+		s, err := parallel.NewSums(b, width, 1, parallel.NewMeter(nil).For(parallel.ForExperts))
+		require.NoError(t, err)
+		defer s.Free()
+		require.NoError(t, s.Join(g, false))
+		ones, err := kernels.Make[float32](b, width)
+		require.NoError(t, err)
+		out, err := kernels.Make[float32](b, width)
+		require.NoError(t, err)
+		for i := range ones {
+			ones[i] = 1
+		}
+		done.Go(func() {
+			for _, before := range []bool{true, false} {
+				s.Set(ones, 1, 1) // the previous step
+				assert.NoError(t, b.Flush())
+				want := float32(1)
+				if rank == 0 {
+					s.Set(ones, 1, 1)
+				} else {
+					s.SetZero()
+				}
+				if before {
+					s.Add(ones, 1, 1)
+					want += 2
+				}
+				assert.NoError(t, s.Start(t.Context(), 1, nil))
+				assert.NoError(t, s.Finish(t.Context()))
+				s.Add(ones, 1, 1)
+				want++
+				s.Round(out, 1)
+				assert.NoError(t, b.Flush())
+				assert.Equal(t, []float32{want, want, want}, out)
+			}
+		})
+	}
+	done.Wait()
 }
