@@ -305,7 +305,7 @@ func (a *Assigner) shift(from uint8) bool {
 	best := move{end: a.busy[from]}
 	for i := range a.parts {
 		p := &a.parts[i]
-		if p.rank != from {
+		if p.rank != from || p.rows == 0 { // another has all of its rows
 			continue
 		}
 		for m := a.mask[p.expert] &^ (1 << from); m != 0; m &= m - 1 {
