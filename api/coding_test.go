@@ -66,7 +66,8 @@ func TestSkippableFrames(t *testing.T) {
 	c := testConfig(answering("ok"))
 	s := newServer(c)
 	frame := "\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
-	for body, status := range map[string]int{frame + packed(t, "zstd", `{`+user+`}`): 200, strings.Repeat(frame, 9) + packed(t, "zstd", `{`+user+`}`): 200, frame: 400, frame[:9]: 400} {
+	whole := packed(t, "zstd", `{`+user+`}`+strings.Repeat(" ", 100<<10)) // its window is not the smallest one
+	for body, status := range map[string]int{frame + whole: 200, strings.Repeat(frame, 9) + whole: 200, frame: 400, frame[:9]: 400} {
 		w := call(s.handler(), "POST", "/v1/chat/completions", body, "Content-Encoding", "zstd")
 		require.Equal(t, status, w.Code, "%q: %s", body, w.Body)
 		used, _ := s.bodies.usage()
