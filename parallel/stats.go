@@ -20,7 +20,7 @@ type LayerStats struct {
 	Waiting, Wire  time.Duration
 	Sent, Received uint64 // bytes
 	Exchanges      uint64 // that succeeded, repetitions not counted
-	Overflows      uint64 // exchanges repeated in float32, or with Exact in more than one lane
+	Overflows      uint64 // exchanges repeated in float32; with Exact those in which a block needed more than one lane
 	Routed         Routed
 }
 

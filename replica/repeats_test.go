@@ -56,6 +56,15 @@ func TestRepeats(t *testing.T) {
 		mustRun(t, l, entry(2, 0, model.WantLast, 1))
 		require.NotSame(t, before, c.ranks[0])
 		require.Equal(t, want, l.Repeats(), "a step that waited for its epoch was not interrupted")
+		c.ranks[0].onForward = func(context.Context, model.Step) error {
+			c.ranks[0].overflows++
+			return nil
+		}
+		mustRun(t, l, entry(2, 1, model.WantLast, 1))
+		require.Equal(t, want, l.Repeats(), "with exact the exchange was longer, not repeated")
+		c.end(errors.New("rank 1: gone"))
+		c.settings.Reduce = parallel.Sum
+		require.NoError(t, c.form())
 
 		// A step that is interrupted after an exchange was repeated; the count of the
 		// new model starts at zero.
@@ -71,7 +80,7 @@ func TestRepeats(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}
-		mustRun(t, l, entry(2, 1, model.WantLast, 1))
+		mustRun(t, l, entry(3, 0, model.WantLast, 1))
 		at := time.Now()
 		require.Equal(t, began.Add(7*time.Second), at)
 		want = append(want,

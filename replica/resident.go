@@ -218,7 +218,7 @@ func (h *resident) run(step model.Step) ([][]float32, cluster.Digest, error) {
 	before := overflows(h.rank.LayerStats())
 	rows, err := h.rank.Run(h.epoch.Done)
 	layers := slices.Clone(h.rank.LayerStats())
-	if n := overflows(layers) - before; n > 0 {
+	if n := overflows(layers) - before; n > 0 && h.settings.Reduce == parallel.Sum {
 		h.repeats.add(Repeat{Kind: InFloat32, Exchanges: n})
 	}
 	if err != nil {
@@ -240,7 +240,7 @@ func (h *resident) run(step model.Step) ([][]float32, cluster.Digest, error) {
 	return rows, digest, nil
 }
 
-// overflows returns how many exchanges were repeated in float32.
+// overflows returns how many exchanges were repeated in float32, with Sum.
 func overflows(layers []parallel.LayerStats) (n uint64) {
 	for _, l := range layers {
 		n += l.Overflows

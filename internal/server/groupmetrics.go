@@ -65,7 +65,7 @@ func newGroupMetrics(l *node.Leader, chosen func() [][]uint64) *groupMetrics {
 			layer("sent_bytes_total", "Bytes sent to other ranks.", func(l parallel.LayerStats) float64 { return float64(l.Sent) }),
 			layer("received_bytes_total", "Bytes received from other ranks.", func(l parallel.LayerStats) float64 { return float64(l.Received) }),
 			layer("exchanges_total", "Exchanges with the other ranks.", func(l parallel.LayerStats) float64 { return float64(l.Exchanges) }),
-			layer("float16_overflows_total", "Exchanges repeated in float32 because a value exceeded the range of float16.", func(l parallel.LayerStats) float64 { return float64(l.Overflows) }),
+			layer("float16_overflows_total", "Exchanges repeated in float32 because a value exceeded the range of float16; with --reduce exact, those in which some sums needed more than 32 bits.", func(l parallel.LayerStats) float64 { return float64(l.Overflows) }),
 		},
 		exchanges: []metric[parallel.Exchange]{
 			exchange("compute_seconds_total", "Time spent computing what is exchanged, since the exchange before.", func(x parallel.Exchange) float64 { return x.Compute.Seconds() }),
