@@ -18,6 +18,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/internal/host"
+	"ringmaster/internal/safetext"
 	"ringmaster/kernels/record"
 	"ringmaster/model"
 	"ringmaster/parallel"
@@ -99,7 +100,7 @@ func Measure(ctx context.Context, g *distributed.Group, m Model, b *record.Backe
 			return Costs{}, fmt.Errorf("the costs of rank %d: %w", r, err)
 		}
 		if from.Missing != "" {
-			return Costs{Missing: fmt.Sprintf("rank %d: %s", r, from.Missing)}, nil
+			return Costs{Missing: fmt.Sprintf("rank %d: %s", r, safetext.Line(from.Missing, mostReason))}, nil
 		}
 		c.Models[r] = from.Model
 	}

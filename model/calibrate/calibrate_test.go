@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -193,7 +194,7 @@ func TestMeasure(t *testing.T) {
 // failing is a model that cannot run steps.
 type failing struct{ calibrate.Model }
 
-func (failing) Prepare(model.Step) error { return errors.New("no memory for the step") }
+func (failing) Prepare(model.Step) error { return errors.New("no memory\x1b[2J\nfor the step " + strings.Repeat("x", 2000)) }
 
 // TestMeasureMissing: a rank that cannot measure says so to the leader, and the group
 // continues.
@@ -221,7 +222,10 @@ func TestMeasureMissing(t *testing.T) {
 		require.NoError(t, errs[r])
 		require.Equal(t, []int{7}, agreed[r])
 	}
-	require.Equal(t, []calibrate.Costs{{Missing: "rank 1: no memory for the step"}, {}}, costs)
+	require.Contains(t, costs[0].Missing, `rank 1: `)
+	require.Contains(t, costs[0].Missing, `no memory\u001b[2J for the step xxx`, "safe for a terminal")
+	require.Less(t, len(costs[0].Missing), 1100)
+	require.Zero(t, costs[1])
 }
 
 // TestAgree: all ranks get rank 0's choice.
