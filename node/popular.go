@@ -42,14 +42,14 @@ const keptBits = 32
 // mostPopularity bounds the file: 128 layers of 512 experts.
 const mostPopularity = 128 * 512 * 21
 
-// lastSave bounds the wait for the file when the node stops.
-const lastSave = 2 * time.Second
+// diskWait bounds the waits for the file when the node starts and stops.
+const diskWait = 2 * time.Second
 
 // close saves what was counted, unless the disk hangs.
 func (p *popularity) close() {
 	select {
 	case <-p.save():
-	case <-time.After(lastSave):
+	case <-time.After(diskWait):
 	}
 }
 
@@ -108,32 +108,61 @@ func (p *popularity) load(path, model string) {
 	if path == "" {
 		return
 	}
-	info, err := os.Stat(p.path)
-	if errors.Is(err, fs.ErrNotExist) {
+	chosen, err := within(diskWait, func() ([][]uint64, error) { return readPopularity(path, model) })
+	if err != nil {
+		slog.Warn("how often experts were chosen in earlier runs is unknown", "error", err)
 		return
 	}
-	if err == nil && info.Size() > mostPopularity {
-		err = fmt.Errorf("%s has %d bytes; at most %d are possible", p.path, info.Size(), mostPopularity)
+	p.before = chosen
+}
+
+// within returns what read does, or an error after a wait: a disk may hang, and the node
+// starts without the file.
+func within(wait time.Duration, read func() ([][]uint64, error)) (chosen [][]uint64, err error) {
+	done := make(chan struct{})
+	var late [][]uint64 // only read after done
+	var lateErr error
+	go func() {
+		defer close(done)
+		late, lateErr = read()
+	}()
+	select {
+	case <-done:
+		return late, lateErr
+	case <-time.After(wait):
+		return nil, fmt.Errorf("the disk of --cache-dir has not answered in %v", wait)
 	}
-	var text []byte
-	if err == nil {
-		text, err = os.ReadFile(p.path)
+}
+
+// readPopularity returns the counts of the file, none if it is missing or of another model.
+func readPopularity(path, model string) ([][]uint64, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > mostPopularity {
+		return nil, fmt.Errorf("%s has %d bytes; at most %d are possible", path, info.Size(), mostPopularity)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
 	}
 	var f popularityFile
-	if err == nil {
-		err = json.Unmarshal(text, &f)
+	if err := json.Unmarshal(text, &f); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	switch {
-	case err != nil:
-		slog.Warn("how often experts were chosen in earlier runs is unknown", "error", err)
-	case f.Model == model:
-		for _, counts := range f.Chosen {
-			for e := range counts {
-				counts[e] = min(counts[e], 1<<keptBits)
-			}
+	if f.Model != model {
+		return nil, nil
+	}
+	for _, counts := range f.Chosen {
+		for e := range counts {
+			counts[e] = min(counts[e], 1<<keptBits)
 		}
-		p.before = f.Chosen
 	}
+	return f.Chosen, nil
 }
 
 // save writes the file, in place of the old one, in the background, because a disk may hang

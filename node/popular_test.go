@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -51,4 +52,17 @@ func TestPopularity(t *testing.T) {
 	none.load("", "a")
 	none.observe(counted{{1}})
 	none.close()
+}
+
+// TestDiskHangs: a start does not wait for a disk that does not answer.
+func TestDiskHangs(t *testing.T) {
+	answers := make(chan struct{})
+	read := func() ([][]uint64, error) { <-answers; return [][]uint64{{1}}, nil }
+	chosen, err := within(time.Millisecond, read)
+	require.ErrorContains(t, err, "has not answered")
+	require.Empty(t, chosen)
+	close(answers)
+	chosen, err = within(time.Hour, read)
+	require.NoError(t, err)
+	require.Equal(t, [][]uint64{{1}}, chosen)
 }
