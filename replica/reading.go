@@ -19,6 +19,7 @@ type reading struct {
 	members []cluster.Hello
 	owned   map[int]owned // by rank of the world, in the last epoch that began
 	reads   cluster.Reads
+	logged  []int // ranks that logLoss has logged since an epoch began
 }
 
 // owned is the part of a process.
@@ -46,8 +47,8 @@ func (r *reading) planned(members []cluster.Hello, s Settings) {
 	}
 }
 
-// logLoss logs how much of the experts of lost ranks the survivors had no copy of. mu is
-// held.
+// logLoss logs how much of the experts of ranks that are gone the others had no copy of,
+// once until an epoch begins or another goes. mu is held.
 func (r *reading) logLoss(members []cluster.Hello, s Settings) {
 	survive := map[int]bool{}
 	var have []parallel.Part
@@ -63,11 +64,12 @@ func (r *reading) logLoss(members []cluster.Hello, s Settings) {
 			gone = append(gone, rank)
 		}
 	}
-	if len(gone) == 0 {
+	if !slices.ContainsFunc(gone, func(rank int) bool { return !slices.Contains(r.logged, rank) }) {
 		return
 	}
 	slices.Sort(gone)
-	slog.Info("the experts of lost ranks, as far as no other rank had a copy, are read from disk", "ranks", gone, "size", units.Bytes(r.lost(s, have)))
+	r.logged = append(r.logged, gone...)
+	slog.Info("the experts of ranks that were lost or left, as far as no other rank had a copy, are read from disk", "ranks", gone, "size", units.Bytes(r.lost(s, have)))
 }
 
 // began notes that an epoch of these ranks of the world has begun, each with its part of
@@ -79,7 +81,7 @@ func (r *reading) began(members []int, p parallel.Placement) {
 	for _, m := range r.members {
 		process[m.Rank] = m.Process
 	}
-	r.owned = map[int]owned{}
+	r.owned, r.logged = map[int]owned{}, nil
 	for i, rank := range members {
 		r.owned[rank] = owned{process[rank], p[i]}
 	}

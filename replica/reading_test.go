@@ -45,10 +45,17 @@ func TestReading(t *testing.T) {
 	require.Equal(t, cluster.Reads{}, plan(members(0, 1, 2), 6, 12, 18))
 	require.Empty(t, lost, "all have what they had")
 	require.Equal(t, cluster.Reads{Rank: 0, Bytes: 3, Rate: 10}, plan(members(0, 2), 9, 18))
-	require.Equal(t, [][]parallel.Part{{upTo(6, 12, 18)[0], upTo(6, 12, 18)[2]}}, lost)
+	one := []parallel.Part{upTo(6, 12, 18)[0], upTo(6, 12, 18)[2]}
+	require.Equal(t, [][]parallel.Part{one}, lost)
+	plan(members(0, 2), 9, 18)
+	require.Len(t, lost, 1, "another plan without the same rank")
+	plan(members(0), 18)
+	require.Equal(t, [][]parallel.Part{one, one[:1]}, lost, "another rank is gone")
+	plan(members(0, 2), 9, 18)
 	r.began([]int{0, 2}, upTo(9, 18))
 	back := members(0, 1, 2)
 	require.Equal(t, cluster.Reads{Rank: 1, Bytes: 6, Rate: 20}, plan(back, 6, 12, 18))
+	require.Len(t, lost, 2, "nothing is lost since an epoch began")
 	r.began([]int{0, 1, 2}, upTo(6, 12, 18))
 	back[2].Process = "another"
 	require.Equal(t, cluster.Reads{Rank: 2, Bytes: 6, Rate: 30}, plan(back, 6, 12, 18))
