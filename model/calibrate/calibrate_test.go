@@ -194,7 +194,9 @@ func TestMeasure(t *testing.T) {
 // failing is a model that cannot run steps.
 type failing struct{ calibrate.Model }
 
-func (failing) Prepare(model.Step) error { return errors.New("no memory\x1b[2J\nfor the step " + strings.Repeat("x", 2000)) }
+func (failing) Prepare(model.Step) error {
+	return errors.New("no memory\x1b[2J\nfor the step " + strings.Repeat("x", 2000))
+}
 
 // TestMeasureMissing: a rank that cannot measure says so to the leader, and the group
 // continues.
