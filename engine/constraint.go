@@ -142,6 +142,9 @@ func masked(row []float32, words []uint64, mem *scratch) []float32 {
 // excludable returns banned, or nil if a row [vocab] has nothing else left. So an answer
 // that may only end now does end, however short it is.
 func excludable(row []float32, banned []int32) []int32 {
+	if len(banned) == 0 {
+		return nil
+	}
 	left := 0
 	for _, x := range row {
 		if !math.IsInf(float64(x), -1) {

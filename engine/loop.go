@@ -8,8 +8,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"ringmaster/model"
@@ -298,19 +296,10 @@ func (e *Engine) continueWith(rows []nextRow, mem []scratch) {
 		err error
 	}
 	results := make([]result, len(rows))
-	var taken atomic.Int32
-	sample := func(mem *scratch) {
-		for i := taken.Add(1) - 1; int(i) < len(rows); i = taken.Add(1) - 1 {
-			r := &results[i]
-			r.id, r.ev, r.err = rows[i].run.advance(e, rows[i].row, mem)
-		}
-	}
-	var others sync.WaitGroup
-	for i := 1; i < min(len(rows), len(mem)); i++ {
-		others.Go(func() { sample(&mem[i]) })
-	}
-	sample(&mem[0])
-	others.Wait()
+	sideBySide(len(rows), len(mem), func(i, worker int) {
+		r := &results[i]
+		r.id, r.ev, r.err = rows[i].run.advance(e, rows[i].row, &mem[worker])
+	})
 	for i, r := range results {
 		e.give(rows[i].run, r.id, r.ev, r.err)
 	}

@@ -17,9 +17,11 @@ type pace struct {
 const (
 	// learning is the weight of the last step in the averages.
 	learning = 0.25
-	// paceGrain is the unit of the bound in tokens: kernels compute in blocks of rows, so
-	// a few more cost little. It is also the least.
-	paceGrain = 16
+	// paceGrain is the unit of the bound in tokens: so few take a twentieth of the target
+	// where a token takes 2 ms.
+	paceGrain = 4
+	// paceLeast is the least bound: so few tokens cost little more than the first.
+	paceLeast = 16
 	// paceProbe is after how many steps with prompts one only decodes, because fixed cannot
 	// be told from token otherwise, and changes with the sequences and their lengths.
 	paceProbe = 32
@@ -38,7 +40,7 @@ func (p *pace) learn(prompt, decoding int, took time.Duration) {
 		if decoding > 0 {
 			p.mixed++
 		}
-		if prompt >= paceGrain { // else the step's own cost hides theirs
+		if prompt >= paceLeast { // else the step's own cost hides theirs
 			average(&p.token, max(t-p.fixed, 0)/float64(prompt))
 		}
 	}
@@ -67,5 +69,5 @@ func (p *pace) bound(most int) int {
 	if n >= float64(most) {
 		return most
 	}
-	return min(most, max(paceGrain, int(n)/paceGrain*paceGrain))
+	return min(most, max(paceLeast, int(n)/paceGrain*paceGrain))
 }

@@ -3,7 +3,10 @@ package engine
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"ringmaster/model"
 )
@@ -32,17 +35,39 @@ func (e *Engine) checkRows(step model.Step, rows [][]float32) error {
 	return nil
 }
 
+// sideBySide calls do with the numbers below n, and with that of the worker that calls it,
+// of at most so many: the caller and other goroutines.
+func sideBySide(n, workers int, do func(i, worker int)) {
+	var taken atomic.Int32
+	work := func(worker int) {
+		for i := int(taken.Add(1)) - 1; i < n; i = int(taken.Add(1)) - 1 {
+			do(i, worker)
+		}
+	}
+	var others sync.WaitGroup
+	for worker := 1; worker < min(n, workers); worker++ {
+		others.Go(func() { work(worker) })
+	}
+	work(0)
+	others.Wait()
+}
+
 // spoiledParts finds the parts of the step in flight with a logit that is NaN or
 // infinite, marks them in the scheduler, and returns an error for the request of each.
 // The other requests continue, because the rows of a step do not depend on each other.
 // rows must have passed checkRows.
 func (e *Engine) spoiledParts(rows [][]float32) (spoiled map[requestID]error) {
+	bads := make([]int, len(rows))
+	sideBySide(len(rows), runtime.GOMAXPROCS(0), func(i, _ int) { bads[i] = firstBad(rows[i][:e.size]) })
+	if !slices.ContainsFunc(bads, func(bad int) bool { return bad >= 0 }) {
+		return nil
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	first := 0
 	for _, p := range e.sched.parts {
 		for i, row := range rows[first : first+p.rows] {
-			bad := firstBad(row[:e.size])
+			bad := bads[first+i]
 			if bad < 0 {
 				continue
 			}
