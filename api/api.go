@@ -124,7 +124,7 @@ type Config struct {
 
 	// KeepAlive is how long a stream may be silent before it sends a comment, so that
 	// clients and proxies do not time out during a long prefill and pages show its
-	// progress; 0: 2 s.
+	// progress; 0: 2 s. The first comment comes after five times as long.
 	KeepAlive time.Duration
 	// WriteTimeout limits one write to a client; 0: 30 s. It restarts with each chunk, so
 	// that a stream may run for any time.
@@ -160,17 +160,17 @@ type Error = dialect.Error
 // Clock tells the time; tests replace it.
 type Clock interface {
 	Now() time.Time
-	// Ticker sends on the channel every d until stop is called.
-	Ticker(d time.Duration) (ticks <-chan time.Time, stop func())
+	// Ticker sends on the channel every d until stop is called; every changes d.
+	Ticker(d time.Duration) (ticks <-chan time.Time, every func(d time.Duration), stop func())
 }
 
 type systemClock struct{}
 
 func (systemClock) Now() time.Time { return time.Now() }
 
-func (systemClock) Ticker(d time.Duration) (<-chan time.Time, func()) {
+func (systemClock) Ticker(d time.Duration) (<-chan time.Time, func(time.Duration), func()) {
 	t := time.NewTicker(d)
-	return t.C, t.Stop
+	return t.C, t.Reset, t.Stop
 }
 
 // server holds the state shared by all handlers.

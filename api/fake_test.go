@@ -171,8 +171,8 @@ func newClock() *fakeClock { return &fakeClock{ticks: make(chan time.Time)} }
 
 func (c *fakeClock) Now() time.Time { return time.Unix(1_700_000_000, 0) }
 
-func (c *fakeClock) Ticker(time.Duration) (<-chan time.Time, func()) {
-	return c.ticks, func() {}
+func (c *fakeClock) Ticker(time.Duration) (<-chan time.Time, func(time.Duration), func()) {
+	return c.ticks, func(time.Duration) {}, func() {}
 }
 
 // testConfig is a configuration with reproducible responses.

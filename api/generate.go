@@ -92,15 +92,20 @@ func (s *server) account(c *gin.Context, running *run.Run) {
 	c.Set(usedKey, u)
 }
 
+// firstTick is after how many times Config.KeepAlive a stream has its first comment: what
+// fails before that has a status, such as 503, by which clients try again.
+const firstTick = 5
+
 // answer renders the events of a run.
 func (s *server) answer(ctx context.Context, c *gin.Context, call *dialect.Call, running *run.Run) {
 	call.Job = run.Job{} // the engine has the prompts
 	out := dialect.NewWriter(c.Writer)
 	reply := call.Reply(out)
 	var ticks <-chan time.Time
+	var every func(time.Duration)
 	if call.Stream {
 		var stop func()
-		ticks, stop = s.Clock.Ticker(s.KeepAlive)
+		ticks, every, stop = s.Clock.Ticker(firstTick * s.KeepAlive)
 		defer stop()
 	}
 	event := func(e *run.Event) error {
@@ -108,6 +113,7 @@ func (s *server) answer(ctx context.Context, c *gin.Context, call *dialect.Call,
 		return out.Err()
 	}
 	tick := func() error {
+		every(s.KeepAlive)
 		reply.Tick(s.waits())
 		return out.Err()
 	}
