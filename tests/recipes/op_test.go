@@ -31,7 +31,7 @@ func filesOfRecipe(t *testing.T) []string {
 
 // copyTree copies the packages that ops are in, and what these import.
 func copyTree(t *testing.T, to string) {
-	for _, part := range []string{"gguf", "kernels", "metal", "parallel/cost", "internal", "scripts", "tests/metalsim"} {
+	for _, part := range []string{"gguf", "kernels", "metal", "parallel/assign", "parallel/cost", "internal", "scripts", "tests/metalsim"} {
 		require.NoError(t, os.CopyFS(filepath.Join(to, part), os.DirFS(filepath.Join(root, part))))
 	}
 	for _, file := range []string{"go.mod", "go.sum"} {
