@@ -17,9 +17,9 @@ type pace struct {
 const (
 	// learning is the weight of the last step in the averages.
 	learning = 0.25
-	// paceGrain is the unit of the bound in tokens: so few take a twentieth of the target
-	// where a token takes 2 ms.
-	paceGrain = 4
+	// paceGrain is the unit of the bound in tokens: half of it, which is lost on average, is a
+	// twentieth of the target where a token takes 2 ms, as much as steps differ by chance.
+	paceGrain = 8
 	// paceLeast is the least bound: so few tokens cost little more than the first.
 	paceLeast = 16
 	// paceProbe is after how many steps with prompts one only decodes, because fixed cannot
