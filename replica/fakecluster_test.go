@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,6 +20,8 @@ import (
 // fakeCluster does in memory what *cluster.Leader and its followers do, with a
 // goroutine for each follower.
 type fakeCluster struct {
+	onBegin atomic.Pointer[func()] // called by Begin
+
 	t        *testing.T
 	size     int
 	members  []int // of the next epoch, ranks in order
@@ -250,6 +253,9 @@ func (c *fakeCluster) Await(ctx context.Context) (cluster.Epoch, error) {
 }
 
 func (c *fakeCluster) Begin(epoch uint32, payload []byte) (uint64, error) {
+	if f := c.onBegin.Load(); f != nil {
+		(*f)()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.why != nil {

@@ -250,9 +250,10 @@ func TestStartWaitsForTheStepBefore(t *testing.T) {
 		_, err := l.Epoch()
 		require.ErrorIs(t, err, model.ErrUnavailable)
 		close(deaf)
-		err = <-ended
-		require.ErrorIs(t, err, model.ErrUnavailable)
-		require.EqualError(t, err, "rank 1: gone")
+		if err = <-ended; err != nil { // else the next epoch had formed before, and has run the step
+			require.ErrorIs(t, err, model.ErrUnavailable)
+			require.EqualError(t, err, "rank 1: gone")
+		}
 		require.NoError(t, <-formed)
 		require.Equal(t, 2, c.ranks[0].joins)
 		c.ranks[0].onForward = nil
