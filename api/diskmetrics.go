@@ -25,7 +25,7 @@ func diskMetrics(e Engine) []prometheus.Collector {
 				}
 				return 0
 			}),
-		counter("saved_total", "Sequences written to disk.", func(s diskcache.Stats) uint64 { return s.Saved }),
+		counter("saved_total", "Files written to disk: sequences, and the parts that several share.", func(s diskcache.Stats) uint64 { return s.Saved }),
 		counter("saved_bytes_total", "Bytes of sequences written to disk.", func(s diskcache.Stats) uint64 { return s.SavedBytes }),
 		counter("hits_total", "Requests that continued a sequence from disk.", func(s diskcache.Stats) uint64 { return s.Hits }),
 		counter("hit_tokens_total", "Prompt tokens that were not run because a sequence from disk had them.", func(s diskcache.Stats) uint64 { return s.HitTokens }),

@@ -305,7 +305,7 @@ func (e *Engine) continueWith(rows []nextRow, mem []scratch) {
 	}
 }
 
-// give gives a request its next token, or its end by an error.
+// give passes a request its next token, or ends it with an error.
 func (e *Engine) give(r *run, id int32, ev Event, err error) {
 	e.mu.Lock()
 	if err == nil && ev.Finish == FinishNone {

@@ -18,7 +18,7 @@ const (
 	// learning is the weight of the last step in the averages.
 	learning = 0.25
 	// paceGrain is the unit of the bound in tokens: half of it, which is lost on average, is a
-	// twentieth of the target where a token takes 2 ms, as much as steps differ by chance.
+	// twentieth of the target where a token takes 2 ms, about what equal steps vary by.
 	paceGrain = 8
 	// paceLeast is the least bound: so few tokens cost little more than the first.
 	paceLeast = 16

@@ -69,8 +69,8 @@ type Request struct {
 	IgnoreEOS bool     // end tokens do not end the answer
 
 	// StopsIn, if set, reports whether stop strings count in the text of the next token,
-	// given its bytes; it is called for each token of the answer in turn, and side by side
-	// with that of other requests. nil: always.
+	// given its bytes; it is called for each token of the answer in turn, perhaps at the same
+	// time as those of other requests. nil: always.
 	StopsIn func(token []byte) bool
 	// Visible maps control tokens that are part of the answer's text to their texts
 	// there.

@@ -35,8 +35,8 @@ func (e *Engine) checkRows(step model.Step, rows [][]float32) error {
 	return nil
 }
 
-// sideBySide calls do with the numbers below n, and with that of the worker that calls it,
-// of at most so many: the caller and other goroutines.
+// sideBySide calls do for each i below n, in at most so many goroutines, one of them the
+// caller's; worker is the goroutine's number, from 0.
 func sideBySide(n, workers int, do func(i, worker int)) {
 	var taken atomic.Int32
 	work := func(worker int) {
@@ -57,9 +57,9 @@ func sideBySide(n, workers int, do func(i, worker int)) {
 // The other requests continue, because the rows of a step do not depend on each other.
 // rows must have passed checkRows.
 func (e *Engine) spoiledParts(rows [][]float32) (spoiled map[requestID]error) {
-	bads := make([]int, len(rows))
-	sideBySide(len(rows), runtime.GOMAXPROCS(0), func(i, _ int) { bads[i] = firstBad(rows[i][:e.size]) })
-	if !slices.ContainsFunc(bads, func(bad int) bool { return bad >= 0 }) {
+	firstBads := make([]int, len(rows))
+	sideBySide(len(rows), runtime.GOMAXPROCS(0), func(i, _ int) { firstBads[i] = firstBad(rows[i][:e.size]) })
+	if !slices.ContainsFunc(firstBads, func(bad int) bool { return bad >= 0 }) {
 		return nil
 	}
 	e.mu.Lock()
@@ -67,7 +67,7 @@ func (e *Engine) spoiledParts(rows [][]float32) (spoiled map[requestID]error) {
 	first := 0
 	for _, p := range e.sched.parts {
 		for i, row := range rows[first : first+p.rows] {
-			bad := bads[first+i]
+			bad := firstBads[first+i]
 			if bad < 0 {
 				continue
 			}
