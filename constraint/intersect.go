@@ -216,15 +216,23 @@ func (p *product) build() error {
 		}
 		p.states[i].next = next
 	}
-	before := make([][]int, len(p.states))
+	spreadLive(len(p.states), func(i int) ([]int, *bool) { return p.states[i].next, &p.states[i].live })
+	return nil
+}
+
+// spreadLive marks the states of an automaton that lead to a live one. of returns where a
+// state leads (-1: nowhere), and its mark.
+func spreadLive(n int, of func(i int) (next []int, live *bool)) {
+	before := make([][]int, n)
 	var found []int
-	for i := range p.states {
-		for _, to := range p.states[i].next {
+	for i := range n {
+		next, live := of(i)
+		for _, to := range next {
 			if to >= 0 {
 				before[to] = append(before[to], i)
 			}
 		}
-		if p.states[i].live {
+		if *live {
 			found = append(found, i)
 		}
 	}
@@ -232,13 +240,12 @@ func (p *product) build() error {
 		to := found[len(found)-1]
 		found = found[:len(found)-1]
 		for _, i := range before[to] {
-			if !p.states[i].live {
-				p.states[i].live = true
+			if _, live := of(i); !*live {
+				*live = true
 				found = append(found, i)
 			}
 		}
 	}
-	return nil
 }
 
 // connect makes the edges between live states.

@@ -138,7 +138,7 @@ func (c *counted) add(at, count int) int {
 	return id
 }
 
-// repeats reports whether a state is one whose characters are counted by a repetition.
+// repeats reports whether a repetition counts the characters of a state.
 func (c *counted) repeats(at int) bool {
 	return (c.low > 0 || c.high >= 0) && c.tail(at) && len(c.product.states[at].edges) == 1
 }
@@ -149,9 +149,7 @@ func (c *counted) expr() (*Expr, error) {
 		return Never(), nil
 	}
 	c.add(0, 0)
-	var before [][]int
 	for i := 0; i < len(c.states); i++ {
-		before = append(before, nil)
 		s := c.states[i]
 		if c.repeats(s.at) {
 			continue
@@ -169,27 +167,7 @@ func (c *counted) expr() (*Expr, error) {
 		}
 		c.states[i].to = s.to
 	}
-	var found []int
-	for i := range c.states {
-		for _, to := range c.states[i].to {
-			if to >= 0 {
-				before[to] = append(before[to], i)
-			}
-		}
-		if c.states[i].live {
-			found = append(found, i)
-		}
-	}
-	for len(found) > 0 {
-		to := found[len(found)-1]
-		found = found[:len(found)-1]
-		for _, i := range before[to] {
-			if !c.states[i].live {
-				c.states[i].live = true
-				found = append(found, i)
-			}
-		}
-	}
+	spreadLive(len(c.states), func(i int) ([]int, *bool) { return c.states[i].to, &c.states[i].live })
 	if !c.states[0].live {
 		return Never(), nil
 	}
