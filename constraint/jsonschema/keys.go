@@ -75,10 +75,10 @@ func (k *compiler) keyRules(r *rules) []*rules {
 	return list
 }
 
-// keyAllowed reports whether propertyNames allows a name.
-func (k *compiler) keyAllowed(r *rules, name string) bool {
+// keyAllowed reports whether propertyNames, with these keyRules, allows a name.
+func (k *compiler) keyAllowed(r *rules, keys []*rules, name string) bool {
 	v := &value{kind: text, text: name}
-	for _, a := range k.keyRules(r) {
+	for _, a := range keys {
 		ok, known := k.accepts(a, v)
 		if !known {
 			k.cannot(r.at, "propertyNames", "it cannot be decided for the member %q", shortened(name))

@@ -181,6 +181,10 @@ func (k *compiler) fields(r *rules) ([]field, []string) {
 			names = append(names, name)
 		}
 	}
+	var keys []*rules
+	if r.keys != nil && len(names) > 0 {
+		keys = k.keyRules(r)
+	}
 	for _, name := range names {
 		if !k.spend(4) {
 			return nil, names
@@ -206,7 +210,7 @@ func (k *compiler) fields(r *rules) ([]field, []string) {
 			}
 		}
 		value := c.Never()
-		if r.keys == nil || k.keyAllowed(r, name) {
+		if r.keys == nil || k.keyAllowed(r, keys, name) {
 			value = k.all(parts)
 		}
 		out = append(out, field{c.Sequence(k.built(quoted(name)), colon, value), r.demanded[name]})
