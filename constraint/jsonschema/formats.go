@@ -70,7 +70,7 @@ var clock = func() string {
 	return `(?:(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d` + fine + `(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)` + leaps.String() + `)`
 }()
 
-// anyClock is a time of which any second may be a leap second.
+// anyClock is a time that may have a leap second in any minute.
 const anyClock = `(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d{1,30})?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)`
 
 // ipv6 is an address of RFC 4291 in the grammar of RFC 3986.

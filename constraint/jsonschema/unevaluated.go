@@ -21,7 +21,7 @@ func (k *compiler) unevaluated(list []*rules, keyword string, v *value, p part, 
 	for _, r := range list {
 		switch {
 		case r.partial:
-			k.cannot(p.at, keyword, "it cannot be enforced together with conditions, or with an anyOf of which a value may satisfy several schemas")
+			k.cannot(p.at, keyword, "it cannot be enforced together with conditions, or with an anyOf if a value may satisfy several of its schemas")
 			return
 		case keyword == "unevaluatedProperties" && (r.closed || r.additional != nil || r.open): // all are described
 		case v.kind == boolean && v.yes: // of all that is left

@@ -88,7 +88,7 @@ func Create(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Erro
 	r.format(f)
 	for _, raw := range f.List("include", maxParts) {
 		// Reasoning is always included; what else can be asked for is of tools that OpenAI runs,
-		// or log-probabilities, which this API has not.
+		// or log-probabilities, which this API does not have.
 		if v := strings.Trim(dialect.Excerpt(raw), `"`); v != "reasoning.encrypted_content" {
 			r.dropped = append(r.dropped, "include "+v)
 		}
