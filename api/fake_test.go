@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -165,14 +166,30 @@ func tokensOf(text string) []engine.Token {
 // fakeClock stands still; its tickers tick when the test sends on ticks.
 type fakeClock struct {
 	ticks chan time.Time
+
+	mu        sync.Mutex
+	intervals []time.Duration // of the tickers, in the order in which they were set
 }
 
 func newClock() *fakeClock { return &fakeClock{ticks: make(chan time.Time)} }
 
 func (c *fakeClock) Now() time.Time { return time.Unix(1_700_000_000, 0) }
 
-func (c *fakeClock) Ticker(time.Duration) (<-chan time.Time, func(time.Duration), func()) {
-	return c.ticks, func(time.Duration) {}, func() {}
+func (c *fakeClock) Ticker(d time.Duration) (<-chan time.Time, func(time.Duration), func()) {
+	every := func(d time.Duration) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.intervals = append(c.intervals, d)
+	}
+	every(d)
+	return c.ticks, every, func() {}
+}
+
+// set returns the intervals of the tickers so far.
+func (c *fakeClock) set() []time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.intervals)
 }
 
 // testConfig is a configuration with reproducible responses.

@@ -15,7 +15,7 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// logging returns a handler with its log.
+// logging returns a configuration with its log.
 func logging(e Engine) (Config, *bytes.Buffer) {
 	var log bytes.Buffer
 	c := testConfig(e)
@@ -69,6 +69,7 @@ func TestLeftOut(t *testing.T) {
 		fmt.Fprintf(&many, `,"f%d_%s":%d`, i, strings.Repeat("x", 1000), i)
 	}
 	require.Equal(t, 200, call(h, "POST", "/v1/messages", `{`+user+many.String()+`}`).Code)
+	require.Contains(t, log.String(), "ignored_fields=")
 	require.Less(t, log.Len(), 4<<10, "clients choose the names, so what is logged of them is bounded")
 }
 
@@ -82,10 +83,12 @@ func TestAgentsLoseNothing(t *testing.T) {
 		c, log := logging(answering("ok"))
 		c.Model.ContextLength = 1 << 20
 		h := New(c)
-		for _, r := range testenv.FromJSON[[]struct {
+		requests := testenv.FromJSON[[]struct {
 			Path string
 			Body json.RawMessage
-		}](t, testenv.ReadFile(t, file)) {
+		}](t, testenv.ReadFile(t, file))
+		require.NotEmpty(t, requests, file)
+		for _, r := range requests {
 			w := call(h, "POST", r.Path, string(r.Body))
 			require.Equal(t, 200, w.Code, w.Body)
 		}

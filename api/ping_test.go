@@ -66,6 +66,7 @@ func TestPings(t *testing.T) {
 	require.Contains(t, next(), `"type":"message_start"`)
 	require.Equal(t, ": keep-alive", next())
 	require.Equal(t, `data: {"type":"ping"}`, next())
+	require.Equal(t, []time.Duration{10 * time.Second, 2 * time.Second}, clock.set(), "the first tick comes late")
 	gate <- struct{}{}
 	// The event of the progress and the tick may come in either order; a later
 	// tick has it.
