@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"math/bits"
@@ -136,19 +137,20 @@ func within(wait time.Duration, read func() ([][]uint64, error)) (chosen [][]uin
 
 // readPopularity returns the counts of the file, none if it is missing or of another model.
 func readPopularity(path, model string) ([][]uint64, error) {
-	info, err := os.Stat(path)
+	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > mostPopularity {
-		return nil, fmt.Errorf("%s has %d bytes; at most %d are possible", path, info.Size(), mostPopularity)
-	}
-	text, err := os.ReadFile(path)
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, mostPopularity+1))
 	if err != nil {
 		return nil, err
+	}
+	if len(text) > mostPopularity {
+		return nil, fmt.Errorf("%s has more than %d bytes", path, mostPopularity)
 	}
 	var f popularityFile
 	if err := json.Unmarshal(text, &f); err != nil {
