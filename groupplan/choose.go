@@ -171,13 +171,13 @@ func (c *chooser) expect(ctx context.Context, p parallel.Placement, w calibrate.
 }
 
 // alone is what is expected of the member that would answer a request fastest without the
-// others.
+// others, among those with memory for the whole model if there are any.
 func (c *chooser) alone(ctx context.Context, sizes parallel.Sizes) lone {
 	p, err := parallel.Place(parallel.ShareExperts, sizes, []float64{1})
 	if err != nil {
 		return lone{unknown: err}
 	}
-	best, least := lone{}, math.Inf(1)
+	best, least := lone{noRoom: true}, math.Inf(1)
 	for i, m := range c.members {
 		one := *c
 		one.members, one.costs = c.members[i:i+1], calibrate.Costs{Models: c.costs.Models[i : i+1], Links: c.costs.Links}
@@ -188,9 +188,10 @@ func (c *chooser) alone(ctx context.Context, sizes parallel.Sizes) lone {
 		if err != nil {
 			return lone{unknown: err}
 		}
-		if s := e.request(); s < least {
-			_, err := c.o.divide(parallel.ShareExperts, one.members, 0)
-			least, best = s, lone{expected: e, rank: m.Rank, noRoom: err != nil}
+		_, err = c.o.divide(parallel.ShareExperts, one.members, 0)
+		noRoom := err != nil
+		if s := e.request(); best.noRoom && !noRoom || best.noRoom == noRoom && s < least {
+			least, best = s, lone{expected: e, rank: m.Rank, noRoom: noRoom}
 		}
 	}
 	return best

@@ -156,8 +156,11 @@ func TestSlowerThanOne(t *testing.T) {
 	require.NoError(t, err)
 	room := whole.Ranks[0].Resident() - 1<<20
 	p, _, log = choose(slow, cluster.Hello{Threads: 1, Memory: room}, cluster.Hello{Rank: 1, Threads: 1, Memory: room})
-	require.Contains(t, p.Expected(), "; one rank has no room for the whole model")
+	require.Contains(t, p.Expected(), "; no rank has room for the whole model")
 	require.Empty(t, log)
+	p, _, log = choose(slow, cluster.Hello{Threads: 1}, cluster.Hello{Rank: 1, Threads: 1, Memory: room})
+	require.Contains(t, p.Expected(), "; slower than rank 0 alone: ", "the faster rank has no room for the whole model")
+	require.Contains(t, log, "expected to be slower than one of its ranks alone")
 }
 
 // TestCannotMeasure: where a group cannot be measured, or ranks hold running requests, the

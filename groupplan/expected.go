@@ -32,11 +32,11 @@ func (e expected) known() error {
 	return nil
 }
 
-// lone is what steps take on the fastest rank without the others.
+// lone is what steps take on the fastest rank that can run the model without the others.
 type lone struct {
 	expected
 	rank    int
-	noRoom  bool  // the rank has no memory for the whole model
+	noRoom  bool  // the rank, like every other, has no memory for the whole model
 	unknown error // why nothing is expected
 }
 
@@ -85,7 +85,7 @@ func (c *chooser) line(chosen int, rows []expected, one lone) string {
 	case one.unknown != nil:
 		fmt.Fprintf(&b, "; what one rank would take is not known: %v", one.unknown)
 	case one.noRoom:
-		b.WriteString("; one rank has no room for the whole model")
+		b.WriteString("; no rank has room for the whole model")
 	case slower != "":
 		b.WriteString("; " + slower)
 	}
