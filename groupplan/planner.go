@@ -122,7 +122,7 @@ func (p *Planner) Reads(s replica.Settings, i int, before *parallel.Part) int64 
 }
 
 // Lost implements replica.Planner.
-func (p *Planner) Lost(_ replica.Settings, parts []parallel.Part) int64 {
+func (p *Planner) Lost(parts []parallel.Part) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last.Model.Lost(parts)

@@ -41,7 +41,7 @@ func (p *fakePlanner) Fits([]cluster.Hello, Past) error { return nil }
 
 func (p *fakePlanner) Reads(Settings, int, *parallel.Part) int64 { return 0 }
 
-func (p *fakePlanner) Lost(Settings, []parallel.Part) int64 { return 0 }
+func (p *fakePlanner) Lost([]parallel.Part) int64 { return 0 }
 
 func (p *fakePlanner) Choose(_ context.Context, costs calibrate.Costs, _ []parallel.Placement) Choice {
 	p.costs = costs

@@ -31,7 +31,7 @@ func TestStepIsSentFirst(t *testing.T) {
 		for i := range 50 {
 			mustRun(t, l, entry(1, 1+i, model.WantLast, 5))
 		}
-		// The scheduler of Go now and then lets a goroutine that yields run on at once.
+		// Go's scheduler sometimes resumes a goroutine that yields at once.
 		require.Less(t, late, 25)
 	})
 }

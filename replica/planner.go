@@ -20,8 +20,8 @@ type Planner interface {
 	// Reads returns the bytes of the file that member i of a placement reads and did not
 	// need for its previous part; nil means that it has read nothing.
 	Reads(s Settings, i int, before *parallel.Part) int64
-	// Lost returns the bytes of the routed experts of a placement that none of the parts has.
-	Lost(s Settings, parts []parallel.Part) int64
+	// Lost returns the bytes of the routed experts of the last plan that none of the parts has.
+	Lost(parts []parallel.Part) int64
 	// Choose chooses among the placements of settings with Measure, by the measurements of
 	// the epoch's ranks.
 	Choose(ctx context.Context, costs calibrate.Costs, placements []parallel.Placement) Choice

@@ -13,7 +13,7 @@ import (
 // reading tracks which part of the model's file each rank owns, from epoch to epoch.
 type reading struct {
 	fresh func(s Settings, i int, before *parallel.Part) int64 // Planner.Reads
-	lost  func(s Settings, parts []parallel.Part) int64        // Planner.Lost
+	lost  func(parts []parallel.Part) int64                    // Planner.Lost
 
 	mu      sync.Mutex // guards the rest
 	members []cluster.Hello
@@ -33,7 +33,7 @@ func (r *reading) planned(members []cluster.Hello, s Settings) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.members, r.reads = members, cluster.Reads{}
-	r.logLoss(members, s)
+	r.logLoss(members)
 	for i, m := range members {
 		var before *parallel.Part
 		if o, ok := r.owned[m.Rank]; ok && o.process == m.Process {
@@ -47,9 +47,9 @@ func (r *reading) planned(members []cluster.Hello, s Settings) {
 	}
 }
 
-// logLoss logs how much of the experts of ranks that are gone the others had no copy of,
-// once until an epoch begins or another goes. mu is held.
-func (r *reading) logLoss(members []cluster.Hello, s Settings) {
+// logLoss logs the bytes of the experts that only the ranks that are gone had: once, and again
+// when another rank is lost or an epoch has begun. mu is held.
+func (r *reading) logLoss(members []cluster.Hello) {
 	survive := map[int]bool{}
 	var have []parallel.Part
 	for _, m := range members {
@@ -69,7 +69,7 @@ func (r *reading) logLoss(members []cluster.Hello, s Settings) {
 	}
 	slices.Sort(gone)
 	r.logged = append(r.logged, gone...)
-	slog.Info("the experts of ranks that were lost or left, as far as no other rank had a copy, are read from disk", "ranks", gone, "size", units.Bytes(r.lost(s, have)))
+	slog.Info("experts that only the lost or departed ranks had are read from disk", "ranks", gone, "size", units.Bytes(r.lost(have)))
 }
 
 // began notes that an epoch of these ranks of the world has begun, each with its part of

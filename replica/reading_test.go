@@ -31,7 +31,7 @@ func TestReading(t *testing.T) {
 		return out
 	}
 	var lost [][]parallel.Part // what survivors had
-	r := reading{fresh: experts, lost: func(_ Settings, have []parallel.Part) int64 {
+	r := reading{fresh: experts, lost: func(have []parallel.Part) int64 {
 		lost = append(lost, have)
 		return 0
 	}}

@@ -55,7 +55,7 @@ func (b *bed) outlive(f fault, p phase, victim int) {
 	}
 	t.Logf("%v after the fault: %s", time.Since(at).Round(time.Millisecond), line)
 	// A rank that had copies of all that was lost has nothing to read.
-	b.waitLog(0, from, `new to them: rank \d has to read up to [\d.]+ [KMG]iB of weights that are new to it, within \S+ at the [\d.]+ [KMG]iB/s|far as no other rank had a copy, are read from disk" ranks=\[\d\] size="0 B"`)
+	b.waitLog(0, from, `new to them: rank \d has to read up to [\d.]+ [KMG]iB of weights that are new to it, within \S+ at the [\d.]+ [KMG]iB/s|experts that only the lost or departed ranks had are read from disk" ranks=\[\d\] size="0 B"`)
 	b.untilRanks(b.Size - 1)
 	b.requireAnswer(brief)
 	b.othersRun(victim)

@@ -170,7 +170,7 @@ func (p *flatPlanner) Fits([]cluster.Hello, replica.Past) error { return nil }
 
 func (p *flatPlanner) Reads(replica.Settings, int, *parallel.Part) int64 { return 0 }
 
-func (p *flatPlanner) Lost(replica.Settings, []parallel.Part) int64 { return 0 }
+func (p *flatPlanner) Lost([]parallel.Part) int64 { return 0 }
 
 func (p *flatPlanner) Choose(context.Context, calibrate.Costs, []parallel.Placement) replica.Choice {
 	return replica.Choice{}

@@ -80,7 +80,7 @@ func (planner) Fits([]cluster.Hello, replica.Past) error { return nil }
 
 func (planner) Reads(replica.Settings, int, *parallel.Part) int64 { return 0 }
 
-func (planner) Lost(replica.Settings, []parallel.Part) int64 { return 0 }
+func (planner) Lost([]parallel.Part) int64 { return 0 }
 
 func (planner) Choose(context.Context, calibrate.Costs, []parallel.Placement) replica.Choice {
 	return replica.Choice{}
