@@ -25,7 +25,7 @@ func (o Options) copy(plan decoder.Plan, members []cluster.Hello, placement para
 		placement[r].Speed, placement[r].Waits = speeds[r], m.Threads == 0 // 0 on a GPU
 	}
 	before := expectToken(plan, placement)
-	room := make([]int64, len(members)) // experts, of which each rank may have a copy in every layer
+	room := make([]int64, len(members)) // [ranks] copies for which a rank has room in every layer
 	lacks := o.noBuffers(plan, members, ranks, held)
 	tight := lacks != ""
 	for r, m := range members {
@@ -112,7 +112,7 @@ func all(p parallel.Placement, experts int, room []int64) bool {
 	return true
 }
 
-// speeds are those of the members, as far as anyone has said: by the numbers of --share.
+// speeds returns the speeds of the members by the numbers of --share, 1 without them.
 func (o Options) speeds(members []cluster.Hello) []int {
 	out := slices.Repeat([]int{1}, len(members))
 	numbers := o.Share.Shares.Numbers
@@ -128,8 +128,8 @@ func (o Options) speeds(members []cluster.Hello) []int {
 	return out
 }
 
-// copyRoom is the bytes that a rank has for copies: what its part and one sequence leave,
-// without what all sequences need, but at least half of it. A copy makes decoding faster, a
+// copyRoom is the bytes that a rank has for copies: the memory that its part and one sequence
+// leave, less what the other sequences need, but at least half of it. A copy makes decoding faster, a
 // KV cache saves prefills, and neither may starve the other. What running requests hold
 // stays in any case.
 func copyRoom(plan decoder.Plan, m cluster.Hello, r decoder.RankPlan, held int64) int64 {
@@ -163,8 +163,8 @@ func inSteps(room int64, experts, owned int) int64 {
 }
 
 // spread gives each rank copies of as many experts as it has room for. In turns each takes
-// one that fewest ranks have, of the owner with most of these, so that all owners and
-// experts get alike.
+// one that fewest ranks have, of the owner with most of these, so that the copies are even
+// over owners and experts.
 func spread(p parallel.Placement, experts int, room []int64) {
 	holders := slices.Repeat([]int{1}, experts)
 	for more := true; more; {

@@ -29,7 +29,7 @@ type Options struct {
 	Reduce     parallel.Reduce
 	Share      Share
 	Overcommit bool  // a plan may need more memory than is free
-	Heap       int64 // bytes of Go on rank 0, without what depends on the plan
+	Heap       int64 // bytes of the Go heap on rank 0, without what depends on the plan
 	Measure    bool  // a group is measured even if nothing is to be chosen
 	// Chosen returns how often each expert was chosen, [layers][experts]; nil: unknown. With
 	// Sum it decides nothing, so that every epoch of the same ranks has the same copies.

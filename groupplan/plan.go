@@ -29,7 +29,7 @@ type Planned struct {
 	without withoutCopies
 	Model   decoder.Plan
 	Ranks   []decoder.RankPlan // [members], with all that a rank uses in Buffers
-	Heap    int64              // bytes of Go on rank 0
+	Heap    int64              // bytes of the Go heap on rank 0
 	AtMost  int64              // bytes that rank 0 uses beside the mapped weights
 	Text    string             // the plan for people; it may be there with an error, too
 }

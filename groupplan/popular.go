@@ -25,9 +25,9 @@ func known(chosen [][]uint64, layers []int, experts int) bool {
 	return sum >= uint64(leastChoices*experts*len(layers))
 }
 
-// spreadPopular gives each rank copies of as many experts as it has room for, of those in
-// each layer that were chosen most for each rank that has them. Each layer gets the same
-// number, because a step waits in every layer.
+// spreadPopular gives each rank copies of as many experts as it has room for: in each layer
+// those with the most choices per rank that has them. Each layer gets the same number,
+// because a step waits in every layer.
 func spreadPopular(p parallel.Placement, chosen [][]uint64, layers []int, experts int, room []int64) {
 	for r := range p {
 		if room[r] > 0 {

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// unequal is the quotient of the speeds of two ranks from which they are not taken to
-	// be alike, apart from the errors of both measurements: calibrations of one host differ
-	// by as much if other programs run.
+	// unequal is the least ratio of the speeds of two ranks that counts as a difference,
+	// beyond the errors of both measurements: calibrations of one host differ by as much if
+	// other programs run.
 	unequal = 1.25
 	// speedSteps is the greatest measured speed. Few steps, so that equal hosts have equal
 	// ones.
@@ -26,7 +26,7 @@ const (
 // measuredSpeeds are the speeds at which ranks compute the routed experts of a token, by
 // the lines of their ops: all 1 if the ranks are alike, nil if a line is missing.
 func measuredSpeeds(plan decoder.Plan, models []cost.Model) []int {
-	seconds, off := make([]float64, len(models)), 1.0 // off is by how much noise may part two ranks
+	seconds, off := make([]float64, len(models)), 1.0 // off is the ratio that the noise of one rank may explain
 	for r, m := range models {
 		var wrong float64
 		if seconds[r], wrong = expertSeconds(plan, m); seconds[r] <= 0 {

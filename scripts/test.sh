@@ -82,7 +82,7 @@ go build ./...
 # The program that tests start is linked once for all packages (internal/testenv).
 go build -o "$TEST_RESULTS/ringmaster" ./cmd/server && export TEST_PROGRAM="$TEST_RESULTS/ringmaster"
 # tests/lint vets everything in the full form. The packages that wait most, for deadlines of
-# ranks, go first, and one package more than processors is under way.
+# ranks, start first, and one package more than there are processors runs at a time.
 first="./tests/cluster ./tests/rdma ./tests/rdmavm ./tests/mpi"
 at_once=$(($(getconf _NPROCESSORS_ONLN) + 1))
 if [ -z "$full" ]; then

@@ -80,8 +80,8 @@ type Client struct {
 	http *http.Client
 }
 
-// DefaultStall is longer than the 2 seconds between two keep-alives of this project's
-// server.
+// DefaultStall is longer than the 10 seconds of silence after which this project's server
+// sends its first keep-alive.
 const DefaultStall = 2 * time.Minute
 
 // NewClient returns a client of the server at an address such as

@@ -287,8 +287,7 @@ func (x *meter) add(op cost.Op, seconds float64) {
 	x.samples[op.Kind][s] = append(x.samples[op.Kind][s], math.Max(seconds, 1e-9))
 }
 
-// wait is the time of the shortest op with the wait for its end, of which next to all is the
-// wait.
+// wait is the time until the host sees the end of the shortest op, nearly all of it waiting.
 func (x *meter) wait() float64 {
 	least := math.Inf(1)
 	for _, sizes := range x.samples {

@@ -172,7 +172,7 @@ type Model struct {
 	// on a device that overlaps them.
 	Between float64 `json:"between"`
 	// Wait is the time in seconds from the end of ops until the host sees their results, which
-	// every exchange and the end of a step need. It is next to nothing on a CPU.
+	// every exchange and the end of a step need. It is nearly zero on a CPU.
 	Wait float64 `json:"wait,omitempty"`
 	// Short is the noise of ops that take less than LongOp, and Long of the others. They
 	// differ because an interruption is a greater part of a short op.

@@ -234,9 +234,9 @@ func (s *simulation) part(c *Chosen, r, layer int) (experts, slots int) {
 	return experts, slots
 }
 
-// assigned is what each rank computes in a layer, by the rule that all ranks have. So many
-// rows that layers differ little are assigned in a few layers only, because assigning them
-// costs more than drawing them.
+// assigned is what each rank computes in a layer, by the rule that all ranks have. With many
+// rows layers differ little, so only a few of them are assigned, because that costs more than
+// drawing them.
 func (s *simulation) assigned(c *Chosen, layer int) []assign.Load {
 	const manyRows, fewLayers = 64, 4
 	like := layer

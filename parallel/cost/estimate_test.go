@@ -90,7 +90,7 @@ func TestChosen(t *testing.T) {
 
 // TestImbalance: what the busiest rank of a layer reads of the chosen experts over the mean
 // is what others computed (docs/distributed-benchmark.md, the bound): 3.93 of 6 for two
-// halves of 256, and next to nothing beyond the mean for a chunk.
+// halves of 256, and almost exactly the mean for a chunk.
 func TestImbalance(t *testing.T) {
 	layers := func(rows, ranks, n int) (all []Trace) {
 		for r := range ranks {
