@@ -72,8 +72,8 @@ export function takeFormer() {
   if (!Array.isArray(list)) return;
   const text = localStorage.getItem(formerName);
   localStorage.removeItem(formerName); // first: without its room put would drop what has just been moved
-  const moved = [], left = [];
-  for (const c of list.map((c, i) => parse({...c, changed: Date.now() - i})).filter(Boolean).reverse()) {
+  const moved = [], left = [], now = Date.now(); // once: a clock that advances would reverse the order
+  for (const c of list.map((c, i) => parse({...c, changed: now - i})).filter(Boolean).reverse()) {
     if (put(c) === "") moved.push(c.id);
     else left.unshift(plain(c));
   }
