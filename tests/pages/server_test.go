@@ -29,7 +29,7 @@ type server struct {
 
 	http   *api.Server
 	conns  *killable
-	served chan error
+	served chan error // closed after the result of Serve
 
 	mu   sync.Mutex
 	pass int           // steps that may run; < 0: all
@@ -69,7 +69,10 @@ func (s *server) start() {
 	require.NoError(s.t, err)
 	s.address = l.Addr().String()
 	s.http, s.conns, s.served = api.NewServer(s.handler, api.ServerOptions{}), &killable{Listener: l}, make(chan error, 1)
-	go func(h *api.Server, l net.Listener, served chan error) { served <- h.Serve(l) }(s.http, s.conns, s.served)
+	go func(h *api.Server, l net.Listener, served chan error) {
+		served <- h.Serve(l)
+		close(served) // a script may fail after kill, which has received the result
+	}(s.http, s.conns, s.served)
 }
 
 // kill closes the listener and all connections, as the end of the process would.
