@@ -73,7 +73,7 @@ class Run {
     await this.watch.ended(this, failure);
   }
 
-  // drop removes an answer of which only a cut call had arrived.
+  // drop removes an answer that had only a cut call.
   drop() {
     this.begun = false;
     this.conversation.messages.delete(this.message.id);

@@ -40,8 +40,8 @@ async function* events(response) {
 }
 
 // answer sends a request and adds what arrives to message; it calls changed after each
-// piece, with what waitsOf returns if that was a comment. It returns at the end of the answer, or throws a Failure, or an AbortError after
-// signal.
+// piece, with what waitsOf returns if that was a comment. It returns at the end of the
+// answer, or throws a Failure, or an AbortError after signal.
 export async function answer(request, message, signal, changed) {
   const start = performance.now(), figures = message.figures = {tokens: 0};
   let response;
