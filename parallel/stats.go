@@ -48,16 +48,9 @@ func (r *Routed) Add(other Routed) {
 	r.AllBytes += other.AllBytes
 }
 
-// Imbalance is the largest over the mean of so many ranks, by rows and by bytes: 1 if all
-// ranks computed alike or nothing.
+// Imbalance is assign.Imbalance by rows and by bytes.
 func (r Routed) Imbalance(ranks int) (rows, bytes float64) {
-	of := func(busiest, all uint64) float64 {
-		if all == 0 {
-			return 1
-		}
-		return float64(ranks) * float64(busiest) / float64(all)
-	}
-	return of(r.BusiestRows, r.AllRows), of(r.BusiestBytes, r.AllBytes)
+	return assign.Imbalance(int64(r.BusiestRows), int64(r.AllRows), ranks), assign.Imbalance(int64(r.BusiestBytes), int64(r.AllBytes), ranks)
 }
 
 // Since is the counts of s without those of a time before.

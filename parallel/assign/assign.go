@@ -21,7 +21,7 @@ const (
 	// multiplied with them: a token of bench decodes in 5 times the time of a further row
 	// of a prefill (docs/distributed-benchmark.md).
 	ReadRows = 4
-	// None is what a slot gets whose id is not an expert.
+	// None stands for the rank of a slot if its id is not an expert.
 	None = 0xff
 )
 
@@ -35,8 +35,8 @@ type Rank struct {
 // Load is what a rank computes in a layer of a step.
 type Load struct{ Slots, Experts int }
 
-// Assigner assigns the slots of a step to ranks, with integers alone. Within one, several
-// layers may have different copies. It is used by one goroutine.
+// Assigner assigns the slots of a step to ranks, with integers alone. Layers may have
+// different copies. One goroutine uses it.
 type Assigner struct {
 	owner   []uint8    // [experts]
 	holders [][]uint64 // [layers+1 or 1][experts] bit r: rank r has it
@@ -96,7 +96,7 @@ func (r Rule) Assign(to []uint8, layer int, ids []int32, used int) []Load {
 	return r.By.Fixed(to, ids)
 }
 
-// New makes an Assigner for so many experts, which are each in Own of one of the ranks.
+// New makes an Assigner for so many experts. Each must be in Own of one rank.
 func New(experts int, ranks []Rank) *Assigner {
 	a := &Assigner{owner: make([]uint8, experts), time: make([]int64, len(ranks)), count: make([]int32, experts),
 		first: slices.Repeat([]int32{-1}, experts), busy: make([]int64, len(ranks)), seen: make([]uint64, experts), loads: make([]Load, len(ranks))}
@@ -214,7 +214,7 @@ func (a *Assigner) Rows(to []uint8, layer int, ids []int32, used int) []Load {
 			a.add(int32(e), 1, a.owner[e])
 			a.turn += int(e)
 		}
-		a.turn %= len(a.busy) // else low ranks would get more of every row
+		a.turn %= len(a.busy) // otherwise low ranks would get more of every row
 		a.improve()
 		a.fill(to[at:], row)
 	}
@@ -466,8 +466,8 @@ func (a *Assigner) total(to []uint8, ids []int32) []Load {
 	return a.loads
 }
 
-// Imbalance is how much longer the busiest rank takes than all would on average, given the
-// sum of both over some layers: 1 if all take equally long.
+// Imbalance is the largest over the mean of so many ranks, given the sums over some layers of
+// the largest and of all: 1 if all ranks have equally much, or nothing.
 func Imbalance(busiest, all int64, ranks int) float64 {
 	return cmp.Or(float64(ranks)*float64(busiest)/float64(max(all, 1)), 1)
 }
