@@ -9,7 +9,7 @@ import (
 type assignment struct {
 	assigner *assign.Assigner
 	copies   bool           // some experts are on several ranks
-	fixed    bool           // copies serve only steps that are divided by rows
+	waits    bool           // a rank waits for the choice, so copies serve only steps that are divided by rows
 	own      parallel.Range // the experts of this rank
 	held     parallel.Range // a range that has its copies too
 	local    []int32        // with copies [MaxTokens*Used] the id of each slot that this rank computes, else -1
@@ -20,7 +20,7 @@ type assignment struct {
 // join makes the assignment of a placement.
 func (a *assignment) join(f *Forward, p parallel.Placement, rank int) error {
 	n := f.shape.MaxTokens * f.shape.Used
-	a.assigner, a.fixed, a.to = p.Assigner(f.shape.Experts), p.Waits(), make([]uint8, n)
+	a.assigner, a.waits, a.to = p.Assigner(f.shape.Experts), p.Waits(), make([]uint8, n)
 	a.copies = a.assigner.Copies()
 	a.own, a.held = p[rank].Experts, p[rank].Held()
 	f.owned = a.own
@@ -31,7 +31,7 @@ func (a *assignment) join(f *Forward, p parallel.Placement, rank int) error {
 }
 
 // serve reports whether copies serve the step.
-func (a *assignment) serve(f *Forward) bool { return a.copies && (!a.fixed || f.cut != nil) }
+func (a *assignment) serve(f *Forward) bool { return a.copies && (!a.waits || f.cut != nil) }
 
 // assign decides which rank computes each slot of the step. If copies serve it reads the ids
 // of the chosen experts, so it waits for the router; if not, it does nothing before settle.
