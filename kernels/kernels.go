@@ -29,7 +29,7 @@
 // threads nor on how many rows a call has. Row i of an op over many rows is bit for bit
 // the result of the op over row i alone, so that prefill in chunks of any size agrees
 // with decode. A backend that agrees only to within float32 rounding says so (RowsAgree).
-// Sums have a fixed order, but for those of SumExact, which are of integers. F32, F16
+// Sums have a fixed order, except those of SumExact, which adds integers. F32, F16
 // and BF16 weights are multiplied by float32 activations; quantised weights may be
 // multiplied by activations quantised to 8 bits or more, with one float32 scale for at
 // most 32 values.
@@ -385,7 +385,7 @@ type Backend interface {
 	// SumSlots: out[t] = slots[t*used] + slots[t*used+1] + ... in this order in float32.
 	// out [rows][cols].
 	SumSlots(out, slots []float32, rows, used, cols int)
-	// SumExact: sums[t] = terms[t*count] + terms[t*count+1] + ... without an error, so that
+	// SumExact: sums[t] = terms[t*count] + terms[t*count+1] + ... exactly, so that
 	// the order does not matter; with add set, the sum is added to sums[t]. Every term is
 	// first rounded to float16 (ties to even); a term that would become infinite
 	// (magnitude 65520 or more) is added unrounded. sums [rows][cols] are multiples of

@@ -173,6 +173,7 @@ func (f *Forward) start(ctx context.Context, l *Layer) error {
 	return nil
 }
 
+// startSum starts the exchange of the float32 sums of this rank's slots and segments.
 func (f *Forward) startSum(ctx context.Context, l *Layer) error {
 	s := f.shape
 	f.b.SumSlots(f.exchange.Parts(), f.outs, f.pending, s.Used, s.Embd)
@@ -186,8 +187,8 @@ func (f *Forward) startSum(ctx context.Context, l *Layer) error {
 	return f.exchange.Start(ctx, f.pending*s.Embd, parallel.Counts(f.cut, s.Embd))
 }
 
-// startExact starts the exchange of the sums of the slots, of which remote ones are zeros,
-// and of this rank's segments.
+// startExact starts the exchange of the exact sums of this rank's slots and segments. The
+// outputs of remote slots are zeros, which change no sum.
 func (f *Forward) startExact(ctx context.Context, l *Layer) error {
 	f.exact.Set(f.outs, f.pending, f.shape.Used)
 	if f.exchange.shared != nil && f.shared.Len() > 0 {

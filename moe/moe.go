@@ -251,8 +251,8 @@ func (f *Forward) route(l *Layer, input []float32, tokens []int32, rows parallel
 	})
 }
 
-// encode encodes the ops that leave the outputs of the local experts in outs. Of a slot that this rank does not
-// compute, ids [rows][Used] has an expert outside of owned, or -1.
+// encode encodes the ops that leave the outputs of the local experts in outs. For a slot that this rank does not
+// compute, ids [rows][Used] has an expert outside owned, or -1.
 func (f *Forward) encode(l *Layer, input []float32, ids []int32, rows int) {
 	b, s := f.b, f.shape
 	// Three defences keep remote experts out of the local sum, each sufficient alone: their router weights are zeroed,

@@ -38,7 +38,7 @@ const unfit layout = 3<<6 | 63
 
 // limits are the bits that a block of sums needs. high is one more than the number of
 // bits without sign of the greatest magnitude, low is 64 less the trailing zeros that all
-// have; both are 0 for zeros. So those of several blocks are the greatest of each.
+// have; both are 0 for zeros. So the limits of several blocks are the maximum of each field.
 type limits struct{ high, low uint8 }
 
 func limitsOf(x []int64) limits {
@@ -53,7 +53,7 @@ func limitsOf(x []int64) limits {
 	return limits{uint8(1 + bits.Len64(uint64(size))), uint8(64 - bits.TrailingZeros64(uint64(any)))}
 }
 
-// layout returns how blocks within limits travel, of which 2^growth are added.
+// layout returns how blocks within limits travel if 2^growth of them are added.
 func (l limits) layout(growth int) layout {
 	if l.low == 0 {
 		return 0

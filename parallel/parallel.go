@@ -19,8 +19,8 @@ const (
 	// the ranks.
 	Sum Reduce = iota
 	// Exact first rounds every term (such as a selected expert's output) to
-	// float16 and adds all of them without an error, so that the sum does not
-	// depend on which rank has which. It does not round a value beyond the range
+	// float16 and adds all of them exactly, so that the sum does not
+	// depend on which rank has which term. It does not round a value beyond the range
 	// of float16.
 	Exact
 )

@@ -10,9 +10,9 @@ import (
 	"ringmaster/kernels"
 )
 
-// Sums adds terms of rows without an error, on one rank and over the ranks of a group: as
-// integers, rounded once at the end (see kernels.Backend.SumExact). So it matters to no
-// bit in what order the terms are added and which rank has which.
+// Sums adds terms of rows exactly, on one rank and over the ranks of a group: as integers,
+// rounded once at the end (see kernels.Backend.SumExact). So no bit depends on the order of
+// the terms or on which rank has which of them.
 //
 // For each sum, the caller calls Set or SetZero, perhaps Add, in a group Start and
 // Finish, perhaps Add, and Round.
@@ -173,7 +173,7 @@ func (s *Sums) Start(ctx context.Context, rows int, cut []Range) error {
 	return s.reduce(ctx, cut)
 }
 
-// block calls f for each block of rows with its number and its sums.
+// blocks calls f for each block of rows with its number and its sums.
 func (s *Sums) blocks(rows Range, f func(i int, x []int64)) {
 	i := blocksOf(s.width, rows.Start)
 	for row := rows.Start; row < rows.End; row++ {

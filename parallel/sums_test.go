@@ -63,8 +63,8 @@ func exactly(terms []float32) float32 {
 	return out + 0 // no negative zero
 }
 
-// TestSums: sums over any number of ranks, of which each has any of the terms, are those of
-// big numbers, rounded once, whether all ranks get all rows or some, and few or many.
+// TestSums: ranks that have any terms each get the sums of big numbers, rounded once. All
+// ranks get all rows or some of them, and the rows are few or many.
 func TestSums(t *testing.T) {
 	const width, count = 130, 5
 	r := rand.New(rand.NewPCG(31, 32))

@@ -121,8 +121,8 @@ func TestKnownCold(t *testing.T) {
 	}
 }
 
-// TestKnownWait: of a device that shows its results late, as a GPU does, the calibration finds
-// the wait, and expects it once for each exchange of a placement and at the end of a step, not
+// TestKnownWait: the calibration finds the wait of a device that shows its results late, as a
+// GPU does, and expects it once for each exchange of a placement and at the end of a step, not
 // for each op.
 func TestKnownWait(t *testing.T) {
 	const wait = 200 * time.Microsecond

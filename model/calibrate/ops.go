@@ -301,12 +301,12 @@ func (x *meter) wait() float64 {
 	return least
 }
 
-// mostTimes is how many times its median a run of an op counts as at most, because the mean of
-// few runs would else be that of one interruption.
+// mostTimes is how many times its median a run of an op counts as at most, because a single
+// interruption would otherwise decide the mean of few runs.
 const mostTimes = 2
 
-// noise returns the noise of short and of long ops, by sizes with enough repetitions; none of
-// those that have no such size.
+// noise returns the noise of short and of long ops, from sizes with enough repetitions; zero
+// where there is no such size.
 func (x *meter) noise() (short, long cost.Noise) {
 	type sums struct{ total, more, squares float64 }
 	var of [2]sums

@@ -144,8 +144,8 @@ func (p Plan) ExpertLayers() []int {
 	return out
 }
 
-// expertBytes is that of the routed experts that a rank has. It is exact but for copies
-// that differ from layer to layer, because the matrices of a stack have one size.
+// expertBytes is that of the routed experts that a rank has. It is exact except for
+// copies that differ from layer to layer, because the matrices of a stack have one size.
 func (p Plan) expertBytes(part parallel.Part) int64 {
 	if len(part.Copies) == 0 {
 		return p.OneExpert() * int64(part.Experts.Len())

@@ -19,8 +19,8 @@ func setOf(experts ...int) (s Set) {
 	return s
 }
 
-// group is ranks that own equal ranges, with copies of which each rank has each expert of
-// the others with a probability.
+// group is ranks that own equal ranges. A rank has a copy of each other expert with a
+// probability.
 func group(r *rand.Rand, experts, ranks int, copied float64) []Rank {
 	out := make([]Rank, ranks)
 	for i := range out {
