@@ -51,11 +51,6 @@ INLINE void scales_q4_0(const uint8_t *w0, const uint8_t *w1, scale_pair *s) { s
 
 INLINE void unpack_q4_0(const uint8_t *w, __m512i q[4]) { nibbles(quarters(w + 2, 18), quarters(w + 74, 18), q); }
 
-// offset_table broadcasts a table of 16 signed values, + 128, to every lane.
-INLINE __m512i offset_table(const int8_t *values) {
-	return _mm512_xor_si512(_mm512_broadcast_i32x4(load128(values)), _mm512_set1_epi8((char)0x80));
-}
-
 // look_up replaces nibbles by signed values + 128.
 INLINE void look_up(const int8_t *values, __m512i q[4]) {
 	__m512i table = offset_table(values);

@@ -2,15 +2,8 @@
 // included by matmul_amx_few.c inside its target section. The row kernels unpack into an
 // order of their own (gemv_avx512_types.inc.h).
 
-#define INLINE static inline __attribute__((always_inline))
+#include "load_avx512.inc.h"
 
-INLINE __m512i load512(const void *p) { return _mm512_loadu_si512(p); }
-INLINE __m256i load256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
-INLINE __m128i load128(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
-// both loads 32 bytes into both halves of a vector, or 32 bytes from each of
-// two addresses.
-INLINE __m512i both(const void *p) { return _mm512_broadcast_i64x4(load256(p)); }
-INLINE __m512i twice(const void *p, const void *q) { return _mm512_inserti64x4(_mm512_castsi256_si512(load256(p)), load256(q), 1); }
 // halves is a in the low and b in the high half, as bytes or 16-bit words.
 INLINE __m512i halves8(int a, int b) {
 	return _mm512_inserti64x4(_mm512_set1_epi8((char)a), _mm256_set1_epi8((char)b), 1);
@@ -18,8 +11,6 @@ INLINE __m512i halves8(int a, int b) {
 INLINE __m512i halves16(int a, int b) {
 	return _mm512_inserti64x4(_mm512_set1_epi16((short)a), _mm256_set1_epi16((short)b), 1);
 }
-// pick selects a where mask has a bit set, else b.
-INLINE __m512i pick(__m512i mask, __m512i a, __m512i b) { return _mm512_ternarylogic_epi32(mask, a, b, 0xca); }
 
 // Corrections that a type's integers need; combined with or.
 enum {
@@ -73,11 +64,6 @@ INLINE void unpack_q4_0(const uint8_t *w, __m512i q[4]) {
 	for (int i = 0; i < 4; i++) {
 		q[i] = _mm512_add_epi8(nibbles2(w + 36 * i + 2, w + 36 * i + 20), _mm512_set1_epi8(120));
 	}
-}
-
-// offset_table broadcasts a table of 16 signed values, + 128, to every lane.
-INLINE __m512i offset_table(const int8_t *values) {
-	return _mm512_xor_si512(_mm512_broadcast_i32x4(load128(values)), _mm512_set1_epi8((char)0x80));
 }
 
 INLINE void unpack_iq4_nl(const uint8_t *w, __m512i q[4]) {
