@@ -2,10 +2,10 @@
 //
 // Weights are read once, sequentially, 16 rows at a time, so that memory
 // bandwidth is the limit. They are unpacked (matmul_amx_unpack.inc.h) into a buffer
-// of two super-blocks (256 columns) that stays in the first-level cache. A tile operand is 16 rows by two groups of 32. To keep the dot
-// products of the two groups apart, the activations hold each token's columns
-// twice (matmul_amx_few.h): once with the second group zero, once with the
-// first. So one tile product gives the exact dot products of 16 rows, two
+// of two super-blocks (256 columns) that stays in the first-level cache. A tile
+// operand is 16 rows by two groups of 32. To keep the dot products of the two
+// groups apart, the activations hold each token's columns twice
+// (matmul_amx_few.h): once with the second group zero, once with the first. So one tile product gives the exact dot products of 16 rows, two
 // groups and eight tokens (for four tokens with both bytes), and one vector
 // operation serves two groups.
 //
