@@ -63,6 +63,8 @@ type request struct {
 	offers       map[string]offer     // by the name that the model sees
 	names        map[[2]string]string // that the model sees, by namespace and name
 	tools        []tool               // all that the client offered; the response repeats them
+	listed       map[string]bool      // functions of the conversation; nil before more needs it
+	places       map[place]int        // indices in tools; nil before more needs it
 	choice       json.RawMessage      // tool_choice; nil: absent
 	shown        json.RawMessage      // text.format; nil: text
 	parallel     bool                 // parallel_tool_calls

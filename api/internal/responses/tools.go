@@ -59,33 +59,63 @@ func (r *request) readTools(f *dialect.Fields) []chat.Function {
 }
 
 // more returns the functions with those that an item of the input adds. A tool that is
-// already offered is not added again: clients list deferred tools in both places.
+// already offered is not added again: clients list deferred tools in both places. It looks
+// tools up in maps because a body has room for 100,000 of them.
 func (r *request) more(o *dialect.Fields) []chat.Function {
 	out, before := r.conversation.Functions, r.tools
+	if r.listed == nil {
+		r.listed, r.places = map[string]bool{}, map[place]int{}
+		for i := range out {
+			r.listed[out[i].Name] = true
+		}
+		for i := range before {
+			r.record(&before[i], i)
+		}
+	}
 	r.tools = nil
 	for _, fn := range r.readTools(o) {
-		if !slices.ContainsFunc(out, func(f chat.Function) bool { return f.Name == fn.Name }) {
+		if !r.listed[fn.Name] {
+			r.listed[fn.Name] = true
 			out = append(out, fn)
 		}
 	}
-	for _, t := range r.tools {
-		before = withTool(before, t)
-	}
+	added := r.tools
 	r.tools = before
+	for i := range added {
+		r.list(&added[i])
+	}
 	return out
 }
 
-// withTool adds a tool to a list that may have it, and to a namespace of the list what
-// that lacks: a client may offer more of its tools later.
-func withTool(list []tool, t tool) []tool {
-	i := slices.IndexFunc(list, func(known tool) bool { return known.Type == t.Type && known.Name == t.Name })
-	if i < 0 {
-		return append(list, t)
+// place is a tool of the response: its namespace, type and name.
+type place [3]string
+
+// record notes where a tool is in the list of the response, unless that has it already.
+func (r *request) record(t *tool, at int) {
+	if _, known := r.places[place{"", t.Type, t.Name}]; !known {
+		r.places[place{"", t.Type, t.Name}] = at
+	}
+	for i := range t.Tools {
+		r.places[place{t.Name, t.Tools[i].Type, t.Tools[i].Name}] = at
+	}
+}
+
+// list adds a tool to the response, which may have it, and to a namespace of the response
+// what that lacks: a client may offer more of its tools later.
+func (r *request) list(t *tool) {
+	at, known := r.places[place{"", t.Type, t.Name}]
+	if !known {
+		r.record(t, len(r.tools))
+		r.tools = append(r.tools, *t)
+		return
 	}
 	for _, inner := range t.Tools {
-		list[i].Tools = withTool(list[i].Tools, inner)
+		key := place{t.Name, inner.Type, inner.Name}
+		if _, known := r.places[key]; !known {
+			r.places[key] = at
+			r.tools[at].Tools = append(r.tools[at].Tools, inner)
+		}
 	}
-	return list
 }
 
 // readTool reads a tool. It returns the functions that the model sees, and the tool as
