@@ -110,13 +110,18 @@ func (f *Fields) Choose(c *chat.Conversation, choice string, names ...string) {
 		c.Choice = chat.Required
 	}
 	if len(names) > 0 {
+		known, chosen := map[string]bool{}, map[string]bool{} // a body may have many functions, and name them all
+		for i := range c.Functions {
+			known[c.Functions[i].Name] = true
+		}
 		for _, name := range names {
-			if !slices.ContainsFunc(c.Functions, func(f chat.Function) bool { return f.Name == name }) {
+			chosen[name] = true
+			if !known[name] {
 				f.Fail(Invalid(param, "invalid_value", "'%s' names the function '%s', which is not among the tools.", param, Excerpt(json.RawMessage(name))))
 				return
 			}
 		}
-		c.Functions = slices.DeleteFunc(c.Functions, func(f chat.Function) bool { return !slices.Contains(names, f.Name) })
+		c.Functions = slices.DeleteFunc(c.Functions, func(f chat.Function) bool { return !chosen[f.Name] })
 	}
 	if c.Choice == chat.Required && len(c.Functions) == 0 {
 		f.Fail(Invalid(param, "invalid_value", "'%s' asks for a call, but there are no tools to call.", param))

@@ -219,11 +219,18 @@ func (r *request) choose(f *dialect.Fields) {
 		o := f.Object("tool_choice")
 		switch kind := o.String("type", ""); kind {
 		case "function", "custom", "local_shell", "shell", "apply_patch", "tool_search":
-			choice, names = "required", r.named(o)
+			choice, names = "required", r.index().named(o)
 			c.Single = true
 		case "allowed_tools":
 			choice = o.String("mode", "auto")
-			o.EachObject("tools", dialect.MaxFunctions, func(_ int, t *dialect.Fields) { names = append(names, r.named(t)...) })
+			index, before := r.index(), map[place]bool{}
+			o.EachObject("tools", dialect.MaxFunctions, func(_ int, t *dialect.Fields) {
+				at := place{t.String("namespace", ""), t.String("type", ""), t.String("name", "")}
+				if !before[at] {
+					before[at] = true
+					names = append(names, index.named(t)...)
+				}
+			})
 			if choice != "auto" && choice != "required" {
 				o.Fail(dialect.Invalid("tool_choice.mode", "invalid_value", "'tool_choice.mode' must be auto or required, not '%s'.", dialect.Excerpt(json.RawMessage(choice))))
 			}
@@ -237,34 +244,43 @@ func (r *request) choose(f *dialect.Fields) {
 	f.Choose(c, choice, names...)
 }
 
+// choices finds the functions that a choice may mean, by the names of the client.
+type choices struct {
+	*request
+	byNamespace, byName map[string][]string
+}
+
+// index returns the choices among the offered tools.
+func (r *request) index() *choices {
+	c := &choices{r, map[string][]string{}, map[string][]string{}}
+	for i := range r.conversation.Functions {
+		fn := r.conversation.Functions[i].Name
+		if o := r.offers[fn]; o.namespace != "" {
+			c.byNamespace[o.namespace] = append(c.byNamespace[o.namespace], fn)
+		}
+	}
+	for fn, o := range r.offers {
+		c.byName[o.name] = append(c.byName[o.name], fn)
+	}
+	return c
+}
+
 // named returns the functions that a choice means: that of a tool by its name, or all of
 // a namespace. A tool of a namespace need not be named with it if no other has its name.
-func (r *request) named(o *dialect.Fields) []string {
+func (c *choices) named(o *dialect.Fields) []string {
 	kind, name, namespace := o.String("type", ""), o.String("name", ""), o.String("namespace", "")
 	if kind == "namespace" {
-		var out []string
-		for i := range r.conversation.Functions {
-			if fn := r.conversation.Functions[i].Name; r.offers[fn].namespace == name {
-				out = append(out, fn)
-			}
-		}
-		if out != nil {
-			return out
+		if found := c.byNamespace[name]; found != nil {
+			return found
 		}
 	}
 	if clientRunOf(kind) != nil {
 		return []string{kind}
 	}
-	if _, known := r.offers[name]; namespace != "" || known {
-		return []string{r.modelName(namespace, name)}
+	if _, known := c.offers[name]; namespace != "" || known {
+		return []string{c.modelName(namespace, name)}
 	}
-	found := []string{}
-	for fn, o := range r.offers {
-		if o.name == name {
-			found = append(found, fn)
-		}
-	}
-	if len(found) == 1 {
+	if found := c.byName[name]; len(found) == 1 {
 		return found
 	}
 	return []string{name}
