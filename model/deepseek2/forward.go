@@ -16,39 +16,48 @@ type (
 
 // Layers implements decoder.Network.
 func (m *forward) Layers(ctx context.Context, step step) error {
-	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
-	x, h, y := s.x[own.Start*c.Embd:], s.h[own.Start*c.Embd:], s.y[own.Start*c.Embd:]
-	b.Embed(x, m.w.embd, step.IDs[own.Start:own.End])
+	c, s, own := m.c, &m.scratch, step.Own
+	m.Backend.Embed(s.x[own.Start*c.Embd:], m.w.embd, step.IDs[own.Start:own.End])
 	for i := range m.w.layers {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
 		}
-		l := &m.w.layers[i]
-		b.RMSNorm(h, x, l.attnNorm, n, c.Embd, c.RMSEps)
-		if err := m.attention(ctx, l, i, step); err != nil {
-			return fmt.Errorf("layer %d: %w", i, err)
+		if err := m.layer(ctx, i, step); err != nil {
+			return err
 		}
-		b.Add(x, x, y, n*c.Embd)
-
-		b.RMSNorm(h, x, l.ffnNorm, n, c.Embd, c.RMSEps)
-		if l.experts == nil {
-			if err := m.dense(ctx, l, step); err != nil {
-				return fmt.Errorf("layer %d: %w", i, err)
-			}
-			m.Meter.EndLayer(i)
-		} else {
-			if err := m.Routed.Begin(ctx, i, l.experts, s.h, step.IDs, step.Rows, step.Cut); err != nil {
-				return err
-			}
-			if err := m.Routed.Finish(ctx, y); err != nil {
-				return err
-			}
-		}
-		b.Add(x, x, y, n*c.Embd)
 	}
 	if err := m.Gather.Some(ctx, step.Cut, step.Kept, parallel.FieldOf(s.x, c.Embd)); err != nil {
 		return fmt.Errorf("output head: %w", err)
 	}
+	return nil
+}
+
+// layer encodes a layer: the residual stream x [rows][D] of this rank's rows, in place.
+func (m *forward) layer(ctx context.Context, i int, step step) error {
+	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
+	x, h, y := s.x[own.Start*c.Embd:], s.h[own.Start*c.Embd:], s.y[own.Start*c.Embd:]
+	l := &m.w.layers[i]
+	b.RMSNorm(h, x, l.attnNorm, n, c.Embd, c.RMSEps)
+	if err := m.attention(ctx, l, i, step); err != nil {
+		return fmt.Errorf("layer %d: %w", i, err)
+	}
+	b.Add(x, x, y, n*c.Embd)
+
+	b.RMSNorm(h, x, l.ffnNorm, n, c.Embd, c.RMSEps)
+	if l.experts == nil {
+		if err := m.dense(ctx, l, step); err != nil {
+			return fmt.Errorf("layer %d: %w", i, err)
+		}
+		m.Meter.EndLayer(i)
+	} else {
+		if err := m.Routed.Begin(ctx, i, l.experts, s.h, step.IDs, step.Rows, step.Cut); err != nil {
+			return err
+		}
+		if err := m.Routed.Finish(ctx, y); err != nil {
+			return err
+		}
+	}
+	b.Add(x, x, y, n*c.Embd)
 	return nil
 }
 

@@ -56,12 +56,53 @@ func (c *Config) unread(layer int, name string) string {
 	return ""
 }
 
+// loadLayer is layer i, with tensor names that begin with p. Its router has a bias if the
+// file has one.
+func loadLayer(l *decoder.Loader, c *Config, i int, p string) (y layer) {
+	d, head := c.Embd, c.Nope+c.RotDim
+	y.attnNorm = l.Vector(p+"attn_norm.weight", d)
+	if c.QRank == 0 {
+		y.q = l.Matrix(p+"attn_q.weight", d, c.Heads*head, 1)
+	} else {
+		y.qA = l.Matrix(p+"attn_q_a.weight", d, c.QRank, 1)
+		y.qANorm = l.Vector(p+"attn_q_a_norm.weight", c.QRank)
+		y.qB = l.Matrix(p+"attn_q_b.weight", c.QRank, c.Heads*head, 1)
+	}
+	if row := l.Matrix(p+"attn_kv_a_mqa.weight", d, c.rowDim(), 1); row.Exists() {
+		y.latent, y.rotated = row.RowRange(0, c.KVRank), row.RowRange(c.KVRank, c.rowDim())
+	}
+	y.kvNorm = l.Vector(p+"attn_kv_a_norm.weight", c.KVRank)
+	if !c.Merged {
+		y.kB = l.Matrix(p+"attn_k_b.weight", c.Nope, c.KVRank, c.Heads)
+		y.vB = l.Matrix(p+"attn_v_b.weight", c.KVRank, c.Value, c.Heads)
+	} else if both := l.Matrix(p+"attn_kv_b.weight", c.KVRank, c.Nope+c.Value, c.Heads); both.Exists() {
+		y.kB, y.vB = both.RowRange(0, c.Nope), both.RowRange(c.Nope, c.Nope+c.Value)
+	}
+	y.out = l.Matrix(p+"attn_output.weight", c.Heads*c.Value, d, 1)
+	y.index = loadIndexer(l, c, i, p)
+	y.ffnNorm = l.Vector(p+"ffn_norm.weight", d)
+	if i < c.Dense {
+		y.gate = l.Matrix(p+"ffn_gate.weight", d, c.DenseFF, 1)
+		y.up = l.Matrix(p+"ffn_up.weight", d, c.DenseFF, 1)
+		y.down = l.Matrix(p+"ffn_down.weight", c.DenseFF, d, 1)
+		return y
+	}
+	e := l.Experts(p, moe.Shape{Embd: d, FF: c.ExpertFF, Experts: c.Experts, SharedFF: c.SharedFF})
+	e.Score, e.Groups, e.GroupsUsed, e.GroupScore = c.Score, c.Groups, c.GroupsUsed, c.GroupScore
+	e.Norm, e.Scale = c.WeightsNorm, c.WeightsScale
+	if _, biased := l.Find(p + "exp_probs_b.bias"); biased {
+		e.Bias = l.Vector(p+"exp_probs_b.bias", c.Experts)
+	}
+	y.experts = &e
+	return y
+}
+
 // load finds all tensors of the model. Its error names each one that is missing, has the
 // wrong shape, has a type that the backend cannot compute with, or is in a layer without
 // a meaning that this package knows.
 func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 	l := decoder.NewLoader(f, b, aliases)
-	d, head := c.Embd, c.Nope+c.RotDim
+	d := c.Embd
 	w := &weights{
 		embd:       l.Matrix("token_embd.weight", d, c.Vocab, 1),
 		outputNorm: l.Vector("output_norm.weight", d),
@@ -76,45 +117,12 @@ func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 		return nil, err
 	}
 	var unbiased []string
-	shape := moe.Shape{Embd: d, FF: c.ExpertFF, Experts: c.Experts, SharedFF: c.SharedFF}
 	for i := range w.layers {
-		y, p := &w.layers[i], fmt.Sprintf("blk.%d.", i)
-		y.attnNorm = l.Vector(p+"attn_norm.weight", d)
-		if c.QRank == 0 {
-			y.q = l.Matrix(p+"attn_q.weight", d, c.Heads*head, 1)
-		} else {
-			y.qA = l.Matrix(p+"attn_q_a.weight", d, c.QRank, 1)
-			y.qANorm = l.Vector(p+"attn_q_a_norm.weight", c.QRank)
-			y.qB = l.Matrix(p+"attn_q_b.weight", c.QRank, c.Heads*head, 1)
-		}
-		if row := l.Matrix(p+"attn_kv_a_mqa.weight", d, c.rowDim(), 1); row.Exists() {
-			y.latent, y.rotated = row.RowRange(0, c.KVRank), row.RowRange(c.KVRank, c.rowDim())
-		}
-		y.kvNorm = l.Vector(p+"attn_kv_a_norm.weight", c.KVRank)
-		if !c.Merged {
-			y.kB = l.Matrix(p+"attn_k_b.weight", c.Nope, c.KVRank, c.Heads)
-			y.vB = l.Matrix(p+"attn_v_b.weight", c.KVRank, c.Value, c.Heads)
-		} else if both := l.Matrix(p+"attn_kv_b.weight", c.KVRank, c.Nope+c.Value, c.Heads); both.Exists() {
-			y.kB, y.vB = both.RowRange(0, c.Nope), both.RowRange(c.Nope, c.Nope+c.Value)
-		}
-		y.out = l.Matrix(p+"attn_output.weight", c.Heads*c.Value, d, 1)
-		y.index = loadIndexer(l, c, i, p)
-		y.ffnNorm = l.Vector(p+"ffn_norm.weight", d)
-		if i < c.Dense {
-			y.gate = l.Matrix(p+"ffn_gate.weight", d, c.DenseFF, 1)
-			y.up = l.Matrix(p+"ffn_up.weight", d, c.DenseFF, 1)
-			y.down = l.Matrix(p+"ffn_down.weight", c.DenseFF, d, 1)
-			continue
-		}
-		e := l.Experts(p, shape)
-		e.Score, e.Groups, e.GroupsUsed, e.GroupScore = c.Score, c.Groups, c.GroupsUsed, c.GroupScore
-		e.Norm, e.Scale = c.WeightsNorm, c.WeightsScale
-		if _, biased := l.Find(p + "exp_probs_b.bias"); biased {
-			e.Bias = l.Vector(p+"exp_probs_b.bias", c.Experts)
-		} else {
+		p := fmt.Sprintf("blk.%d.", i)
+		w.layers[i] = loadLayer(l, c, i, p)
+		if _, biased := l.Find(p + "exp_probs_b.bias"); !biased && w.layers[i].experts != nil {
 			unbiased = append(unbiased, p+"exp_probs_b.bias")
 		}
-		y.experts = &e
 	}
 	if len(unbiased) < c.Layers-c.Dense { // all layers have biases of their router, or none
 		for _, name := range unbiased {

@@ -18,32 +18,41 @@ type (
 // Layers implements decoder.Network.
 func (m *forward) Layers(ctx context.Context, step step) error {
 	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
-	h, y := s.h[own.Start*c.Streams*c.Embd:], s.y[own.Start*c.Embd:]
 	b.Embed(s.x, m.w.embd, step.IDs[own.Start:own.End])
-	b.HCInit(h, s.x, n, c.Streams, c.Embd)
+	b.HCInit(s.h[own.Start*c.Streams*c.Embd:], s.x, n, c.Streams, c.Embd)
 	for i := range m.w.layers {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
 		}
-		l := &m.w.layers[i]
-		m.mix(&l.hcAttn, l.attnNorm, own)
-		if err := m.attention(ctx, l, i, step); err != nil {
-			return fmt.Errorf("layer %d: %w", i, err)
-		}
-		b.HCExpand(h, y, s.post, s.comb, n, c.Streams, c.Embd)
-
-		m.mix(&l.hcFFN, l.ffnNorm, own)
-		if err := m.Routed.Begin(ctx, i, &l.experts, s.x, step.IDs, step.Rows, step.Cut); err != nil {
+		if err := m.layer(ctx, i, step); err != nil {
 			return err
 		}
-		if err := m.Routed.Finish(ctx, y); err != nil {
-			return err
-		}
-		b.HCExpand(h, y, s.post, s.comb, n, c.Streams, c.Embd)
 	}
 	if err := m.Gather.Some(ctx, step.Cut, step.Kept, parallel.FieldOf(s.h, c.Streams*c.Embd)); err != nil {
 		return fmt.Errorf("output head: %w", err)
 	}
+	return nil
+}
+
+// layer encodes a layer: the streams h [rows][S][D] of this rank's rows, in place.
+func (m *forward) layer(ctx context.Context, i int, step step) error {
+	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
+	h, y := s.h[own.Start*c.Streams*c.Embd:], s.y[own.Start*c.Embd:]
+	l := &m.w.layers[i]
+	m.mix(&l.hcAttn, l.attnNorm, own)
+	if err := m.attention(ctx, l, i, step); err != nil {
+		return fmt.Errorf("layer %d: %w", i, err)
+	}
+	b.HCExpand(h, y, s.post, s.comb, n, c.Streams, c.Embd)
+
+	m.mix(&l.hcFFN, l.ffnNorm, own)
+	if err := m.Routed.Begin(ctx, i, &l.experts, s.x, step.IDs, step.Rows, step.Cut); err != nil {
+		return err
+	}
+	if err := m.Routed.Finish(ctx, y); err != nil {
+		return err
+	}
+	b.HCExpand(h, y, s.post, s.comb, n, c.Streams, c.Embd)
 	return nil
 }
 

@@ -165,6 +165,37 @@ func (l *loader) experts(c *Config, i int, p string) moe.Layer {
 	return e
 }
 
+// layer is layer i, with tensor names that begin with p.
+func (l *loader) layer(c *Config, i int, p string, freqs []float32) layer {
+	d, s := c.Embd, c.Streams
+	mix := (2 + s) * s
+	y := layer{
+		ratio: c.Ratios[i], overlap: c.Ratios[i] == 4, freqs: freqs,
+		hcAttn:   l.hyper(p+"hc_attn", mix, s, d, 3),
+		hcFFN:    l.hyper(p+"hc_ffn", mix, s, d, 3),
+		attnNorm: l.Vector(p+"attn_norm.weight", d),
+		qA:       l.Matrix(p+"attn_q_a.weight", d, c.QRank, 1),
+		qANorm:   l.Vector(p+"attn_q_a_norm.weight", c.QRank),
+		qB:       l.Matrix(p+"attn_q_b.weight", c.QRank, c.Heads*c.HeadDim, 1),
+		kv:       l.Matrix(p+"attn_kv.weight", d, c.HeadDim, 1),
+		kvNorm:   l.Vector(p+"attn_kv_a_norm.weight", c.HeadDim),
+		sinks:    l.Vector(p+"attn_sinks.weight", c.Heads),
+		oA:       joined(l.Matrix(p+"attn_output_a.weight", c.Heads*c.HeadDim/c.OGroups, c.ORank, c.OGroups)),
+		oB:       l.Matrix(p+"attn_output_b.weight", c.OGroups*c.ORank, d, 1),
+	}
+	if y.ratio > 0 {
+		y.comp = l.compressor(p+"attn_compressor", d, c.HeadDim, y.ratio)
+	}
+	if y.overlap {
+		y.index = l.compressor(p+"indexer_compressor", d, c.IndexDim, y.ratio)
+		y.indexQB = l.Matrix(p+"indexer.attn_q_b.weight", c.QRank, c.IndexHeads*c.IndexDim, 1)
+		y.indexProj = l.Small(p+"indexer.proj.weight", d, c.IndexHeads)
+	}
+	y.ffnNorm = l.Vector(p+"ffn_norm.weight", d)
+	y.experts = l.experts(c, i, p)
+	return y
+}
+
 // load finds all tensors of the model. Its error names each one that is missing,
 // has the wrong shape, or has a type that the backend cannot compute with.
 func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
@@ -188,34 +219,11 @@ func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 		}
 	}
 	for i := range w.layers {
-		y := &w.layers[i]
-		p := fmt.Sprintf("blk.%d.", i)
-		y.ratio, y.overlap, y.freqs = c.Ratios[i], c.Ratios[i] == 4, plain
-		if y.ratio > 0 {
-			y.freqs = scaled
+		freqs := plain
+		if c.Ratios[i] > 0 {
+			freqs = scaled
 		}
-		mix := (2 + s) * s
-		y.hcAttn = l.hyper(p+"hc_attn", mix, s, d, 3)
-		y.hcFFN = l.hyper(p+"hc_ffn", mix, s, d, 3)
-		y.attnNorm = l.Vector(p+"attn_norm.weight", d)
-		y.qA = l.Matrix(p+"attn_q_a.weight", d, c.QRank, 1)
-		y.qANorm = l.Vector(p+"attn_q_a_norm.weight", c.QRank)
-		y.qB = l.Matrix(p+"attn_q_b.weight", c.QRank, c.Heads*c.HeadDim, 1)
-		y.kv = l.Matrix(p+"attn_kv.weight", d, c.HeadDim, 1)
-		y.kvNorm = l.Vector(p+"attn_kv_a_norm.weight", c.HeadDim)
-		y.sinks = l.Vector(p+"attn_sinks.weight", c.Heads)
-		y.oA = joined(l.Matrix(p+"attn_output_a.weight", c.Heads*c.HeadDim/c.OGroups, c.ORank, c.OGroups))
-		y.oB = l.Matrix(p+"attn_output_b.weight", c.OGroups*c.ORank, d, 1)
-		if y.ratio > 0 {
-			y.comp = l.compressor(p+"attn_compressor", d, c.HeadDim, y.ratio)
-		}
-		if y.overlap {
-			y.index = l.compressor(p+"indexer_compressor", d, c.IndexDim, y.ratio)
-			y.indexQB = l.Matrix(p+"indexer.attn_q_b.weight", c.QRank, c.IndexHeads*c.IndexDim, 1)
-			y.indexProj = l.Small(p+"indexer.proj.weight", d, c.IndexHeads)
-		}
-		y.ffnNorm = l.Vector(p+"ffn_norm.weight", d)
-		y.experts = l.experts(c, i, p)
+		w.layers[i] = l.layer(c, i, fmt.Sprintf("blk.%d.", i), freqs)
 	}
 	l.RefuseUnused(c.Layers, c.unread)
 	w.tensors = l.Tensors
