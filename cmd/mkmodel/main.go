@@ -43,6 +43,7 @@ type options struct {
 	layerExperts                  string
 	layerGate, layerUp, layerDown string
 	split                         int
+	mtp                           string
 	holes, vocabOnly, alias       bool
 	presetGiven                   bool
 	holesGiven                    bool // --holes or its variable was given: otherwise the preset decides
@@ -112,6 +113,7 @@ Each flag has an environment variable, used when the flag is not given:
 	f.BoolVar(&o.holes, "holes", false, "leave the data of large tensors out (a sparse file); presets flash and pro do\nunless --holes=false")
 	f.BoolVar(&o.vocabOnly, "vocab-only", false, "write metadata and vocabulary, no tensors")
 	f.BoolVar(&o.alias, "alias", false, "use the other tensor names found in the wild, and gate and up merged in one tensor")
+	f.StringVar(&o.mtp, "mtp", "", "add a block for multi-token prediction: "+strings.Join(synthetic.Blocks(), ", ")+"\n(alone: a file of the block without the model of the same flags)")
 	c.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if o.out == "" {
 			return fmt.Errorf("--out is required: the file to write")
@@ -142,6 +144,7 @@ func (o *options) config() (synthetic.Config, error) {
 		return c, fmt.Errorf("--split %d: want at least 1", o.split)
 	}
 	c.Seed, c.Parts, c.VocabOnly, c.Alias = o.seed, o.split, o.vocabOnly, o.alias
+	c.Block = o.mtp
 	if o.pre != "" {
 		c.Pre = o.pre
 	}

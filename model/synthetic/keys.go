@@ -28,7 +28,7 @@ func (c *Config) general() []pair {
 		{c.Arch + ".vocab_size", uint32(c.Vocab)},
 		{c.Arch + ".context_length", uint32(c.Context)},
 		{c.Arch + ".embedding_length", uint32(c.Embd)},
-		{c.Arch + ".block_count", uint32(c.Layers)},
+		{c.Arch + ".block_count", uint32(c.Layers + c.blocks())},
 	}
 }
 
@@ -37,11 +37,14 @@ func (c *Config) general() []pair {
 // uses the keys of upstream's converter.
 func (c *Config) streamKeys() []pair {
 	const a = archStreams + "."
-	ratios := make([]uint32, len(c.LayerRatios()))
-	for i, r := range c.LayerRatios() {
-		ratios[i] = uint32(r)
+	var ratios []uint32
+	for _, r := range c.LayerRatios() {
+		ratios = append(ratios, uint32(r))
 	}
-	clamps := make([]float32, c.Layers)
+	if c.blocks() > 0 {
+		ratios = append(ratios[:c.Layers], 0)
+	}
+	clamps := make([]float32, c.Layers+c.blocks())
 	for i := range clamps {
 		clamps[i] = float32(c.Clamp)
 	}
@@ -82,7 +85,7 @@ func (c *Config) streamKeys() []pair {
 		{a + "expert_weights_scale", float32(c.WeightsScale)},
 		{a + "swiglu_clamp_exp", clamps},
 		{a + "swiglu_clamp_shexp", clamps},
-		{a + "nextn_predict_layers", uint32(0)},
+		{a + "nextn_predict_layers", uint32(c.blocks())},
 	}
 }
 

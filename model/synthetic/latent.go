@@ -204,6 +204,7 @@ func (c *Config) latentKeys() []pair {
 		}
 		when(c.sparse(), pair{a + "attention.indexer.types", full})
 	}
+	when(c.blocks() > 0, pair{a + "nextn_predict_layers", uint32(c.blocks())})
 	when(l.Gating != 0, pair{a + "expert_gating_func", uint32(l.Gating)})
 	when(l.Norm != 0, pair{a + "expert_weights_norm", true})
 	when(l.Groups != 0, pair{a + "expert_group_count", uint32(l.Groups)}, pair{a + "expert_group_used_count", uint32(l.GroupsUsed)})
@@ -242,6 +243,9 @@ func (m *maker) latentTensors() {
 			continue
 		}
 		m.mixture(i, p)
+	}
+	if c.Block != "" {
+		m.latentBlock(depth)
 	}
 }
 

@@ -92,6 +92,8 @@ type Config struct {
 	// joins gate and up of the routed experts (where their types are equal) in
 	// one tensor. The weights are the same as without it.
 	Alias bool
+	// Block is the form of a block for multi-token prediction, one of Blocks; "" for none.
+	Block string
 	// Parts above 1 splits the file.
 	Parts int
 }
@@ -214,7 +216,11 @@ func (c *Config) Writer() (*gguf.Writer, error) {
 	if c.latent() {
 		keys = c.latentKeys
 	}
-	if err := put(w, slices.Concat(c.general(), keys(), c.vocabularyKeys())); err != nil {
+	pairs := c.general()
+	if c.Block != BlockAlone {
+		pairs = slices.Concat(pairs, keys(), c.vocabularyKeys())
+	}
+	if err := put(w, pairs); err != nil {
 		return nil, err
 	}
 	if c.VocabOnly {
@@ -290,6 +296,9 @@ func (c *Config) check() error {
 
 // checkCommon is the part of check for all architectures.
 func (c *Config) checkCommon() error {
+	if err := c.checkBlock(); err != nil {
+		return err
+	}
 	f, known := families[c.Pre]
 	switch {
 	case c.Used > c.Experts:

@@ -51,6 +51,9 @@ func (m *maker) large(name string, t gguf.Type, shape []int64, fill func(s sourc
 }
 
 func (m *maker) name(name string) string {
+	if m.c.Block == BlockAlone {
+		return m.c.aloneName(name)
+	}
 	if m.c.Alias {
 		return aliases.Replace(name)
 	}
@@ -159,31 +162,36 @@ func (c *Config) addTensors(w *gguf.Writer) error {
 		m.latentTensors()
 		return m.err
 	}
-	E, hc := c.Embd, c.Streams
+	E := c.Embd
 	// Never quantised, because llama.cpp reads these tensors as floats only.
 	small := c.Types.Aux
 	if small != gguf.F16 {
 		small = gguf.F32
 	}
+	if c.Block == BlockAlone {
+		m.streamBlock(small)
+		return m.err
+	}
 	m.matrix("token_embd.weight", c.Types.Embd, 1, E, c.Vocab)
 	m.matrix("output.weight", c.Types.Output, 3*inv(E), E, c.Vocab)
 	m.vector("output_norm.weight", gguf.F32, normal(1, 0.1), E)
-	m.matrix("output_hc_fn.weight", small, inv(hc*E), hc*E, hc)
-	m.vector("output_hc_base.weight", gguf.F32, normal(0, 0.5), hc)
-	m.vector("output_hc_scale.weight", gguf.F32, constant(0.7), 1)
+	m.collapse("output_hc", small)
 	for i, ratio := range c.LayerRatios()[:c.Layers] {
-		m.layer(i, ratio, small)
+		m.layer(i, ratio, fmt.Sprintf("blk.%d.", i), small)
+	}
+	if c.Block != "" {
+		m.streamBlock(small)
 	}
 	return m.err
 }
 
 func inv(inputs int) float64 { return 1 / math.Sqrt(float64(inputs)) }
 
-func (m *maker) layer(i, ratio int, small gguf.Type) {
+// layer adds layer i; its tensors' names begin with p.
+func (m *maker) layer(i, ratio int, p string, small gguf.Type) {
 	c := m.c
 	E, H, D, Q, hc := c.Embd, c.Heads, c.HeadDim, c.QRank, c.Streams
 	dense, aux := c.Types.Dense, c.Types.Aux
-	p := fmt.Sprintf("blk.%d.", i)
 	m.vector(p+"attn_norm.weight", gguf.F32, normal(1, 0.1), E)
 	m.vector(p+"attn_sinks.weight", gguf.F32, normal(0, 1), H)
 	m.matrix(p+"attn_q_a.weight", dense, inv(E), E, Q)
