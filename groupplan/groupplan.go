@@ -34,6 +34,8 @@ type Options struct {
 	// Chosen returns how often each expert was chosen, [layers][experts]; nil: unknown. With
 	// Sum it decides nothing, so that every epoch of the same ranks has the same copies.
 	Chosen func() [][]uint64
+	// DraftFile has the block for multi-token prediction that rank 0 runs; nil: none.
+	DraftFile *gguf.File
 }
 
 // Share is what of the model is divided among the ranks, and how.
@@ -147,7 +149,7 @@ const LeastContext = 4096
 
 // open is how the model is opened.
 func (o Options) open() decoder.OpenOptions {
-	return decoder.OpenOptions{Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce}
+	return decoder.OpenOptions{Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, DraftFile: o.DraftFile}
 }
 
 // fitContext plans the memory for the context of the options. If they leave it open, it

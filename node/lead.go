@@ -133,7 +133,7 @@ func (n *Node) config(ctx context.Context) (cluster.Config, error) {
 
 // Load implements replica.Host: it opens the model for the settings of the group.
 func (n *Node) Load(s replica.Settings, _ int) (replica.Rank, error) {
-	m, err := arch.Open(n.File, n.Backend, decoder.OpenOptions{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce})
+	m, err := arch.Open(n.File, n.Backend, decoder.OpenOptions{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce, DraftFile: n.blockFile})
 	if err != nil {
 		return nil, err
 	}

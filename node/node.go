@@ -37,6 +37,7 @@ import (
 type Options struct {
 	File        File
 	Backend     Backend
+	Block       Block         // for multi-token prediction
 	KeepWired   time.Duration // of the GPU's memory, after the last step; 0: as long as the program runs
 	Level       cpu.Level     // instruction set of the CPU kernels
 	Activations cpu.Activations
@@ -85,6 +86,8 @@ type Node struct {
 	Heap   int64          // of the plan, for Go
 	AtMost int64          // of the plan, beside the mapped weights
 	Sizes  parallel.Sizes // of the model that this host runs alone
+
+	blockFile *gguf.File // of the block for multi-token prediction, perhaps File; nil: none
 
 	math    string // cpu.MathBits; must be the same on all ranks; "" on a GPU
 	gpu     int64  // bytes that the GPU may use, 0 without one
@@ -157,6 +160,9 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err = n.openBackend(); err != nil {
 		return err
 	}
+	if err = n.openBlock(); err != nil {
+		return err
+	}
 	if n.o.Profile {
 		n.Profile = profile.NewSwitch(n.Backend, time.Now)
 		n.Backend = n.Profile
@@ -171,7 +177,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 // planOptions are the options of the plan.
 func (n *Node) planOptions() groupplan.Options {
 	p := groupplan.Options{Model: n.File, Sequences: n.o.Sequences, Context: n.o.Context, MaxTokens: n.o.MaxTokens, Reduce: n.o.Reduce,
-		Overcommit: n.o.Overcommit, Heap: max(n.o.Heap, groupplan.LeastHeap), Measure: n.o.Measure, Chosen: n.popular.counts}
+		Overcommit: n.o.Overcommit, Heap: max(n.o.Heap, groupplan.LeastHeap), Measure: n.o.Measure, Chosen: n.popular.counts, DraftFile: n.blockFile}
 	if g := n.o.Group; g != nil {
 		p.Share = g.Share
 	}
@@ -189,7 +195,7 @@ func (n *Node) alone() error {
 		return err
 	}
 	n.Heap, n.AtMost, n.Sizes = plan.Heap, plan.AtMost(), plan.Sizes
-	m, err := arch.Open(n.File, n.Backend, decoder.OpenOptions{Context: plan.Context, MaxTokens: n.o.MaxTokens, Reduce: n.o.Reduce, SequenceBudget: plan.Budget})
+	m, err := arch.Open(n.File, n.Backend, decoder.OpenOptions{Context: plan.Context, MaxTokens: n.o.MaxTokens, Reduce: n.o.Reduce, SequenceBudget: plan.Budget, DraftFile: n.blockFile})
 	if err != nil {
 		return err
 	}
@@ -218,6 +224,9 @@ func (n *Node) free(stuck error) {
 	}
 	if n.Backend != nil {
 		n.Backend.Close()
+	}
+	if n.blockFile != nil && n.blockFile != n.File {
+		n.blockFile.Close()
 	}
 	if n.File != nil {
 		n.File.Close()

@@ -9,6 +9,7 @@ import (
 	"ringmaster/kernels/contract"
 	"ringmaster/model"
 	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // Architecture is a loaded file to Open: what its architecture adds to all others.
@@ -20,6 +21,9 @@ type Architecture[C Cache] struct {
 	Late int
 	// Network makes the forward pass, which embeds the base.
 	Network func(base Base) Pass[C]
+	// Block is the block for multi-token prediction of OpenOptions.DraftFile, with a
+	// Network that makes a Block; nil without that.
+	Block *Architecture[C]
 }
 
 // Pass is a Network that embeds a Base.
@@ -41,32 +45,67 @@ func Open[C Cache](f *gguf.File, b kernels.Backend, o OpenOptions, limit int, lo
 	if err := Map(f, b); err != nil {
 		return nil, err
 	}
+	if o.DraftFile != nil && o.DraftFile != f {
+		if err := Map(o.DraftFile, b); err != nil {
+			return nil, err
+		}
+	}
 	a, err := load()
 	if err != nil {
 		return nil, err
 	}
 	fingerprint := gguf.Fingerprint(f)
-	if err := a.rehearse(b, o, fingerprint); err != nil {
+	if err := a.rehearse(b, o, fingerprint, model.WantLast); err != nil {
 		return nil, fmt.Errorf("%s: the %s backend cannot run the model: %w", f.Path(), b.Name(), err)
 	}
-	return a.build(b, o, fingerprint)
+	m, _, err := a.build(b, o, fingerprint)
+	if err != nil || a.Block == nil {
+		return m, err
+	}
+	if err := a.addDrafter(m, b, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: the block for multi-token prediction: %w", o.DraftFile.Path(), err), m.Close())
+	}
+	return m, nil
+}
+
+// addDrafter opens the block beside the model.
+func (a *Architecture[C]) addDrafter(m *Model[C], b kernels.Backend, o OpenOptions) error {
+	o = blockOptions(o)
+	if err := a.Block.rehearse(b, o, "", model.WantNone, model.WantLast); err != nil {
+		return fmt.Errorf("the %s backend cannot run it: %w", b.Name(), err)
+	}
+	block, n, err := a.Block.build(b, o, "")
+	if err != nil {
+		return err
+	}
+	pass, ok := n.(Block[C])
+	if !ok {
+		return errors.Join(fmt.Errorf("%T is no Block", n), block.Close())
+	}
+	m.drafter = newDrafter(m.network, block, pass, a.Width)
+	return nil
+}
+
+// blockOptions are the options of a block beside a model with the options o.
+func blockOptions(o OpenOptions) OpenOptions {
+	return OpenOptions{Context: o.Context, MaxTokens: min(o.MaxTokens, blockRows), Reduce: parallel.Sum}
 }
 
 // build makes the forward pass on a backend.
-func (a *Architecture[C]) build(b kernels.Backend, o OpenOptions, fingerprint string) (*Model[C], error) {
-	fail := func(err error) error {
-		return fmt.Errorf("%s: scratch memory for steps of %d tokens: %w", a.Arch, o.MaxTokens, err)
+func (a *Architecture[C]) build(b kernels.Backend, o OpenOptions, fingerprint string) (*Model[C], Pass[C], error) {
+	fail := func(err error) (*Model[C], Pass[C], error) {
+		return nil, nil, fmt.Errorf("%s: scratch memory for steps of %d tokens: %w", a.Arch, o.MaxTokens, err)
 	}
 	made, err := newBase(&a.Shape, b, o)
 	if err != nil {
-		return nil, fail(err)
+		return fail(err)
 	}
 	n := a.Network(*made)
 	base := n.AsBase()
 	if err := base.allocate(n); err != nil {
 		base.Routed.Free()
 		base.freeTerms()
-		return nil, fail(err)
+		return fail(err)
 	}
 	rewind := a.Rewind
 	if rewind == 0 {
@@ -81,16 +120,16 @@ func (a *Architecture[C]) build(b kernels.Backend, o OpenOptions, fingerprint st
 	if err != nil {
 		base.Routed.Free()
 		n.Free()
-		return nil, err
+		return nil, nil, err
 	}
-	return m, nil
+	return m, n, nil
 }
 
 // rehearse runs steps of one token on a backend that computes nothing and checks the
 // arguments of every op: the first of a sequence, and the late one if the context has
-// room for it.
-func (a *Architecture[C]) rehearse(b kernels.Backend, o OpenOptions, fingerprint string) error {
-	m, err := a.build(contract.NewChecker(b), OpenOptions{Context: o.Context, MaxTokens: 1, Reduce: o.Reduce}, fingerprint)
+// room for it, with each choice of what is wanted.
+func (a *Architecture[C]) rehearse(b kernels.Backend, o OpenOptions, fingerprint string, wants ...model.Want) error {
+	m, _, err := a.build(contract.NewChecker(b), OpenOptions{Context: o.Context, MaxTokens: 1, Reduce: o.Reduce}, fingerprint)
 	if err != nil {
 		return err
 	}
@@ -98,7 +137,11 @@ func (a *Architecture[C]) rehearse(b kernels.Backend, o OpenOptions, fingerprint
 	if a.Late > 0 && a.Late < o.Context {
 		positions = append(positions, a.Late)
 	}
-	return errors.Join(m.Rehearse(positions...), m.Close())
+	var errs []error
+	for _, want := range wants {
+		errs = append(errs, m.Rehearse(want, positions...))
+	}
+	return errors.Join(append(errs, m.Close())...)
 }
 
 // NewPlan begins the memory plan of a file with what all architectures have. step and

@@ -144,6 +144,8 @@ type Model[C Cache] struct {
 	changes   map[model.SeqID]*change[C] // of the prepared step, until it is committed
 	digest    []uint32                   // of the last Run
 	examined  []block                    // nil before the first Extent or Examine
+	drafter   *drafter[C]                // nil without a block for multi-token prediction
+	ran       *Step[C]                   // the last step, if it can be committed and there is a drafter
 }
 
 // New makes a model of a network. Close frees both. Its error is the backend's, for
@@ -277,6 +279,10 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 	if m.step = nil; s == nil {
 		return nil, m.errorf("Run without a prepared step")
 	}
+	if m.drafter != nil {
+		m.ran = nil
+		m.drafter.follow(ctx) // before the buffers are overwritten
+	}
 	if s.Rows == 0 {
 		return nil, nil
 	}
@@ -293,6 +299,9 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 		return nil, m.abandon(err)
 	}
 	m.digestStep(s)
+	if m.drafter != nil {
+		m.ran = s
+	}
 	return logits, nil
 }
 
@@ -425,13 +434,13 @@ func (m *Model[C]) Exchanges() [][]parallel.Exchange { return m.o.Meter.Exchange
 // Rehearse runs a step of one token at each of the positions of a sequence, as if it had
 // been committed up to there. On a backend that checks the arguments of every op it finds
 // what would be misuse of an op later.
-func (m *Model[C]) Rehearse(positions ...int) error {
+func (m *Model[C]) Rehearse(want model.Want, positions ...int) error {
 	for _, pos := range positions {
 		if q := m.sequences[1]; q != nil {
 			q.standing = standing{pos, pos, pos}
 		}
 		_, err := m.Forward(context.Background(), model.Step{
-			Entries: []model.Entry{{Seq: 1, Pos: pos, Tokens: []int32{0}, Want: model.WantLast}}})
+			Entries: []model.Entry{{Seq: 1, Pos: pos, Tokens: []int32{0}, Want: want}}})
 		if err != nil {
 			return err
 		}
@@ -442,6 +451,9 @@ func (m *Model[C]) Rehearse(positions ...int) error {
 // Close frees the KV caches and buffers. The backend and the file stay the caller's.
 func (m *Model[C]) Close() error {
 	m.dropAll()
+	if m.drafter != nil {
+		_ = m.drafter.block.Close() // it returns none
+	}
 	m.o.Routed.Free()
 	m.network.Free()
 	Free(m.o.Backend, m.buffers)

@@ -74,7 +74,7 @@ func (m *missing) Error() string {
 
 // Missing adds an error for a tensor that the file lacks, one for all layers.
 func (l *Loader) Missing(name string) {
-	_, local := split(name)
+	local := within(name)
 	if m := l.missing[local]; m != nil {
 		m.more++
 		return
@@ -90,7 +90,7 @@ func (l *Loader) Find(name string) (gguf.Tensor, bool) {
 		l.finds(t)
 		return t, true
 	}
-	_, local := split(name)
+	local := within(name)
 	prefix := strings.TrimSuffix(name, local)
 	for _, a := range l.aliases[local] {
 		if t, ok := l.f.Tensor(prefix + a); ok {

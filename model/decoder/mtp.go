@@ -91,6 +91,15 @@ func Companion(f *gguf.File) string {
 	return "only the block for multi-token prediction (MTP), with which other programs do speculative decoding"
 }
 
+// underMTP begins the names of a block in a file of its own.
+const underMTP = "mtp.0."
+
+// within is the name of a tensor within its block.
+func within(name string) string {
+	_, local := split(name)
+	return strings.TrimPrefix(local, underMTP)
+}
+
 // split parts the name of a tensor into its block, -1 for none, and the name within it.
 func split(name string) (block int, local string) {
 	if _, err := fmt.Sscanf(name, "blk.%d.", &block); err != nil || block < 0 {

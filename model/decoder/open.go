@@ -30,6 +30,10 @@ type OpenOptions struct {
 	Reduce parallel.Reduce
 	// Wire is the type of the numbers that ranks exchange.
 	Wire parallel.Wire
+	// DraftFile is a file with a block for multi-token prediction, perhaps the model's own,
+	// with which the model is a model.Drafter; nil: it guesses nothing. Until Close it must
+	// stay open.
+	DraftFile *gguf.File
 	// Now is the clock of LayerStats; nil is the system's.
 	Now func() time.Time
 }
@@ -72,6 +76,7 @@ func Map(f *gguf.File, b kernels.Backend) error {
 type Decoder interface {
 	model.Model
 	model.Sized
+	model.Drafter
 	SetSequenceBudget(bytes int64)
 	Join(g *distributed.Group, p parallel.Placement) error
 	Forget()

@@ -51,7 +51,12 @@ type Plan struct {
 	Scratch   int64  // buffers of a step
 	Growth    int64  // the smaller cache while a cache grows
 	Derived   int64  // weights that are made of others when the file is loaded
-	Caches    []Row  // the KV cache of a sequence of Context positions
+	// Of the block for multi-token prediction, which rank 0 alone has:
+	DraftWeights int64  // mapped
+	DraftScratch int64  // buffers of a step
+	DraftCache   int64  // of a sequence of Context positions
+	block        string // the beginning of its tensors' names in the model's file; "" for none
+	Caches       []Row  // the KV cache of a sequence of Context positions
 
 	// Routed is the shape of the experts and Heads that of the outputs of the groups of
 	// attention heads, for the buffers of a group. DenseFFN is that of the outputs of the
@@ -81,6 +86,9 @@ func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division, unread Unre
 	left := map[string]string{} // why, by name without the layer
 	for _, t := range f.Tensors() {
 		n := int64(len(t.Data))
+		if p.block != "" && strings.HasPrefix(t.Name, p.block) {
+			continue // see AddBlock
+		}
 		layer, local := split(t.Name)
 		if why := whyUnread(p.Layers, mtp, t.Name, unread); why != "" {
 			p.Unread += n
@@ -111,15 +119,35 @@ func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division, unread Unre
 	p.UnreadOf = strings.Join(of, ", ")
 }
 
+// AddBlock adds the block for multi-token prediction of o.DraftFile to the plan of the
+// model of a file, before AddWeights. shape, step and head are those of its network, and
+// cache gives the bytes of its KV cache for steps of at most so many rows.
+func (p *Plan) AddBlock(f *gguf.File, o OpenOptions, at BlockNames, shape Shape, step, head func(n int) []Buffer, cache func(rows int) int64) {
+	if o.DraftFile == f {
+		p.block = at.Layer
+	}
+	for _, t := range o.DraftFile.Tensors() {
+		if strings.HasPrefix(t.Name, at.Layer) {
+			p.DraftWeights += int64(len(t.Data))
+		}
+	}
+	of := blockOptions(o)
+	p.DraftScratch = shape.NewPlan(of, 1, step, head).Scratch
+	if rows := of.MaxTokens; rows > draftedRows {
+		p.DraftScratch -= HeadBytes(shape.Vocab, rows, false) - HeadBytes(shape.Vocab, draftedRows, false)
+	}
+	p.DraftCache = cache(of.MaxTokens) + stateBytes(shape.Width)
+}
+
 // Fixed is the bytes that are needed beside the weights and the KV caches.
-func (p Plan) Fixed() int64 { return p.Scratch + p.Growth + p.Derived }
+func (p Plan) Fixed() int64 { return p.Scratch + p.Growth + p.Derived + p.DraftScratch }
 
 // PerSequence is the bytes of the KV cache of one sequence of Context tokens.
 func (p Plan) PerSequence() (n int64) {
 	for _, r := range p.Caches {
 		n += r.Bytes
 	}
-	return n
+	return n + p.DraftCache
 }
 
 func (p Plan) budget() int64 {
@@ -144,13 +172,17 @@ func (p Plan) AllSequences() int64 {
 func (p Plan) AtMost() int64 { return p.Fixed() + p.Kernels + p.Heap + p.budget() }
 
 // Weights is the bytes of the mapped weights that a step reads.
-func (p Plan) Weights() int64 { return p.Experts + p.Dense }
+func (p Plan) Weights() int64 { return p.Experts + p.Dense + p.DraftWeights }
 
 // rows is the memory table.
 func (p Plan) rows() []Row {
 	rows := []Row{
 		{"routed experts", p.Experts, "mapped from the file"},
 		{"other weights", p.Dense, "mapped from the file"},
+	}
+	if p.DraftWeights > 0 {
+		rows = append(rows, Row{"drafting weights", p.DraftWeights, "mapped from the file, the block for multi-token prediction, on rank 0"},
+			Row{"drafting buffers", p.DraftScratch, "likewise"})
 	}
 	if p.Unread > 0 {
 		rows = append(rows, Row{"not read", p.Unread, p.UnreadOf})
@@ -164,6 +196,9 @@ func (p Plan) rows() []Row {
 	for _, r := range p.Caches {
 		r.What = "KV cache: " + r.What
 		rows = append(rows, r)
+	}
+	if p.DraftCache > 0 {
+		rows = append(rows, Row{"KV cache: drafting", p.DraftCache, "each sequence, on rank 0"})
 	}
 	return append(rows,
 		Row{"working buffers", p.Kernels, "of the kernels, at most"},

@@ -72,6 +72,11 @@ func (p Plan) ForRank(rank int, placement parallel.Placement) RankPlan {
 	r.CopyBytes = r.ExpertBytes - p.expertBytes(parallel.Part{Experts: r.Part.Experts})
 	r.DenseBytes = p.weights(r.Part, placement[len(placement)-1]) - r.ExpertBytes
 	r.TokenReads = r.DenseBytes - p.Embedding
+	if rank == 0 {
+		r.DenseBytes += p.DraftWeights
+	} else {
+		r.Buffers -= p.DraftScratch
+	}
 	if len(placement) > 1 {
 		r.Buffers += moe.ExchangeBytes(p.Routed, p.Reduce, p.Wire, placement)
 		join := func(s parallel.TermsShape, n int, ranges []parallel.Range) {

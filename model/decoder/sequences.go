@@ -144,7 +144,13 @@ func (m *Model[C]) affords(id model.SeqID, more int64) error {
 }
 
 // SequenceBytes implements model.Sized.
-func (m *Model[C]) SequenceBytes(length int) int64 { return m.network.CacheBytes(length) }
+func (m *Model[C]) SequenceBytes(length int) int64 {
+	n := m.network.CacheBytes(length)
+	if m.drafter != nil {
+		n += m.drafter.bytes(length)
+	}
+	return n
+}
 
 // CheckpointBytes implements model.Sized.
 func (m *Model[C]) CheckpointBytes() int64 { return m.network.CheckpointBytes() }
@@ -172,8 +178,15 @@ func (m *Model[C]) Commit(s model.Step) {
 	}
 	for _, f := range s.Forks {
 		m.apply(f.Seq)
+		if m.drafter != nil {
+			m.drafter.fork(f)
+		}
 	}
 	m.discard() // of another step
+	if m.drafter != nil {
+		m.drafter.note(m.ran, s)
+		m.ran = nil
+	}
 	for _, e := range s.Entries {
 		if q := m.sequences[e.Seq]; q != nil {
 			if e.Pos == 0 {
@@ -200,6 +213,9 @@ func (m *Model[C]) drop(id model.SeqID) {
 		m.charged -= q.charged
 		q.cache.Free()
 		delete(m.sequences, id)
+		if m.drafter != nil {
+			m.drafter.forget(id)
+		}
 	}
 }
 

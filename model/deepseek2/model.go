@@ -52,10 +52,16 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 			return nil, err
 		}
 		sizes := w.sizes(&c)
-		return &decoder.Architecture[*cache]{
+		a := &decoder.Architecture[*cache]{
 			Shape: c.shape(sizes, w.denseParts(&c, sizes)), Tensors: w.tensors, Late: c.Index.TopK,
 			Network: func(base decoder.Base) decoder.Pass[*cache] { return &forward{Base: base, c: &c, w: w} },
-		}, nil
+		}
+		if o.DraftFile != nil {
+			if a.Block, err = loadBlock(o.DraftFile, b, &c, w); err != nil {
+				return nil, err
+			}
+		}
+		return a, nil
 	})
 }
 

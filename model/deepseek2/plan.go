@@ -28,6 +28,18 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	// What attention gathers, the residual stream, or what an indexer has chosen.
 	p.GatheredRow = 4 * int64(max(c.rowDim()+max(c.QRank, c.Embd)+c.Index.Dim, c.Embd, c.Index.TopK))
 	p.Working = working(&c, o.Context, o.MaxTokens)
+	if o.DraftFile != nil {
+		at, ok := decoder.FindBlock(o.DraftFile, c.Layers)
+		if !ok {
+			return p, decoder.NoBlock(o.DraftFile)
+		}
+		n := block{forward: forward{c: c.block()}}
+		p.AddBlock(f, o, at, n.c.shape(sizes, 0), n.StepBuffers, n.HeadBuffers, func(int) int64 {
+			rows, _ := sequenceBytes(n.c, o.Context, o.Context)
+			return rows
+		})
+		p.Working.Attended = o.Context // the block reads all positions
+	}
 	if keys > 0 {
 		p.Caches = append(p.Caches, decoder.Row{What: "index keys", Bytes: keys, Note: note})
 	}

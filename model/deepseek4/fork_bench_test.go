@@ -41,7 +41,7 @@ func BenchmarkFork(b *testing.B) {
 	run(prompt)
 	prefill := run(prompt) * length / chunk
 	// The state of the other tokens is zeros; it is copied all the same.
-	require.NoError(b, m.Rehearse(length-1))
+	require.NoError(b, m.Rehearse(model.WantLast, length-1))
 	run(model.Step{Entries: []model.Entry{{Seq: 1, Pos: length - 1, Tokens: []int32{0}}}})
 	var fork, take time.Duration
 	for b.Loop() {

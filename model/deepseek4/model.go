@@ -52,6 +52,11 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 				return &forward{Base: base, c: &c, w: w, caches: newFootprint(&c, base.Context, base.MaxTokens)}
 			},
 		}
+		if o.DraftFile != nil {
+			if a.Block, err = loadBlock(o.DraftFile, f, b, &c, w); err != nil {
+				return nil, err
+			}
+		}
 		if c.indexed() {
 			a.Late = 4*(c.IndexTopK+1) - 1
 		}

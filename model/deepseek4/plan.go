@@ -32,6 +32,15 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 		{What: "ratio 4", Bytes: caches.compressed(4, o.Context), Note: fmt.Sprintf("each sequence of %d tokens, grows with use", o.Context)},
 		{What: "ratio 128", Bytes: caches.compressed(128, o.Context), Note: "likewise"},
 	}
+	if o.DraftFile != nil {
+		at, ok := decoder.FindBlock(o.DraftFile, c.Layers)
+		if !ok {
+			return p, decoder.NoBlock(o.DraftFile)
+		}
+		n := block{forward: forward{c: c.block()}}
+		p.AddBlock(f, o, at, n.c.shape(shape.Sizes), n.StepBuffers, n.HeadBuffers,
+			func(rows int) int64 { return newFootprint(n.c, o.Context, rows).sequence(o.Context) })
+	}
 	p.GatheredRow, p.Working = gatheredRow(&c), working(&c, o.Context, o.MaxTokens)
 	p.AddWeights(f, decoder.Divisions([]string{"attn_q_b.weight", "attn_output_a.weight"}, []string{"attn_output_b.weight"}, false), c.unread)
 	return p, nil
