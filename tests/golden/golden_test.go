@@ -40,6 +40,11 @@ func goldenDir(t *testing.T) string {
 
 // makeModel generates the model for which the golden logits were computed.
 func makeModel(t *testing.T, dir, out string, args ...string) {
+	runPython(t, append([]string{filepath.Join(dir, "make_model.py"), "-o", out}, args...)...)
+}
+
+// runPython runs a script that needs numpy.
+func runPython(t *testing.T, args ...string) {
 	python := ""
 	for _, p := range []string{"/usr/bin/python3", "python3"} {
 		if exec.CommandContext(t.Context(), p, "-c", "import numpy").Run() == nil {
@@ -50,8 +55,7 @@ func makeModel(t *testing.T, dir, out string, args ...string) {
 	if python == "" {
 		t.Skip("NOT CHECKED: the golden models need python3 with numpy (Debian: python3-numpy)")
 	}
-	cmd := exec.CommandContext(t.Context(), python, append([]string{filepath.Join(dir, "make_model.py"), "-o", out}, args...)...)
-	text, err := cmd.CombinedOutput()
+	text, err := exec.CommandContext(t.Context(), python, args...).CombinedOutput()
 	require.NoError(t, err, string(text))
 }
 
