@@ -98,8 +98,9 @@ type Model interface {
 	// ctx cancels a long step between layers. Errors may wrap ErrNoMemory,
 	// ErrUnavailable or ctx's; any other means that the model has failed.
 	Forward(ctx context.Context, s Step) ([][]float32, error)
-	// Commit adds the tokens of s, the last step that Forward ran, to its
-	// sequences.
+	// Commit adds the tokens of s to its sequences. s is the last step that Forward ran, or
+	// its Truncated form: the tokens that it leaves out then leave no trace, as if they had
+	// not been run.
 	Commit(s Step)
 	// Len is the committed length of a sequence, 0 for an unknown one.
 	Len(id SeqID) int

@@ -250,13 +250,20 @@ func (s *Step[C]) divide(cut []parallel.Range, rank int) {
 	if s.Own = (parallel.Range{End: s.Rows}); cut == nil {
 		return
 	}
-	s.Cut, s.Own, s.Kept = cut, cut[rank], slices.Clone(s.Wanted)
-	for _, g := range s.Segments { // for the digest
+	s.Cut, s.Own, s.Kept = cut, cut[rank], s.compared()
+}
+
+// compared returns the rows that the digest covers, ascending: those that logits are
+// wanted of, because any of them may decide a token, and the last of each entry.
+func (s *Step[C]) compared() []int32 {
+	rows := slices.Clone(s.Wanted)
+	for _, g := range s.Segments {
 		last := int32(g.First + g.N - 1)
-		if i, found := slices.BinarySearch(s.Kept, last); !found {
-			s.Kept = slices.Insert(s.Kept, i, last)
+		if i, found := slices.BinarySearch(rows, last); !found {
+			rows = slices.Insert(rows, i, last)
 		}
 	}
+	return rows
 }
 
 // Run runs the step that was prepared last and has not run yet; see
@@ -377,7 +384,8 @@ func (m *Model[C]) Drop(id model.SeqID) {
 }
 
 // Digest is the checksums of the last Run [Layers+1]: for each layer a CRC-32C of the
-// chosen experts, then one of the final hidden states of the last row of each entry.
+// chosen experts, then one of the final hidden states of the wanted rows and of the last row
+// of each entry.
 // Ranks that computed the same have equal digests. It is empty without a group, after an
 // error and for a step without rows. It is valid until the next Run.
 func (m *Model[C]) Digest() []uint32 { return m.digest }
@@ -390,8 +398,8 @@ func (m *Model[C]) digestStep(s *Step[C]) {
 	}
 	m.digest = append(m.digest, layers...)
 	sum := uint32(0)
-	for _, g := range s.Segments {
-		row := quietNaNs(m.network.Hidden(g.First + g.N - 1))
+	for _, i := range s.compared() {
+		row := quietNaNs(m.network.Hidden(int(i)))
 		sum = crc32.Update(sum, castagnoli, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(row))), 4*len(row)))
 	}
 	m.digest = append(m.digest, sum)

@@ -24,6 +24,7 @@ type grove struct {
 	vocab int
 	trees map[model.SeqID]*tree
 	last  model.SeqID
+	cuts  *rand.Rand // of the steps that are committed without some tokens; nil: none
 }
 
 // tree is one sequence.
@@ -64,6 +65,10 @@ func (g *grove) forward(s model.Step) [][]float32 {
 func (g *grove) run(s model.Step) {
 	g.t.Helper()
 	rows := g.forward(s)
+	ran := s
+	if g.cuts != nil {
+		s = g.truncated(s)
+	}
 	g.m.Commit(s)
 	for _, c := range s.Checkpoints {
 		g.trees[c.Seq].at = c.At
@@ -77,7 +82,7 @@ func (g *grove) run(s model.Step) {
 		x.at = upTo(from.at, f.Length)
 		g.trees[f.Seq] = x
 	}
-	for _, e := range s.Entries {
+	for i, e := range s.Entries {
 		x := g.trees[e.Seq]
 		if x == nil {
 			x = &tree{}
@@ -89,13 +94,27 @@ func (g *grove) run(s model.Step) {
 		n := len(e.Tokens)
 		x.ids = append(x.ids[:e.Pos:e.Pos], e.Tokens...)
 		x.rows = append(x.rows[:e.Pos:e.Pos], rows[:n]...)
-		rows = rows[n:]
+		named := len(ran.Entries[i].Tokens)
+		rows = rows[named:]
 		x.at = upTo(x.at, e.Pos)
-		x.peak, x.most = max(x.peak, len(x.ids)), max(x.most, len(x.ids))
+		x.peak, x.most = max(x.peak, len(x.ids)), max(x.most, e.Pos+named)
 	}
 	for _, id := range s.Drop {
 		delete(g.trees, id)
 	}
+}
+
+// truncated returns the step without the last tokens of some entries.
+func (g *grove) truncated(s model.Step) model.Step {
+	kept := make([]int, len(s.Entries))
+	for i, e := range s.Entries {
+		if kept[i] = len(e.Tokens); g.cuts.IntN(2) == 0 {
+			kept[i] = 1 + g.cuts.IntN(len(e.Tokens))
+		}
+	}
+	s, err := s.Truncated(kept)
+	require.NoError(g.t, err)
+	return s
 }
 
 func upTo(at []int, length int) []int {
@@ -218,7 +237,8 @@ func (g *grove) interrupt(id model.SeqID) {
 }
 
 // RandomForks checks the same with random steps that extend, rewind, fork and drop many
-// sequences and take checkpoints; some steps run and are not committed. The memory in use is
+// sequences and take checkpoints; some steps run and are not committed, some are committed
+// without some of their tokens. The memory in use is
 // that which the model charges, and all of it is freed.
 func (a Architecture) RandomForks(t *testing.T) {
 	seeds := uint64(1)
@@ -228,7 +248,7 @@ func (a Architecture) RandomForks(t *testing.T) {
 	for seed := range seeds {
 		g := a.grove(t, decoder.OpenOptions{MaxTokens: 96}, seed)
 		b, m := a.weighed(t, InMemory(t, a.Small(t)), decoder.OpenOptions{MaxTokens: 96})
-		g.m = m
+		g.m, g.cuts = m, rand.New(rand.NewPCG(seed, 92))
 		warm := model.Step{Drop: []model.SeqID{1}} // the buffers of the logits grow with the first
 		g.forward(model.Step{Entries: []model.Entry{g.entry(1, 0, 96)}})
 		g.m.Commit(warm)

@@ -50,7 +50,12 @@ func History(r *rand.Rand, vocab int) []model.Step {
 
 // Play runs the steps and returns all logits and all digests.
 func Play(m decoder.Decoder, steps []model.Step) (logits [][]float32, digests [][]uint32, err error) {
-	for _, s := range steps {
+	return playKept(m, steps, nil)
+}
+
+// playKept is Play with the numbers of tokens that each step keeps at its commit; nil: all.
+func playKept(m decoder.Decoder, steps []model.Step, kept [][]int) (logits [][]float32, digests [][]uint32, err error) {
+	for i, s := range steps {
 		if err := m.Prepare(s); err != nil {
 			return nil, nil, err
 		}
@@ -60,6 +65,11 @@ func Play(m decoder.Decoder, steps []model.Step) (logits [][]float32, digests []
 		}
 		logits = appendRows(logits, rows)
 		digests = append(digests, append([]uint32(nil), m.Digest()...))
+		if kept != nil {
+			if s, err = s.Truncated(kept[i]); err != nil {
+				return nil, nil, err
+			}
+		}
 		m.Commit(s)
 	}
 	return logits, digests, nil
@@ -123,11 +133,16 @@ func (all Members) rejoin(t testing.TB, groups []*distributed.Group, p parallel.
 // Play runs the steps on all ranks, checks that all ranks did the same, and returns the
 // logits of rank 0.
 func (all Members) Play(t testing.TB, steps []model.Step) [][]float32 {
+	return all.playKept(t, steps, nil)
+}
+
+// playKept is Play with the numbers of tokens that each step keeps; nil: all.
+func (all Members) playKept(t testing.TB, steps []model.Step, kept [][]int) [][]float32 {
 	logits, digests, errs := make([][][]float32, len(all)), make([][][]uint32, len(all)), make([]error, len(all))
 	var done sync.WaitGroup
 	for r, m := range all {
 		done.Go(func() {
-			if logits[r], digests[r], errs[r] = Play(m, steps); errs[r] != nil {
+			if logits[r], digests[r], errs[r] = playKept(m, steps, kept); errs[r] != nil {
 				t.Logf("rank %d: %v", r, errs[r]) // first, because the others wait for it
 			}
 		})

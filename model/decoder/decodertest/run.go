@@ -38,6 +38,7 @@ var alone = []shared{
 	{"RestoreRefuses", testenv.Full, Architecture.RestoreRefuses},
 	{"Forks", testenv.Fast, Architecture.Forks},
 	{"RandomForks", testenv.Fast, Architecture.RandomForks},
+	{"TruncatedCommits", testenv.Fast, Architecture.TruncatedCommits},
 	{"ForksAreRefused", testenv.Fast, Architecture.ForksAreRefused},
 	{"CheckpointMemory", testenv.Fast, Architecture.CheckpointMemory},
 	{"SnapshotsHaveCheckpoints", testenv.Fast, Architecture.SnapshotsHaveCheckpoints},
