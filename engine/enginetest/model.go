@@ -90,6 +90,8 @@ type sequence struct {
 	answer string
 	said   int // bytes of answer made certain so far
 	at     int // length of tokens when byte said-1 (or EOS) was made certain
+
+	before *sequence // of the step that extended it, until that step is committed
 }
 
 // NewModel returns a model of vocab ids. Its logits are noise between -4 and 4, a hash of
@@ -176,8 +178,14 @@ func (m *Model) Forward(ctx context.Context, s model.Step) ([][]float32, error) 
 			last := i == len(e.Tokens)-1
 			if e.Want == model.WantAll || e.Want == model.WantLast && last {
 				row := m.hashRow(q.tokens[:e.Pos+i+1])
-				if last && m.opts.Say != nil {
+				switch {
+				case m.opts.Say == nil:
+				case last:
 					m.force(row, q)
+				case q.before.continues(e, i+1):
+					said := *q.before
+					said.said += i + 1
+					m.force(row, &said)
 				}
 				rows = append(rows, row)
 			}
@@ -187,8 +195,8 @@ func (m *Model) Forward(ctx context.Context, s model.Step) ([][]float32, error) 
 	return rows, nil
 }
 
-// Commit commits the last Forward. It panics for any other step, since Commit cannot
-// return an error. It ignores a step that was lost.
+// Commit commits the last Forward, or its truncated form. It panics for any other step,
+// since Commit cannot return an error. It ignores a step that was lost.
 func (m *Model) Commit(s model.Step) {
 	defer m.enter("Commit")()
 	m.mu.Lock()
@@ -197,10 +205,14 @@ func (m *Model) Commit(s model.Step) {
 		m.group.commitLost = false
 		return
 	}
+	if m.forwarded != nil {
+		m.truncate(s)
+	}
 	if m.forwarded == nil || !reflect.DeepEqual(cloneStep(s), *m.forwarded) {
 		panic(m.violate("Commit of a step that is not the last one run: %v", s))
 	}
 	for id, q := range m.next {
+		q.before = nil
 		m.seqs[id] = q
 		m.known[id] = holding{m.known[id].length, len(q.checkpoints)}
 	}
@@ -212,6 +224,29 @@ func (m *Model) Commit(s model.Step) {
 	m.steps = append(m.steps, *m.forwarded)
 	m.work.Forks += len(s.Forks)
 	m.forwarded, m.next = nil, nil
+}
+
+// truncate makes the step that ran the one that s says, if s is its truncated form; mu is
+// held.
+func (m *Model) truncate(s model.Step) {
+	if len(s.Entries) != len(m.forwarded.Entries) {
+		return
+	}
+	kept := m.forwarded.Kept(s)
+	if kept == nil {
+		return
+	}
+	step, err := m.forwarded.Truncated(kept)
+	if err != nil {
+		m.violate("Commit: %v", err)
+		return
+	}
+	next, err := m.prepare(step)
+	if err != nil {
+		m.violate("Commit: %v", err)
+		return
+	}
+	m.forwarded, m.next = new(cloneStep(step)), next
 }
 
 // SequenceBytes returns 10 plus the length rounded up to a power of two, at least 4.

@@ -86,3 +86,38 @@ func TestMemoryLimit(t *testing.T) {
 	mustRun(t, m, model.Step{Drop: []model.SeqID{1}})
 	mustRun(t, m, entry(2, 0, model.WantNone, 1, 2))
 }
+
+// TestTruncatedCommit: a step may be committed without its last guesses, which leave no
+// trace, also of the text that is said.
+func TestTruncatedCommit(t *testing.T) {
+	m := NewModel(Size, Options{Say: func([]int32) string { return "abcdef" }})
+	certain := func(row []float32) byte {
+		best := 0
+		for i, x := range row {
+			if x > row[best] {
+				best = i
+			}
+		}
+		return byte(best)
+	}
+	rows := mustRun(t, m, entry(1, 0, model.WantLast, 'x', 'y'))
+	require.Equal(t, byte('a'), certain(rows[0]))
+	s := entry(1, 2, model.WantAll, 'a', 'b', 'c', 'x', 'd')
+	rows, err := m.Forward(context.Background(), s)
+	require.NoError(t, err)
+	for i, want := range "bcd" {
+		require.Equal(t, byte(want), certain(rows[i]))
+	}
+	s, err = s.Truncated([]int{3})
+	require.NoError(t, err)
+	m.Commit(s)
+	require.Equal(t, 5, m.Len(1))
+	require.Equal(t, byte('e'), certain(mustRun(t, m, entry(1, 5, model.WantLast, 'd'))[0]))
+	require.Empty(t, m.Violations())
+
+	s = entry(1, 6, model.WantLast, 'e', 'f')
+	_, err = m.Forward(context.Background(), s)
+	require.NoError(t, err)
+	s.Entries[0].Tokens = s.Entries[0].Tokens[:1]
+	require.Panics(t, func() { m.Commit(s) }, "it does not want all rows")
+}

@@ -186,6 +186,7 @@ func (m *Model) entry(e model.Entry, q *sequence) error {
 // extend returns a sequence as an entry would leave it.
 func (m *Model) extend(e model.Entry, old *sequence) *sequence {
 	q := *old
+	q.before = old
 	if e.Pos == 0 {
 		q.peak = 0
 	}
@@ -195,15 +196,30 @@ func (m *Model) extend(e model.Entry, old *sequence) *sequence {
 	if m.opts.Say == nil || e.Want == model.WantNone {
 		return &q
 	}
-	// The certain token continues the answer. Any other entry that wants logits is the
-	// end of a prompt and begins a new answer.
-	if q.at > 0 && len(e.Tokens) == 1 && e.Pos == q.at && e.Tokens[0] == q.certain() {
-		q.said++
+	// The certain token continues the answer, also with right guesses behind it. Any other
+	// entry that wants logits is the end of a prompt and begins a new answer.
+	if n := len(e.Tokens); (n == 1 || e.Want == model.WantAll) && q.continues(e, n) {
+		q.said += n
 	} else {
 		q.answer, q.said = m.opts.Say(slices.Clone(q.tokens)), 1
 	}
 	q.at = len(q.tokens)
 	return &q
+}
+
+// continues reports whether the first n tokens of an entry continue the answer.
+func (q *sequence) continues(e model.Entry, n int) bool {
+	said := *q
+	if q.at == 0 || e.Pos != q.at {
+		return false
+	}
+	for _, id := range e.Tokens[:n] {
+		if id != said.certain() {
+			return false
+		}
+		said.said++
+	}
+	return true
 }
 
 // held returns the bytes of all sequences with those that a step changes; mu is held. A
