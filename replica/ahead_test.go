@@ -202,6 +202,7 @@ func TestAJoinerUnderAFullBudget(t *testing.T) {
 		}
 		c.enters(0, 1)
 		f := newLife(t, l, 9)
+		f.guesses = nil // the budget has no room for them
 		f.last, f.live[1], f.live[2] = 2, &living{}, &living{}
 		f.run(model.Step{Entries: []model.Entry{f.grow(1, 0, 30), f.grow(2, 0, 30)}})
 		f.run(model.Step{Checkpoints: []model.Checkpoints{f.checkpointsAt(1, 30), f.checkpointsAt(2, 30)}, Entries: []model.Entry{f.grow(1, 0, 30), f.grow(2, 0, 30)}})

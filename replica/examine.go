@@ -25,6 +25,7 @@ import (
 //	u8  as of a step
 //	u16 0, u32 0
 //	u64 number, among those of steps
+//	what the step before keeps, if not all
 //	the task as JSON
 //
 // It changes no sequence. At the end all ranks exchange their findings.
@@ -100,11 +101,9 @@ func (t Task) check(size int) error {
 // encodeTask returns the payload of a task.
 func (w work) encodeTask() []byte {
 	b := make([]byte, 8, 256)
-	b[0] = examineFormat
-	if w.committed {
-		b[1] = 1
-	}
+	b[0], b[1] = examineFormat, fate(w.committed, w.kept)
 	b = binary.LittleEndian.AppendUint64(b, w.number)
+	b = appendKept(b, w.committed, w.kept)
 	text, err := json.Marshal(w.task)
 	if err != nil {
 		panic(fmt.Sprintf("replica: %v", err)) // plain fields only
@@ -117,14 +116,15 @@ func parseTask(b []byte) (w work, err error) {
 	if len(b) < taskHeader {
 		return w, errShort
 	}
-	if b[1] > 1 {
-		return w, fmt.Errorf("commit flag is %d, expected 0 or 1", b[1])
+	committed, kept, text, err := parseFate(b[1], b[taskHeader:])
+	if err != nil {
+		return w, err
 	}
 	if binary.LittleEndian.Uint16(b[2:]) != 0 || binary.LittleEndian.Uint32(b[4:]) != 0 {
 		return w, errors.New("a task has flags")
 	}
-	w.committed, w.number, w.task = b[1] == 1, binary.LittleEndian.Uint64(b[8:]), &Task{}
-	if err := json.Unmarshal(b[taskHeader:], w.task); err != nil {
+	w = work{committed: committed, kept: kept, number: binary.LittleEndian.Uint64(b[8:]), task: &Task{}}
+	if err := json.Unmarshal(text, w.task); err != nil {
 		return work{}, fmt.Errorf("a task: %w", err)
 	}
 	if !bytes.Equal(w.encodeTask(), b) {

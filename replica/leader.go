@@ -36,7 +36,9 @@ type Leader struct {
 	state             state                   // number is that of the last step that all ranks have run
 	lastSent          uint64                  // number of the last step that was sent
 	lastSucceeded     bool                    // that step succeeded and can be committed
+	ran               model.Step              // the last step that succeeded
 	committed         bool                    // step state.number is committed
+	kept              []int                   // the tokens that its entries keep; nil: all
 	followersInformed bool                    // the followers know whether it is committed
 	tokens            map[model.SeqID][]int32 // of each committed sequence
 	logits            []float32               // of the last step
@@ -238,7 +240,7 @@ func (l *Leader) try(e cluster.Epoch, step model.Step) (rows [][]float32, again 
 		again, err := l.interrupted(e, err)
 		return nil, again, err
 	}
-	l.lastSucceeded = true
+	l.lastSucceeded, l.ran = true, step
 	return l.keep(rows), false, nil
 }
 
@@ -263,7 +265,10 @@ func (l *Leader) keep(rows [][]float32) [][]float32 {
 
 // next returns the next work, with its number and whether the last step was committed.
 func (l *Leader) next(w work) work {
-	w.committed, w.number = l.committed && !l.followersInformed, l.lastSent+1
+	w.number = l.lastSent + 1
+	if l.committed && !l.followersInformed {
+		w.committed, w.kept = true, l.kept
+	}
 	return w
 }
 
@@ -281,7 +286,7 @@ func (l *Leader) work(e cluster.Epoch, n uint64, do func() (cluster.Digest, erro
 	if err != nil {
 		return err
 	}
-	l.state.number, l.committed, l.followersInformed = l.lastSent, false, false
+	l.state.number, l.committed, l.kept, l.followersInformed = l.lastSent, false, nil, false
 	return nil
 }
 

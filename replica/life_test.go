@@ -18,6 +18,7 @@ type life struct {
 	t       *testing.T
 	l       *Leader
 	random  *rand.Rand
+	guesses *rand.Rand  // of tokens that are run and not committed; nil: none
 	plain   model.Model // runs sequences alone
 	rewind  int         // Info.Rewind
 	live    map[model.SeqID]*living
@@ -42,7 +43,7 @@ type living struct {
 
 func newLife(t *testing.T, l *Leader, seed uint64) *life {
 	plain := enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 4096})
-	return &life{t: t, l: l, random: rand.New(rand.NewPCG(seed, 21)), plain: plain, rewind: l.Info().Rewind, live: map[model.SeqID]*living{}, rarely: 20, mortal: 24, checks: 1}
+	return &life{t: t, l: l, random: rand.New(rand.NewPCG(seed, 21)), guesses: rand.New(rand.NewPCG(seed, 22)), plain: plain, rewind: l.Info().Rewind, live: map[model.SeqID]*living{}, rarely: 20, mortal: 24, checks: 1}
 }
 
 // step runs a step in which each of up to n sequences grows by up to most tokens.
@@ -85,21 +86,54 @@ func (f *life) step(n, most int) {
 
 // run runs a step that has been planned.
 func (f *life) run(s model.Step) {
-	rows, err := f.l.Forward(f.t.Context(), s)
+	runs := f.guess(&s)
+	rows, err := f.l.Forward(f.t.Context(), runs)
 	require.NoError(f.t, err)
 	if f.between != nil && f.random.IntN(6) == 0 {
 		f.between()
 	}
 	f.l.Commit(s)
-	require.Len(f.t, rows, len(s.Entries))
+	row := -1
 	for i, e := range s.Entries {
+		first := row
+		if row++; e.Want == model.WantAll {
+			row = first + len(e.Tokens)
+		}
+		own := rows[row]
+		if e.Want == model.WantAll {
+			row = first + len(runs.Entries[i].Tokens)
+		}
 		if f.random.IntN(f.checks) > 0 {
 			continue
 		}
 		want, err := f.plain.Forward(f.t.Context(), entry(1, 0, model.WantLast, f.live[e.Seq].tokens...))
 		require.NoError(f.t, err)
-		require.Equal(f.t, want[0], rows[i], "sequence %d, forks %v", e.Seq, s.Forks)
+		require.Equal(f.t, want[0], own, "sequence %d, forks %v", e.Seq, s.Forks)
 	}
+	require.Len(f.t, rows, row+1)
+}
+
+// guess returns the step with wrong guesses behind the tokens of some entries, which then
+// want all rows.
+func (f *life) guess(s *model.Step) model.Step {
+	runs := *s
+	s.Entries = slices.Clone(s.Entries)
+	runs.Entries = slices.Clone(s.Entries)
+	if f.guesses == nil {
+		return runs
+	}
+	for i := range runs.Entries {
+		if f.guesses.IntN(3) > 0 {
+			continue
+		}
+		e := &runs.Entries[i]
+		s.Entries[i].Want, e.Want = model.WantAll, model.WantAll
+		e.Tokens = slices.Clone(e.Tokens)
+		for range 1 + f.guesses.IntN(5) {
+			e.Tokens = append(e.Tokens, int32(f.guesses.IntN(200)))
+		}
+	}
+	return runs
 }
 
 // ids returns the sequences, ascending.

@@ -12,10 +12,11 @@ import (
 // work is the payload of a piece of work. On the wire, little-endian:
 //
 //	u8  format, 7
-//	u8  1 if the previous step is committed, 0 if it was abandoned
+//	u8  what became of the step before; see kept.go
 //	u16 drops, u32 entries
 //	u64 number of the step
 //	u32 sequences with checkpoints, u32 forks
+//	what the step before keeps, if not all
 //	drops times:       u32 sequence
 //	checkpoints times: u32 sequence, u32 lengths
 //	                   lengths times u32
@@ -31,8 +32,10 @@ import (
 //	u32 bytes, which rank 0 broadcasts
 //	u64 number, among those of steps
 //	u32 sequence
+//	what the step before keeps, if not all
 type work struct {
 	committed bool   // the previous step of this epoch is committed
+	kept      []int  // the tokens that its entries keep; nil: all
 	number    uint64 // of the step, from 1; grows with every step that is sent
 	step      model.Step
 	piece     *piece // in place of the step; nil: it is a step
@@ -69,7 +72,7 @@ func (w work) encode() ([]byte, error) {
 	if len(w.step.Drop) > maxDrops {
 		return nil, fmt.Errorf("a step that drops %d sequences; at most %d are possible", len(w.step.Drop), maxDrops)
 	}
-	size := payloadHeader + 4*len(w.step.Drop) + forkBytes*len(w.step.Forks)
+	size := payloadHeader + 4*(1+len(w.kept)) + 4*len(w.step.Drop) + forkBytes*len(w.step.Forks)
 	for _, c := range w.step.Checkpoints {
 		size += checkpointsHeader + 4*len(c.At)
 	}
@@ -77,15 +80,13 @@ func (w work) encode() ([]byte, error) {
 		size += entryHeader + 4*len(e.Tokens)
 	}
 	b := make([]byte, 0, size)
-	b = append(b, payloadFormat, 0)
-	if w.committed {
-		b[1] = 1
-	}
+	b = append(b, payloadFormat, fate(w.committed, w.kept))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(w.step.Drop)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(w.step.Entries)))
 	b = binary.LittleEndian.AppendUint64(b, w.number)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(w.step.Checkpoints)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(w.step.Forks)))
+	b = appendKept(b, w.committed, w.kept)
 	for _, id := range w.step.Drop {
 		b = binary.LittleEndian.AppendUint32(b, uint32(id))
 	}
@@ -141,35 +142,38 @@ var errShort = errors.New("it is truncated")
 // encodePiece returns the payload of a piece.
 func (w work) encodePiece() []byte {
 	b := make([]byte, 4, pieceHeader)
-	b[0] = pieceFormat
-	for _, f := range []struct {
-		at, bit byte
-		set     bool
-	}{{1, 1, w.committed}, {2, 1, w.piece.first}, {2, 2, w.piece.last}} {
-		if f.set {
-			b[f.at] |= f.bit
-		}
+	b[0], b[1] = pieceFormat, fate(w.committed, w.kept)
+	if w.piece.first {
+		b[2] |= 1
+	}
+	if w.piece.last {
+		b[2] |= 2
 	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(w.piece.bytes))
 	b = binary.LittleEndian.AppendUint64(b, w.number)
-	return binary.LittleEndian.AppendUint32(b, uint32(w.piece.seq))
+	b = binary.LittleEndian.AppendUint32(b, uint32(w.piece.seq))
+	return appendKept(b, w.committed, w.kept)
 }
 
 // parsePiece is parseWork for a piece.
 func parsePiece(b []byte) (w work, err error) {
-	if len(b) != pieceHeader {
-		return w, fmt.Errorf("a piece has %d bytes", len(b))
+	if len(b) < pieceHeader {
+		return w, errShort
+	}
+	committed, kept, rest, err := parseFate(b[1], b[pieceHeader:])
+	if err != nil {
+		return w, err
 	}
 	flags, n := binary.LittleEndian.Uint16(b[2:]), binary.LittleEndian.Uint32(b[4:])
 	switch {
-	case b[1] > 1:
-		return w, fmt.Errorf("commit flag is %d, expected 0 or 1", b[1])
+	case len(rest) > 0:
+		return w, fmt.Errorf("%d bytes follow its end", len(rest))
 	case flags > 3:
 		return w, fmt.Errorf("a piece has flags %d", flags)
 	case n < 1 || n > model.MaxPiece:
 		return w, fmt.Errorf("a piece of %d bytes, expected 1 to %d", n, model.MaxPiece)
 	}
-	return work{committed: b[1] == 1, number: binary.LittleEndian.Uint64(b[8:]), piece: &piece{
+	return work{committed: committed, kept: kept, number: binary.LittleEndian.Uint64(b[8:]), piece: &piece{
 		seq: model.SeqID(binary.LittleEndian.Uint32(b[16:])), bytes: int(n), first: flags&1 != 0, last: flags&2 != 0}}, nil
 }
 
@@ -197,16 +201,16 @@ func parseWork(b []byte) (w work, err error) {
 	if len(b) < payloadHeader {
 		return w, errShort
 	}
-	if b[1] > 1 {
-		return w, fmt.Errorf("commit flag is %d, expected 0 or 1", b[1])
+	var rest []byte
+	if w.committed, w.kept, rest, err = parseFate(b[1], b[payloadHeader:]); err != nil {
+		return w, err
 	}
-	w.committed = b[1] == 1
 	drops := uint64(binary.LittleEndian.Uint16(b[2:]))
 	entries := uint64(binary.LittleEndian.Uint32(b[4:]))
 	w.number = binary.LittleEndian.Uint64(b[8:])
 	checkpoints := uint64(binary.LittleEndian.Uint32(b[16:]))
 	forks := uint64(binary.LittleEndian.Uint32(b[20:]))
-	b = b[payloadHeader:]
+	b = rest
 	if uint64(len(b)) < 4*drops+checkpointsHeader*checkpoints+forkBytes*forks+(entryHeader+4)*entries {
 		return w, errShort
 	}

@@ -56,17 +56,42 @@ func TestPayloadBytes(t *testing.T) {
 	require.Equal(t, "07"+strings.Repeat("00", 23), hex.EncodeToString(b))
 }
 
+// TestKeptBytes: what the step before keeps follows the header of every payload.
+func TestKeptBytes(t *testing.T) {
+	kept := []int{1, 260}
+	const want = "02000000" + "01000000" + "04010000"
+	b := roundTrip(t, work{committed: true, kept: kept, number: 1})
+	require.Equal(t, "0702"+"000000000000"+"0100000000000000"+"0000000000000000"+want, hex.EncodeToString(b))
+	b = roundTrip(t, work{committed: true, kept: kept, number: 1, piece: &piece{seq: 9, bytes: 260, first: true}})
+	require.Equal(t, "0402"+"0100"+"04010000"+"0100000000000000"+"09000000"+want, hex.EncodeToString(b))
+	b = roundTrip(t, work{committed: true, kept: kept, number: 1, task: &Task{}})
+	require.Equal(t, "0502"+"000000000000"+"0100000000000000"+want, hex.EncodeToString(b[:28]))
+	begins := beginning{committed: true, kept: kept, number: 7, lineage: 5}
+	b = begins.encode()
+	require.Equal(t, "0302"+"000000000000"+"0700000000000000"+"0500000000000000"+want, hex.EncodeToString(b))
+	got, ok, err := decodeBeginning(b)
+	require.True(t, ok)
+	require.NoError(t, err)
+	require.Equal(t, begins, got)
+	for n := range b {
+		_, _, err := decodeBeginning(b[:n])
+		require.True(t, n == 0 || err != nil)
+	}
+	_, _, err = decodeBeginning(append(b, 0))
+	require.ErrorContains(t, err, "follow their end")
+}
+
 // TestPieceBytes is the same for a piece of a sequence.
 func TestPieceBytes(t *testing.T) {
 	w := work{committed: true, number: 0x0102030405060708, piece: &piece{seq: 9, bytes: 260, last: true}}
 	b := roundTrip(t, w)
 	require.Equal(t, "04"+"01"+"0200"+"04010000"+"0807060504030201"+"09000000", hex.EncodeToString(b))
 	for what, harm := range map[string]func(b []byte) []byte{
-		"has 21 bytes": func(b []byte) []byte { return append(b, 0) },
-		"flag is 2":    func(b []byte) []byte { b[1] = 2; return b },
-		"flags 4":      func(b []byte) []byte { b[2] = 4; return b },
-		"of 0 bytes":   func(b []byte) []byte { b[4], b[5] = 0, 0; return b },
-		"of 16777476":  func(b []byte) []byte { b[7] = 1; return b },
+		"1 bytes follow": func(b []byte) []byte { return append(b, 0) },
+		"flag is 3":      func(b []byte) []byte { b[1] = 3; return b },
+		"flags 4":        func(b []byte) []byte { b[2] = 4; return b },
+		"of 0 bytes":     func(b []byte) []byte { b[4], b[5] = 0, 0; return b },
+		"of 16777476":    func(b []byte) []byte { b[7] = 1; return b },
 	} {
 		_, err := decodeWork(harm(append([]byte(nil), b...)))
 		require.ErrorContains(t, err, what)
@@ -115,7 +140,9 @@ func TestPayloadsThatAreRefused(t *testing.T) {
 	for want, text := range map[string]string{
 		"it is truncated":                           "07",
 		"format 2; this build reads 7":              "02" + strings.Repeat("00", 23),
-		"commit flag is 2":                          "0702" + strings.Repeat("00", 22),
+		"commit flag is 3":                          "0703" + strings.Repeat("00", 22),
+		"without entries cannot":                    "0702" + strings.Repeat("00", 26),
+		"entry 0 of the step before keeps 0":        "0702" + strings.Repeat("00", 22) + one + none,
 		"payload of 25 bytes: 1 bytes follow":       "07" + strings.Repeat("00", 24),
 		"payload of 28 bytes: it is truncated":      head("0200", none, none, none) + one,
 		"payload of 24 bytes: it is truncated":      head("0000", all, none, none),

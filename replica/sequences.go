@@ -31,7 +31,7 @@ func (l *Leader) enter(e cluster.Epoch, step model.Step) error {
 	if l.epoch == e.Number {
 		return nil
 	}
-	b := beginning{committed: l.committed, number: l.state.number, lineage: l.state.lineage}
+	b := beginning{committed: l.committed, kept: l.kept, number: l.state.number, lineage: l.state.lineage}
 	n, err := l.cluster.Begin(e.Number, b.encode())
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (l *Leader) restart(step model.Step) error {
 	l.resident.rank.Forget()
 	l.tokens = map[model.SeqID][]int32{}
 	l.held.Store(0)
-	l.epoch, l.committed, l.followersInformed = 0, false, true
+	l.epoch, l.committed, l.kept, l.followersInformed = 0, false, nil, true
 	l.state = state{lineage: 1 + rand.Uint64N(^uint64(0)), number: l.lastSent, loads: l.resident.loads}
 	l.sequencesLost.Store(false)
 	return nil
@@ -162,7 +162,8 @@ func (l *Leader) interrupted(e cluster.Epoch, cause error) (again bool, verdict 
 // hangs.
 const commitLimit = 30 * time.Second
 
-// Commit implements model.Model. The next work tells the followers. A commit is valid
+// Commit implements model.Model. The next work tells the followers, also how many tokens
+// of each entry count. A commit is valid
 // even if the step's epoch has ended. If it does not get the model's turn within
 // commitLimit, all sequences are lost.
 func (l *Leader) Commit(s model.Step) {
@@ -182,7 +183,7 @@ func (l *Leader) Commit(s model.Step) {
 	}
 	l.apply(s)
 	h.commit(s)
-	l.lastSucceeded, l.committed = false, true
+	l.lastSucceeded, l.committed, l.kept = false, true, l.ran.Kept(s)
 	l.count()
 }
 

@@ -16,10 +16,11 @@ import (
 // little-endian:
 //
 //	u8  format, 3
-//	u8  1 if the last step is committed, 0 if it was abandoned
+//	u8  what became of the last step; see kept.go
 //	u16 0, u32 0
 //	u64 number of the last step that all ranks have run
 //	u64 the sequences' lineage
+//	what the last step keeps, if not all
 //
 // Then the ranks gather answers of 17 bytes: 1 if a rank has the leader's sequences,
 // otherwise 0; and what it received of them before it joined (ahead.go), as a copy's
@@ -64,18 +65,17 @@ type state struct {
 // beginning is the payload.
 type beginning struct {
 	committed bool
+	kept      []int // as in a work
 	number    uint64
 	lineage   uint64
 }
 
 func (s beginning) encode() []byte {
 	b := make([]byte, 8, beginningBytes)
-	b[0] = beginningFormat
-	if s.committed {
-		b[1] = 1
-	}
+	b[0], b[1] = beginningFormat, fate(s.committed, s.kept)
 	b = binary.LittleEndian.AppendUint64(b, s.number)
-	return binary.LittleEndian.AppendUint64(b, s.lineage)
+	b = binary.LittleEndian.AppendUint64(b, s.lineage)
+	return appendKept(b, s.committed, s.kept)
 }
 
 // decodeBeginning reads a payload; ok is false if it is of another format.
@@ -83,10 +83,17 @@ func decodeBeginning(b []byte) (s beginning, ok bool, err error) {
 	if len(b) == 0 || b[0] != beginningFormat {
 		return s, false, nil
 	}
-	if len(b) != beginningBytes || b[1] > 1 || binary.LittleEndian.Uint16(b[2:]) != 0 || binary.LittleEndian.Uint32(b[4:]) != 0 {
+	if len(b) < beginningBytes || binary.LittleEndian.Uint16(b[2:]) != 0 || binary.LittleEndian.Uint32(b[4:]) != 0 {
 		return s, true, fmt.Errorf("%d bytes that begin an epoch are malformed", len(b))
 	}
-	return beginning{b[1] == 1, binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])}, true, nil
+	committed, kept, rest, err := parseFate(b[1], b[beginningBytes:])
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes follow their end", len(rest))
+	}
+	if err != nil {
+		return s, true, fmt.Errorf("%d bytes that begin an epoch are malformed: %w", len(b), err)
+	}
+	return beginning{committed, kept, binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])}, true, nil
 }
 
 // follow gives a follower the leader's state. The caller has the turn.
@@ -97,7 +104,9 @@ func (w *Worker) follow(s beginning) error {
 	w.before = nil
 	if before != nil && before.number == s.number && w.state.lineage == s.lineage && w.state.loads == h.loads {
 		if s.committed {
-			h.commit(before.step)
+			if err := h.commitKept(before.step, s.kept); err != nil {
+				return err
+			}
 		}
 		w.state.number = s.number
 	}

@@ -71,7 +71,9 @@ func (w *Worker) Work(payload []byte) (cluster.Digest, error) {
 	}
 	if before != nil {
 		if p.committed {
-			h.commit(before.step)
+			if err := h.commitKept(before.step, p.kept); err != nil {
+				return nil, err
+			}
 		}
 		w.state.number = before.number
 	}

@@ -70,6 +70,19 @@ func TestWorkThatMakesNoSense(t *testing.T) {
 	begin(4, beginning{lineage: 5, number: 4})
 	require.Equal(t, map[model.SeqID][]int32{2: {7, 8, 9}}, r.Live(), "abandoned")
 
+	// Only some tokens of step 5 are committed, by the next work or as an epoch begins.
+	require.NoError(t, do(work{number: 5, step: entry(2, 3, model.WantAll, 1, 2, 3)}))
+	require.NoError(t, do(work{number: 6, committed: true, kept: []int{2}, step: entry(2, 5, model.WantAll, 4, 5, 6)}))
+	require.Equal(t, map[model.SeqID][]int32{2: {7, 8, 9, 1, 2}}, r.Live())
+	begin(5, beginning{lineage: 5, number: 6, committed: true, kept: []int{1}})
+	require.Equal(t, map[model.SeqID][]int32{2: {7, 8, 9, 1, 2, 4}}, r.Live())
+	for what, kept := range map[string][]int{"4 of 3 tokens cannot be kept": {4}, "a step of 1 entries, but 2 numbers": {1, 1}} {
+		require.NoError(t, do(work{number: 7, step: entry(2, 6, model.WantAll, 1, 2, 3)}))
+		require.ErrorContains(t, do(work{number: 8, committed: true, kept: kept, step: s}), what)
+	}
+	require.NoError(t, do(work{number: 9, step: entry(2, 6, model.WantLast, 1, 2, 3)}))
+	require.ErrorContains(t, do(work{number: 10, committed: true, kept: []int{2}, step: s}), "does not want all rows")
+
 	_, err := w.Work([]byte("garbage of a peer"))
 	require.ErrorContains(t, err, "format 103")
 	require.NoError(t, w.resident.acquire(t.Context()))
