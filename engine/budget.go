@@ -6,7 +6,7 @@ import (
 )
 
 // fillBudget divides the token budget of a step. Each decoding sequence runs its one
-// token. The prompts share the rest, at most prefillChunk, and beside sequences that
+// token, and drafts if the budget has room for them in the end. The prompts share the rest, at most prefillChunk, and beside sequences that
 // decode at most half of a step and no more than the target of time allows (pace.go). It
 // is divided first among the tenants, so that their virtual times become equal
 // (tenants.go), then among the prompts of each tenant in equal parts; what a short prompt
@@ -38,7 +38,7 @@ func (s *scheduler) fillBudget() {
 	}
 	chunk := s.divide(prompts, most, decoding)
 
-	rows := 0
+	rows, left := 0, s.tokenBudget
 	for _, t := range order {
 		n := chunk[t]
 		if t.decode {
@@ -56,10 +56,13 @@ func (s *scheduler) fillBudget() {
 		case p.last:
 			p.rows = 1
 		}
+		p.tokens, p.kept = t.todo[:p.n:p.n], p.n
 		if p.n > 0 && s.grow(p) {
 			s.parts = append(s.parts, p)
+			left -= p.n
 		}
 	}
+	s.addDrafts(left)
 }
 
 // takeTurns chooses n of the tasks, which are in the order of their turns. The next place

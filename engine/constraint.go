@@ -22,6 +22,14 @@ type Constraint interface {
 	Accept(id int32) error
 }
 
+// Forcer is a Constraint that knows tokens which likely follow because nothing else is
+// allowed: drafts for speculative decoding.
+type Forcer interface {
+	Constraint
+	// Forced is called after Mask, where that is, and returns soon after ctx has ended.
+	Forced(ctx context.Context) []int32
+}
+
 // mask computes which tokens a request may have next. The zero mask has no constraint.
 type mask struct {
 	constraint Constraint
@@ -29,9 +37,12 @@ type mask struct {
 	stop       context.CancelFunc
 	wake       func() // called after each computation
 
-	words []uint64   // [(vocab+63)/64]
-	ready chan error // of the computation; nil: taken already
-	err   error      // of the one that was taken last
+	words []uint64 // [(vocab+63)/64]
+	// forced has what the constraint forces after the last token, when the mask is taken.
+	forced []int32
+	forces bool       // forced is wanted
+	ready  chan error // of the computation; nil: taken already
+	err    error      // of the one that was taken last
 }
 
 // begin computes the mask of the first token.
@@ -54,6 +65,7 @@ func (m *mask) end() {
 // compute starts a goroutine that computes the next mask after accept.
 func (m *mask) compute(accept func() error) {
 	clear(m.words)
+	m.forced = nil
 	ready := make(chan error, 1)
 	m.ready = ready
 	go func() {
@@ -67,6 +79,9 @@ func (m *mask) compute(accept func() error) {
 		err := accept()
 		if err == nil {
 			err = m.constraint.Mask(m.ctx, m.words)
+		}
+		if f, ok := m.constraint.(Forcer); ok && m.forces && err == nil {
+			m.forced = f.Forced(m.ctx)
 		}
 		if err != nil {
 			ready <- fmt.Errorf("%w: %w", ErrConstraint, err)
@@ -104,6 +119,11 @@ func (m *mask) wait(over <-chan time.Time) bool {
 
 // take returns the mask, which must not be late; nil without a constraint.
 func (m *mask) take() ([]uint64, error) { return m.words, m.err }
+
+// allows reports whether the mask, which must not be late, has an id.
+func (m *mask) allows(id int32) bool {
+	return m.words == nil || m.err == nil && m.words[id/64]>>(id%64)&1 == 1
+}
 
 // accept passes the sampled token on, and computes the next mask.
 func (m *mask) accept(id int32) {

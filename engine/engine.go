@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"ringmaster/engine/diskcache"
+	"ringmaster/engine/drafts"
 	"ringmaster/model"
 )
 
@@ -70,6 +71,13 @@ type Options struct {
 	// nil: none. The caller closes it after the engine. The model must be a
 	// model.Portable.
 	Disk *diskcache.Store
+	// Drafter makes what guesses the tokens of a request's answer in advance, so that a step
+	// may give it several. It changes no answer. nil: every step gives one. A model whose
+	// logits depend on the number of rows in a step must not have one.
+	Drafter func(*Request) Drafter
+	// ModelDrafts uses the model's own block for drafts, if it is a model.Drafter, where
+	// Drafter has none that are likely.
+	ModelDrafts bool
 	// StuckAfter is how long a step may take before Ready reports that the engine is
 	// stuck. Default one minute.
 	StuckAfter time.Duration
@@ -188,7 +196,8 @@ type Engine struct {
 // counts are the totals that Stats reports beside the scheduler's state.
 type counts struct {
 	steps, tokens, prefill, cached uint64
-	nonFinite                      uint64
+	nonFinite, decoding            uint64
+	drafts                         [drafts.Sources]DraftStats
 	stepTime                       time.Duration
 }
 
@@ -382,7 +391,7 @@ func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
 	e.sched.now = e.opts.Clock()
 	e.sched.setWeight(r.Tenant, r.Weight)
 	id := e.sched.add(r.Tenant, r.Prompt, r.Branches, r.PromptLogprobs, r.CacheScope, hints{r.CacheGroup, r.CacheMarked}, run.atMost(), run.logprobMemory())
-	run.id = id
+	run.id, run.ctx = id, ctx
 	e.runs[id] = run
 	if e.idle { // Ready measures the loop's progress from here
 		e.idle, e.lastProgress = false, e.opts.Clock()
@@ -397,6 +406,7 @@ func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
 		unwatch()
 		run.mask.end()
 	}
+	run.mask.forces = e.opts.Drafter != nil && !r.NoDrafts
 	run.mask.begin(e.size, e.wakeLoop)
 	return run.stream
 }
@@ -523,10 +533,20 @@ type Stats struct {
 	CachedTokens  uint64 // prompt tokens not run because of a prefix-cache hit
 	NonFinite     uint64 // requests that ended with ErrNonFinite
 
+	DecodeRows uint64                     // sequences that decoded, summed over the steps
+	Drafts     [drafts.Sources]DraftStats // by source
+
 	Disk diskcache.Stats // zero without a prefix cache on disk
 
 	LastStep     time.Time     // when the last step began or ended
 	LastStepTime time.Duration // how long the last complete step took
+}
+
+// DraftStats counts drafts by their depth: the first counts behind the token that was
+// sampled last, the second behind the first.
+type DraftStats struct {
+	Run      [drafts.Most]uint64 // had a row in a step
+	Accepted [drafts.Most]uint64 // of these, were what was sampled
 }
 
 // Stats returns a consistent snapshot of the engine's numbers.
@@ -543,7 +563,7 @@ func (e *Engine) Stats() Stats {
 		MaxQueued: e.opts.QueueLength, MaxActive: e.opts.MaxActive, MaxCacheEntries: e.opts.CacheEntries, Refused: e.refused.Load(),
 		Memory: e.sched.use(), MemoryBudget: e.sched.mem.budget,
 		Hits: e.sched.hits, Evicted: e.sched.mem.counts.evicted, Crowded: e.sched.mem.counts.crowded, Expired: e.sched.mem.counts.expired, EvictedTokens: e.sched.mem.counts.evictedTokens, NoMemory: e.sched.mem.counts.failed,
-		Steps: e.counts.steps, Tokens: e.counts.tokens, PrefillTokens: e.counts.prefill, CachedTokens: e.counts.cached, NonFinite: e.counts.nonFinite,
+		Steps: e.counts.steps, Tokens: e.counts.tokens, PrefillTokens: e.counts.prefill, CachedTokens: e.counts.cached, NonFinite: e.counts.nonFinite, DecodeRows: e.counts.decoding, Drafts: e.counts.drafts,
 		LastStep: e.lastProgress, LastStepTime: e.counts.stepTime,
 	}
 }

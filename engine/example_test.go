@@ -35,8 +35,8 @@ func Example() {
 		answer, last = answer+event.Text, event
 	}
 	fmt.Println(answer)
-	fmt.Println(last.Finish, last.Usage)
+	fmt.Println(last.Finish, last.Usage.Prompt, last.Usage.Completion)
 	// Output:
 	// Hello!
-	// stop {2 0 7}
+	// stop 2 7
 }

@@ -40,8 +40,14 @@ func start(t *testing.T, m testModel, opts Options) *Engine {
 	if opts.Random == nil {
 		opts.Random = func() uint64 { return 1 }
 	}
+	if opts.Drafter == nil && *noisy {
+		opts.Drafter = newNoise
+	}
 	e, err := New(m, enginetest.Vocabulary{}, opts)
 	require.NoError(t, err)
+	e.mu.Lock()
+	e.sched.always = opts.Drafter != nil || opts.ModelDrafts
+	e.mu.Unlock()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

@@ -54,6 +54,7 @@ func (e *Engine) forward(ctx context.Context, step model.Step) (rows [][]float32
 func (e *Engine) nextStep(mem []scratch) (step model.Step, ctx context.Context, ok bool) {
 	for {
 		e.comeBack(mem)
+		e.draft()
 		moved := e.move()
 		moved = e.interlude() || moved
 		e.mu.Lock()
@@ -159,6 +160,11 @@ func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float
 		return false
 	}
 	spoiled := e.spoiledParts(rows)
+	verified := e.verify(rows, spoiled, mem)
+	if step, err = e.kept(step); err != nil {
+		e.fail(step, err)
+		return false
+	}
 	e.model.Commit(step)
 	for _, en := range step.Entries {
 		if got, want := e.model.Len(en.Seq), en.Pos+len(en.Tokens); got != want {
@@ -171,13 +177,13 @@ func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float
 			return false
 		}
 	}
-	e.advance(rows, spoiled, mem)
+	e.advance(rows, spoiled, verified, mem)
 	return true
 }
 
 // advance commits the step in the scheduler and gives its rows to the requests, or an
-// error to those in spoiled.
-func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem []scratch) {
+// error to those in spoiled. verified has the tokens that were already sampled.
+func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, verified map[requestID][]outcome, mem []scratch) {
 	e.mu.Lock()
 	now := e.opts.Clock()
 	began := e.lastProgress
@@ -191,6 +197,14 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem []sc
 	for _, p := range e.sched.parts {
 		if p.prompt {
 			e.counts.prefill += uint64(p.n)
+		} else {
+			e.counts.decoding++
+		}
+		counts := &e.counts.drafts[p.task.guess.Source]
+		for i := range p.drafts() {
+			if counts.Run[i]++; i < p.kept-1 {
+				counts.Accepted[i]++
+			}
 		}
 	}
 	parts, firstRow := e.sched.commit()
@@ -208,7 +222,7 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem []sc
 			r.stream.step(began, now, p.prompt, p.last)
 		}
 		if p.last && spoiled[p.task.id] == nil {
-			e.counts.tokens++
+			e.counts.tokens += uint64(max(len(verified[p.task.id]), 1))
 		}
 	}
 	e.endSpoiledLocked(spoiled)
@@ -238,7 +252,15 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem []sc
 			r.stream.push(Event{Usage: r.usage, Progress: Progress{Done: p.pos + p.n, Total: len(r.req.Prompt)}})
 			continue
 		}
+		if out := verified[r.id]; len(out) > 0 {
+			last := joined(r, out)
+			e.give(r, last.id, last.ev, last.err)
+			continue
+		}
 		row := own[len(own)-1]
+		if p.drafts() > 0 {
+			row = own[0]
+		}
 		if r.mask.late() {
 			late = append(late, nextRow{r, row})
 			continue
@@ -290,12 +312,7 @@ func (e *Engine) leave(rows []nextRow, grace time.Duration, mem []scratch) {
 // continueWith samples the next tokens of requests, side by side on several processors, and
 // then gives them to the requests in turn. No mask may be late.
 func (e *Engine) continueWith(rows []nextRow, mem []scratch) {
-	type result struct {
-		id  int32
-		ev  Event
-		err error
-	}
-	results := make([]result, len(rows))
+	results := make([]outcome, len(rows))
 	sideBySide(len(rows), len(mem), func(i, worker int) {
 		r := &results[i]
 		r.id, r.ev, r.err = rows[i].run.advance(e, rows[i].row, &mem[worker])
@@ -360,6 +377,10 @@ func (e *Engine) noMemory(step model.Step, err error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.sched.forgoDrafts() { // without them the step may fit
+		e.sched.abort()
+		return
+	}
 	victim := e.sched.noMemory(blamed)
 	if victim == 0 {
 		e.opts.Logger.Info("prefix cache reduced for lack of memory", "entries", len(e.sched.prefixCache), "error", err)

@@ -12,6 +12,7 @@ type pace struct {
 	fixed  float64       // seconds of a step that only decodes; 0: none was seen
 	token  float64       // seconds that a prompt token adds to a step; 0: none was seen
 	mixed  int           // steps with prompts since the last that only decoded
+	rows   rowCost       // of steps that only decode
 }
 
 const (
@@ -27,21 +28,24 @@ const (
 	paceProbe = 32
 )
 
-// learn records the time of a step with so many tokens of prompts and of sequences that
-// decode.
-func (p *pace) learn(prompt, decoding int, took time.Duration) {
+// learn records the time of a step with so many tokens of prompts, of sequences that
+// decode, and of drafts. The time of drafts is no part of fixed, so that they take nothing
+// from prompts.
+func (p *pace) learn(prompt, decoding, drafts int, took time.Duration) {
 	t := took.Seconds()
 	switch {
 	case t <= 0 || prompt+decoding == 0:
 	case prompt == 0:
 		p.mixed = 0
-		average(&p.fixed, t)
+		p.rows.learn(decoding+drafts, t)
+		_, row := p.rows.line()
+		average(&p.fixed, max(t-row*float64(drafts), t/float64(1+drafts)))
 	default:
 		if decoding > 0 {
 			p.mixed++
 		}
 		if prompt >= paceLeast { // else the step's own cost hides theirs
-			average(&p.token, max(t-p.fixed, 0)/float64(prompt))
+			average(&p.token, max(t-p.fixed, 0)/float64(prompt+drafts))
 		}
 	}
 }
@@ -51,6 +55,22 @@ func average(mean *float64, x float64) {
 		*mean = x
 	}
 	*mean += learning * (x - *mean)
+}
+
+// step returns the expected seconds of a step with so many tokens of prompts and sequences
+// that decode, and of a further row in it.
+func (p *pace) step(prompt, decoding int) (seconds, row float64) {
+	first, row := p.rows.line()
+	seconds = first + row*float64(decoding-1)
+	if prompt == 0 {
+		return seconds, row
+	}
+	// Beside prompts a row costs about what a token of theirs does.
+	token := p.token
+	if token == 0 || token > row {
+		token = row
+	}
+	return seconds + token*float64(prompt), token
 }
 
 // probes reports whether the next step with sequences that decode should have no prompts.

@@ -34,20 +34,20 @@ func TestPace(t *testing.T) {
 			seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 			require.Equal(t, most, p.bound(most), "nothing is known")
 			before := cmp.Or(tc.stale, tc.fixed)
-			p.learn(0, 7, seconds(before))
-			p.learn(most, 0, seconds(before+tc.cost(most)))
+			p.learn(0, 7, 0, seconds(before))
+			p.learn(most, 0, 0, seconds(before+tc.cost(most)))
 			took := 0.0
 			for range 1000 {
-				p.learn(0, 0, time.Microsecond) // it only freed memory
-				p.learn(3, 0, seconds(tc.fixed+tc.cost(3)))
+				p.learn(0, 0, 0, time.Microsecond) // it only freed memory
+				p.learn(3, 0, 0, seconds(tc.fixed+tc.cost(3)))
 				n := p.bound(most)
 				if n == 0 {
-					p.learn(0, 7, seconds(tc.fixed))
+					p.learn(0, 7, 0, seconds(tc.fixed))
 					continue
 				}
 				require.True(t, n == most || n%paceGrain == 0 && n > 0, n)
 				took = tc.fixed + tc.cost(float64(n))
-				p.learn(n, 7, seconds(took))
+				p.learn(n, 7, 0, seconds(took))
 			}
 			require.LessOrEqual(t, took, tc.want*1.05)
 			require.Greater(t, took, tc.want*0.9, "a prompt gets what is left")

@@ -119,7 +119,7 @@ func checkAnswer(t *testing.T, r Request, a answer, context int) {
 // get alone.
 func TestRandomHistories(t *testing.T) {
 	rounds := 120
-	var reused, answers, refused, starved, evicted, lost, forks, checkpoints, waited int
+	var reused, answers, refused, starved, evicted, lost, forks, checkpoints, waited, drafted, accepted int
 	for seed := range uint64(rounds) {
 		synctest.Test(t, func(t *testing.T) {
 			const contextLength = 80
@@ -140,8 +140,10 @@ func TestRandomHistories(t *testing.T) {
 			loses := random.IntN(4) == 0 // the model sometimes loses its sequences
 			away := false
 			m, gate := gated(shape)
+			knows := &knowing{wrong: rand.New(rand.NewPCG(seed, 3)), answers: map[uint64][]int32{}}
 			e := start(t, m, Options{
 				MaxActive: 1 + random.IntN(5), QueueLength: 50, PrefillChunk: 1 + random.IntN(12), CacheEntries: random.IntN(5) - 1,
+				Drafter: []func(*Request) Drafter{nil, newNoise, knows.drafter, TextDrafter}[seed%4],
 			})
 			e.mu.Lock()
 			e.sched.leastShared = 1 + random.IntN(10) // the prompts are short
@@ -173,6 +175,7 @@ func TestRandomHistories(t *testing.T) {
 						r.MaxTokens, r.MinTokens = 0, 0 // grows as long as there is memory
 					}
 					tokens, _, _ := oracle(t, r, contextLength)
+					knows.learn(r, tokens)
 					prompts = append(prompts, r.Prompt, slices.Concat(r.Prompt, tokens))
 					all = append(all, &asked{Request: r, Stream: submit(t, e, r)})
 				case op == 3 && len(all) > 0:
@@ -213,6 +216,10 @@ func TestRandomHistories(t *testing.T) {
 			}
 			synctest.Wait()
 			stats := e.Stats()
+			for source := range stats.Drafts {
+				drafted += int(stats.Drafts[source].Run[0])
+				accepted += int(stats.Drafts[source].Accepted[0])
+			}
 			if stats.Active != 0 || stats.Queued != 0 {
 				t.Errorf("left over: %+v", stats)
 			}
@@ -248,6 +255,10 @@ func TestRandomHistories(t *testing.T) {
 		t.Error("the histories do not reach forks, checkpoints and waiting for a prefill")
 	}
 	t.Logf("%d answers, %d with reuse, %d without memory, %d beyond the budget, %d entries evicted, %d lost", answers, reused, refused, starved, evicted, lost)
+	t.Logf("%d drafts, %d accepted", drafted, accepted)
+	if drafted < 500 || accepted < 200 || accepted > drafted-200 {
+		t.Error("the histories do not reach right and wrong drafts")
+	}
 	if reused == 0 || refused == 0 || starved == 0 || evicted == 0 || lost == 0 {
 		t.Error("the histories do not reach reuse, lack of memory, growth beyond the budget, eviction and loss")
 	}
@@ -258,7 +269,7 @@ func TestRandomHistories(t *testing.T) {
 func TestManyReadersAtOnce(t *testing.T) {
 	const contextLength = 80
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: contextLength, MaxTokens: 16})
-	e := start(t, m, Options{MaxActive: 3, CacheEntries: 2, QueueLength: 100})
+	e := start(t, m, Options{MaxActive: 3, CacheEntries: 2, QueueLength: 100, Drafter: newNoise})
 	var all sync.WaitGroup
 	for i := range uint64(8) {
 		all.Go(func() {

@@ -1,6 +1,11 @@
 package engine
 
-import "errors"
+import (
+	"context"
+	"errors"
+
+	"ringmaster/engine/drafts"
+)
 
 // Errors of Submit and of Stream.Next. Each is wrapped with the details.
 var (
@@ -94,6 +99,14 @@ type Request struct {
 	// CacheMarked says that the client wants the prompt to stay in the prefix cache.
 	CacheMarked bool
 
+	// Related, if set, returns texts apart from the prompt that the answer may repeat: they
+	// are drafts for speculative decoding, which changes no answer. It is called at most
+	// once, in a goroutine of its own, while the request runs, and not without a Drafter.
+	Related func(ctx context.Context) []RelatedText
+
+	// NoDrafts turns speculative decoding off for this request.
+	NoDrafts bool
+
 	// Tenant is an opaque name of the client. Tenants share the places, the queue and the
 	// tokens of the steps fairly. Requests without one are one tenant that may fill the
 	// whole queue. It is never logged.
@@ -103,6 +116,12 @@ type Request struct {
 	Weight int
 
 	PromptLogprobs bool // the same for the prompt's tokens, in Event.Prompt; no prefix-cache hit
+}
+
+// RelatedText is a text that an answer may repeat, as tokens.
+type RelatedText struct {
+	Source drafts.Source // Text or Prediction
+	Tokens []int32
 }
 
 // Token is one token of an answer, or of a prompt.
@@ -135,6 +154,8 @@ type Usage struct {
 	Prompt     int // tokens of the prompt
 	Cached     int // of these, not run because of a prefix-cache hit
 	Completion int // tokens generated, the end token included
+	// Drafts from a prediction of the client that the answer has, and that it has not.
+	Accepted, Rejected int
 }
 
 // Event is a piece of an answer.

@@ -66,7 +66,11 @@ func (e *Engine) spoiledParts(rows [][]float32) (spoiled map[requestID]error) {
 	defer e.mu.Unlock()
 	first := 0
 	for _, p := range e.sched.parts {
-		for i, row := range rows[first : first+p.rows] {
+		counts := p.rows
+		if p.drafts() > 0 {
+			counts = 1 // verify reaches the others
+		}
+		for i, row := range rows[first : first+counts] {
 			bad := firstBads[first+i]
 			if bad < 0 {
 				continue

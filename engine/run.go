@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -24,6 +25,11 @@ type run struct {
 	row       []float32 // [vocab] logits that wait for a late mask
 
 	started bool // its first step has run
+
+	ctx     context.Context    // of Submit
+	drafter Drafter            // nil before the first draft
+	related chan []RelatedText // what Request.Related finds; nil: nothing is expected
+	fresh   []int32            // tokens of the answer that the drafter does not have yet
 }
 
 func (e *Engine) newRun(r Request) *run {
@@ -103,6 +109,9 @@ func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, ev Even
 	}
 	id = r.sampler.draw(row, excludable(row, banned), mem)
 	r.usage.Completion++
+	if e.opts.Drafter != nil && !r.req.NoDrafts {
+		r.fresh = append(r.fresh, id)
+	}
 
 	ev = Event{Usage: r.usage, Prompt: r.prompt}
 	r.prompt = nil

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -31,12 +32,20 @@ const pcgStream = 0x52696e676d617374
 // give the same text.
 type sampler struct {
 	params Sampling
-	random *rand.Rand
+	source *rand.PCG
+	random *rand.Rand    // of source
 	counts map[int32]int // occurrences of each token in the answer
 }
 
 func newSampler(p Sampling, seed uint64) *sampler {
-	return &sampler{params: p, random: rand.New(rand.NewPCG(seed, pcgStream)), counts: map[int32]int{}}
+	source := rand.NewPCG(seed, pcgStream)
+	return &sampler{params: p, source: source, random: rand.New(source), counts: map[int32]int{}}
+}
+
+// copy returns a sampler that draws what s will draw from the same rows.
+func (s *sampler) copy() *sampler {
+	source := *s.source
+	return &sampler{params: s.params, source: &source, random: rand.New(&source), counts: maps.Clone(s.counts)}
 }
 
 // scratch is memory for one sampler at a time.

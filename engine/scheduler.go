@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"ringmaster/engine/diskcache"
+	"ringmaster/engine/drafts"
 	"ringmaster/model"
 )
 
@@ -64,6 +65,9 @@ type task struct {
 	pos    int       // position of todo[0]: len(tokens), less after a rewind
 	cached int       // prompt tokens found in the prefix cache
 	todo   []int32   // prompt tokens still to run, or the one token sampled last
+	guess  guess     // what may follow the token in todo
+	luck   tally     // what became of the drafts so far
+	unpaid int       // steps since the last with drafts in which those there were did not pay
 	decode bool      // the prefill is done
 	served uint64    // the last step that ran it; the least recent goes first
 
@@ -102,7 +106,10 @@ type scheduler struct {
 	now  time.Time // set by the owner before it calls
 	mem  memory
 	pace pace
-	hits Hits
+	odds odds
+	// always makes tests run every draft that there is room for, whether it pays or not.
+	always bool
+	hits   Hits
 	// worth replaces value in tests that compare policies; nil: it does not.
 	worth func(k *entry, among []*entry) float64
 
@@ -116,9 +123,23 @@ type part struct {
 	task   *task
 	pos    int // position of the first token
 	n      int // tokens
+	tokens []int32
 	rows   int // rows of logits
 	prompt bool
-	last   bool // the next token can be sampled from the last row
+	last   bool // the next token can be sampled from the last row of those kept
+
+	// Of n tokens, those that are committed: n, or less of a part with drafts. The owner sets
+	// it before commit, and whether the draft after them is known to be wrong.
+	kept    int
+	refuted bool
+}
+
+// drafts returns how many of the tokens of the part are drafts.
+func (p *part) drafts() int {
+	if p.prompt {
+		return 0
+	}
+	return p.n - 1
 }
 
 // newScheduler returns the scheduler of an engine on a model; opts has its defaults
@@ -189,13 +210,13 @@ func (s *scheduler) plan() (step model.Step, ok bool) {
 		p.task.named = true
 		want := model.WantNone
 		switch {
-		case p.prompt && p.task.allRows:
+		case p.prompt && p.task.allRows, p.drafts() > 0:
 			want = model.WantAll
 		case p.last:
 			want = model.WantLast
 		}
 		step.Entries = append(step.Entries, model.Entry{
-			Seq: p.task.seq, Pos: p.pos, Tokens: p.task.todo[:p.n:p.n], Want: want,
+			Seq: p.task.seq, Pos: p.pos, Tokens: p.tokens, Want: want,
 		})
 	}
 	return step, true
@@ -252,22 +273,28 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 	s.commitForks()
 	s.commitCheckpoints()
 	row := 0
-	prompt, decoding := 0, 0
+	prompt, decoding, draft := 0, 0, 0
 	for _, p := range s.parts {
 		t := p.task
 		if p.prompt {
 			prompt += p.n
 		} else {
 			decoding++
+			draft += p.drafts()
+			s.odds.learn(p)
 		}
 		if t.pos < len(t.tokens) {
 			t.cuts++
 		}
-		t.tokens = append(t.tokens[:t.pos], t.todo[:p.n]...)
+		t.tokens = append(t.tokens[:t.pos], p.tokens[:p.kept]...)
 		t.checkpoints = upTo(t.checkpoints, t.pos)
 		t.pos = len(t.tokens)
 		t.peak = max(t.peak, t.pos)
-		t.todo = t.todo[p.n:]
+		if p.prompt {
+			t.todo = t.todo[p.n:]
+		} else {
+			t.todo, t.guess = nil, guess{}
+		}
 		t.served = s.steps
 		t.decode = t.decode || p.last
 		s.charge(t.tenant, p.n)
@@ -276,7 +303,7 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 		}
 		row += p.rows
 	}
-	s.pace.learn(prompt, decoding, s.now.Sub(s.began))
+	s.pace.learn(prompt, decoding, draft, s.now.Sub(s.began))
 	s.dropped()
 	s.unfork(func(q *sequence) bool { return slices.Contains(s.drop, q.seq) })
 	s.drop, s.dropFirst = nil, false
@@ -311,7 +338,14 @@ func (s *scheduler) finishStep() {
 // id, as finish does.
 func (s *scheduler) next(id requestID, token int32) {
 	if t := s.find(id); t != nil {
-		t.todo = []int32{token}
+		t.todo, t.guess = []int32{token}, guess{}
+	}
+}
+
+// guess sets a draft of what follows the token that a request runs next.
+func (s *scheduler) guess(id requestID, g drafts.Guess) {
+	if t := s.find(id); t != nil {
+		t.guess = guess{Guess: g, asked: true}
 	}
 }
 

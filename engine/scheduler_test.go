@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/engine/drafts"
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
 )
@@ -39,6 +40,9 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the transcripts with the outp
 //	nomemory [SEQUENCE]  in place of these: the model had no memory for it
 //	forget               the model has lost all sequences
 //	draw REQUEST TOKEN   the token sampled for a request
+//	guess REQUEST 5 6 7  a draft of what follows it, after a match of 20 tokens
+//	keep REQUEST N       before commit: so many tokens of its part are kept, because the next
+//	                     was wrong
 //	finish, cancel REQUEST
 //	await REQUEST        its answer called functions
 //	values               the entries of the prefix cache, the next to be evicted first
@@ -164,6 +168,8 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		}
 		for i, p := range parts {
 			switch {
+			case p.drafts() > 0:
+				fmt.Fprintf(&b, "request %d: rows %d to %d, %d of %d tokens kept\n", p.task.id, rows[i], rows[i]+p.rows-1, p.kept, p.n)
 			case p.last && p.rows > 1:
 				fmt.Fprintf(&b, "request %d: rows %d to %d, draw from the last\n", p.task.id, rows[i], rows[i]+p.rows-1)
 			case p.last:
@@ -203,6 +209,17 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		}
 	case "draw":
 		s.next(requestID(number(1)), int32(number(2)))
+		return "ok"
+	case "guess":
+		s.guess(requestID(number(1)), drafts.Guess{Tokens: parseTokens(t, words[2:]), Match: 20})
+		return "ok"
+	case "keep":
+		for i := range s.parts {
+			if p := &s.parts[i]; p.task.id == requestID(number(1)) {
+				p.kept = number(2)
+				p.refuted = p.kept < p.n
+			}
+		}
 		return "ok"
 	case "finish":
 		s.finish(requestID(number(1)))

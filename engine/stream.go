@@ -37,8 +37,8 @@ type Times struct {
 	Started   time.Time // its first step began: prefill
 	Decoding  time.Time // the last step of its prompt ended: decode
 	Ended     time.Time // the answer is complete, or was given up
-	// PrefillSteps and DecodeSteps are the steps of the two stages; each step of decode
-	// makes one token, and so does the last one of prefill.
+	// PrefillSteps and DecodeSteps are the steps of the two stages. The last one of prefill
+	// makes one token, and each step of decode one, or more with drafts.
 	PrefillSteps, DecodeSteps int
 }
 

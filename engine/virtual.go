@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"ringmaster/engine/drafts"
 	"ringmaster/model"
 )
 
@@ -66,6 +67,7 @@ func (v *Virtual) Submit(now time.Time, prompt, answer []int32) (uint64, error) 
 type VirtualStep struct {
 	Prompt   int // tokens of prompts
 	Decoding int // sequences that decode, one token each
+	Drafts   int // tokens of Guess behind these
 }
 
 // Plan begins the next step; the caller must call Commit before the next Plan. ok is
@@ -87,10 +89,15 @@ func (v *Virtual) Plan(now time.Time) (step VirtualStep, ok bool) {
 			step.Prompt += p.n
 		} else {
 			step.Decoding++
+			step.Drafts += p.drafts()
 		}
 	}
 	return step, ok
 }
+
+// Guess gives a request that decodes a draft of the tokens that follow the one that it runs
+// next. Commit keeps those that the answer has.
+func (v *Virtual) Guess(request uint64, g drafts.Guess) { v.sched.guess(requestID(request), g) }
 
 // Started returns the requests that run their first step in the one that Plan has begun.
 func (v *Virtual) Started() (requests []uint64) {
@@ -116,6 +123,9 @@ type VirtualToken struct {
 func (v *Virtual) Commit(now time.Time) []VirtualToken {
 	v.sched.now = now
 	var out []VirtualToken
+	for i := range v.sched.parts {
+		v.keep(&v.sched.parts[i])
+	}
 	parts, _ := v.sched.commit()
 	for _, p := range parts {
 		if !p.last {
@@ -123,18 +133,36 @@ func (v *Virtual) Commit(now time.Time) []VirtualToken {
 		}
 		id := p.task.id
 		a := v.answers[id]
-		token := a.tokens[a.sent]
-		a.sent++
-		last := a.sent == len(a.tokens)
-		out = append(out, VirtualToken{Request: uint64(id), Cached: p.task.cached, First: a.sent == 1, Last: last})
-		if last {
+		n := 1
+		if p.drafts() > 0 {
+			n = p.kept
+		}
+		for range n {
+			a.sent++
+			out = append(out, VirtualToken{Request: uint64(id), Cached: p.task.cached, First: a.sent == 1, Last: a.sent == len(a.tokens)})
+		}
+		if a.sent == len(a.tokens) {
 			v.sched.finish(id)
 			delete(v.answers, id)
 		} else {
-			v.sched.next(id, token)
+			v.sched.next(id, a.tokens[a.sent-1])
 		}
 	}
 	return append(out, v.Failed()...)
+}
+
+// keep sets what a part with drafts keeps.
+func (v *Virtual) keep(p *part) {
+	if p.drafts() == 0 {
+		return
+	}
+	a := v.answers[p.task.id]
+	for p.kept = 1; p.kept < p.n && a.sent+p.kept < len(a.tokens); p.kept++ {
+		if p.tokens[p.kept] != a.tokens[a.sent+p.kept-1] {
+			p.refuted = true
+			return
+		}
+	}
 }
 
 // Failed returns the requests that ended for lack of memory and that no call has returned

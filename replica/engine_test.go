@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -14,6 +15,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/engine"
+	"ringmaster/engine/drafts"
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
 )
@@ -34,10 +36,13 @@ func read(ctx context.Context, s *engine.Stream) (tokens []int32, err error) {
 	}
 }
 
-func newEngine(t *testing.T, m model.Model) *engine.Engine {
+func newEngine(t *testing.T, m model.Model) *engine.Engine { return newDrafting(t, m, nil) }
+
+// newDrafting is newEngine with drafts.
+func newDrafting(t *testing.T, m model.Model, drafter func(*engine.Request) engine.Drafter) *engine.Engine {
 	t.Helper()
 	e, err := engine.New(m, enginetest.Vocabulary{}, engine.Options{
-		MaxActive: 3, PrefillChunk: 7, CacheEntries: 2, QueueLength: 40, Logger: slog.New(slog.DiscardHandler),
+		MaxActive: 3, PrefillChunk: 7, CacheEntries: 2, QueueLength: 40, Logger: slog.New(slog.DiscardHandler), Drafter: drafter,
 	})
 	require.NoError(t, err)
 	return e
@@ -79,8 +84,35 @@ func answers(t *testing.T, e *engine.Engine, all []engine.Request) (got [][]int3
 	return got
 }
 
+// knower guesses the tokens of an answer that it knows, and errs now and then.
+type knower struct {
+	answer []int32
+	said   int // tokens of it
+	random *rand.Rand
+}
+
+func (k *knower) Add(ids ...int32)              { k.said += len(ids) }
+func (k *knower) Beside(drafts.Source, []int32) {}
+func (k *knower) Draft(most int) drafts.Guess {
+	out := slices.Clone(k.answer[min(k.said, len(k.answer)):])
+	for i := range out {
+		if k.random.IntN(4) == 0 {
+			out[i] = k.random.Int32N(256)
+		}
+	}
+	return drafts.Guess{Tokens: out[:min(len(out), most)], Match: 20}
+}
+
+// knowing returns a drafter of the answers to requests.
+func knowing(all []engine.Request, answers [][]int32) func(*engine.Request) engine.Drafter {
+	return func(r *engine.Request) engine.Drafter {
+		i := slices.IndexFunc(all, func(q engine.Request) bool { return slices.Equal(q.Prompt, r.Prompt) && q.MaxTokens == r.MaxTokens })
+		return &knower{answer: answers[i], said: -len(r.Prompt), random: rand.New(rand.NewPCG(uint64(i), 5))}
+	}
+}
+
 // TestOneHistoryOnAnyNumberOfRanks: an engine on a group gives the same answers
-// as on one machine, and the followers have committed what the leader has,
+// as on one machine without drafts, and the followers have committed what the leader has,
 // except perhaps the last step.
 func TestOneHistoryOnAnyNumberOfRanks(t *testing.T) {
 	for seed := range uint64(5) {
@@ -95,8 +127,13 @@ func TestOneHistoryOnAnyNumberOfRanks(t *testing.T) {
 						c, l = newCluster(t, size)
 						m = l
 					}
-					e := newEngine(t, m)
-					got := answers(t, e, requestsOf(seed, 90))
+					all := requestsOf(seed, 90)
+					var drafter func(*engine.Request) engine.Drafter
+					if size > 0 {
+						drafter = knowing(all, want)
+					}
+					e := newDrafting(t, m, drafter)
+					got := answers(t, e, all)
 					require.NoError(t, e.Close(t.Context()))
 					if size == 0 {
 						want = got
@@ -104,6 +141,11 @@ func TestOneHistoryOnAnyNumberOfRanks(t *testing.T) {
 					}
 					require.Equal(t, want, got)
 					synctest.Wait()
+					run := uint64(0)
+					for _, d := range e.Stats().Drafts {
+						run += d.Run[0]
+					}
+					require.GreaterOrEqual(t, run, uint64(3))
 					steps := c.committed(0)
 					for rank := 1; rank < size; rank++ {
 						require.Equal(t, steps[:len(steps)-1], c.committed(rank), "rank %d", rank)
