@@ -1,0 +1,26 @@
+package constraint
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestForced: bytes are forced as long as the grammar leaves one choice, and no longer.
+func TestForced(t *testing.T) {
+	g := compile(t, Sequence(Literal(`{"key": `), Choice(Literal(`true`), Literal(`tree`), Literal(`0`)), Literal("}")))
+	m := g.Matcher(pieces, NewWork())
+	require.Empty(t, m.Forced(20), "before the first mask nothing is known")
+	mask := newMask()
+	require.NoError(t, m.Mask(t.Context(), mask))
+	require.Equal(t, `{"key": `, string(m.Forced(20)))
+	require.Equal(t, `{"k`, string(m.Forced(3)))
+	for _, b := range []byte(`{"key": t`) {
+		require.NoError(t, m.Accept(int32(b)))
+	}
+	require.Equal(t, "r", string(m.Forced(20)))
+	for _, b := range []byte(`ru`) {
+		require.NoError(t, m.Accept(int32(b)))
+	}
+	require.Equal(t, "e}", string(m.Forced(20)), "then it may end")
+}
