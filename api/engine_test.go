@@ -73,6 +73,29 @@ func TestRealEngine(t *testing.T) {
 	}
 }
 
+// TestPrediction: a prediction changes no answer, and usage says what became of it, in chats
+// and text completions.
+func TestPrediction(t *testing.T) {
+	h := New(realConfig(t, "The answer is 42."))
+	for path, body := range map[string]string{"/v1/chat/completions": user, "/v1/completions": `"prompt":"q","max_tokens":100`} {
+		plain := testenv.FromJSON[completion](t, call(h, "POST", path, `{`+body+`}`).Body.Bytes())
+		for _, content := range []string{`"The answer is 43."`, `[{"type":"text","text":"The"}]`} {
+			w := call(h, "POST", path, `{`+body+`,"prediction":{"type":"content","content":`+content+`}}`)
+			require.Equal(t, 200, w.Code, w.Body)
+			c := testenv.FromJSON[completion](t, w.Body.Bytes())
+			require.Equal(t, plain.Choices, c.Choices)
+			require.Contains(t, string(c.Usage), `"accepted_prediction_tokens"`)
+			require.Contains(t, string(c.Usage), `"rejected_prediction_tokens"`)
+			require.NotContains(t, string(plain.Usage), "prediction")
+		}
+		w := call(h, "POST", path, `{`+body+`,"prediction":{"type":"other","content":"x"}}`)
+		require.Equal(t, 400, w.Code)
+		require.Contains(t, w.Body.String(), "prediction.type")
+		require.Equal(t, 400, call(h, "POST", path, `{`+body+`,"prediction":{"type":"content"}}`).Code)
+		require.Equal(t, 200, call(h, "POST", path, `{`+body+`,"drafts":false}`).Code)
+	}
+}
+
 // TestRealEngineScores checks that echo with log-probabilities gives one for each
 // prompt token but the first, and one for each generated token.
 func TestRealEngineScores(t *testing.T) {

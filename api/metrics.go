@@ -96,6 +96,9 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 			}
 			return 1
 		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_decode_rows_total", Help: "Sequences that decoded, summed over steps; generated tokens for each of them are the tokens of a step."},
+			func() float64 { return float64(e.Stats().DecodeRows) }),
+		draftMetrics{e},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	r.MustRegister(diskMetrics(e)...)
 	r.MustRegister(more...)

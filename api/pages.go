@@ -145,7 +145,7 @@ func (s *server) clusterStatus(c *gin.Context) {
 	out.Now, out.Model = s.Clock.Now(), s.Model.ID
 	out.Engine = &web.Engine{
 		Queued: e.Queued, MaxQueued: e.MaxQueued, Active: e.Active, MaxActive: e.MaxActive, CacheEntries: e.CacheEntries, MaxCacheEntries: e.MaxCacheEntries,
-		Prefilled: e.PrefillTokens, Cached: e.CachedTokens, Generated: e.Tokens, Steps: e.Steps, Memory: e.Memory, MemoryBudget: e.MemoryBudget,
+		Prefilled: e.PrefillTokens, Cached: e.CachedTokens, Generated: e.Tokens, Steps: e.Steps, DecodeRows: e.DecodeRows, Memory: e.Memory, MemoryBudget: e.MemoryBudget,
 	}
 	c.Header("Cache-Control", "no-store")
 	s.writeJSON(c, http.StatusOK, out)

@@ -51,6 +51,7 @@ func (s *Service) Chat(f *Fields, c *chat.Conversation, answer *Form, requests [
 		}
 	}
 	s.Grammars.constrain(requests, grammar)
+	s.Relate(c.Messages, "", requests)
 	for i := range requests {
 		r := &requests[i]
 		r.Prompt, r.Branches, r.Visible, r.Banned = ids, branches, visible, banned

@@ -267,8 +267,31 @@ func (g *Grammars) constrain(requests []engine.Request, grammar *constraint.Gram
 	}
 	work := constraint.NewWork()
 	for i := range requests {
-		requests[i].Constraint = grammar.Matcher(g.tokens, work)
+		requests[i].Constraint = &forcing{grammar.Matcher(g.tokens, work), g.tokens}
 	}
+}
+
+// forcing is a Matcher that also guesses tokens; it implements engine.Forcer.
+type forcing struct {
+	*constraint.Matcher
+	tokens Tokenizer
+}
+
+// forcedBytes bounds the text of a guess.
+const forcedBytes = 64
+
+// Forced implements engine.Forcer: the tokens of the text that the grammar leaves no choice
+// about. The last is left out, because what follows may be part of it.
+func (m *forcing) Forced(ctx context.Context) []int32 {
+	text := m.Matcher.Forced(forcedBytes)
+	if len(text) < 2 {
+		return nil
+	}
+	ids, err := m.tokens.EncodeContext(ctx, string(text), false)
+	if err != nil || len(ids) < 2 {
+		return nil
+	}
+	return ids[:len(ids)-1]
 }
 
 // Forms reads the fields of servers such as vLLM and llama.cpp that constrain an answer:

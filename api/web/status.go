@@ -104,6 +104,7 @@ type Engine struct {
 	Cached          uint64 `json:"cached_tokens"`  // prompt tokens found in the prefix cache
 	Generated       uint64 `json:"generated_tokens"`
 	Steps           uint64 `json:"steps"`
+	DecodeRows      uint64 `json:"decode_rows"`   // sequences that decoded, summed over the steps
 	Memory          int64  `json:"memory"`        // bytes of KV caches, on each rank
 	MemoryBudget    int64  `json:"memory_budget"` // 0: no limit
 }

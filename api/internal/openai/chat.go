@@ -52,6 +52,10 @@ func Chat(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error)
 			Model: g.model, SystemFingerprint: s.Model.Fingerprint,
 		},
 	}
+	if g.expected != "" {
+		s.Relate(c.Messages, g.expected, call.Job.Requests)
+	}
+	reply.predicted = g.expected != ""
 	reply.reasons = s.Model.Format.Thinks(c.Thinking)
 	call.Reply = func(out *dialect.Writer) dialect.Reply { return reply.begin(out) }
 	return call, nil
@@ -101,6 +105,7 @@ type chatReply struct {
 	stream     bool
 	logprobs   bool
 	usageChunk bool
+	predicted  bool // the client sent a prediction
 	reasons    bool // the messages have a reasoning_content, even an empty one
 	object     chatCompletion
 	answers    []chatAnswer
@@ -243,6 +248,9 @@ func tick(out *dialect.Writer, progress *dialect.Progress, waits string) {
 // End implements dialect.Reply.
 func (r *chatReply) End(answers []run.Usage) {
 	total := usage{}
+	if r.predicted {
+		total.predict()
+	}
 	total.add(answers)
 	if r.stream {
 		if r.usageChunk {

@@ -67,6 +67,10 @@ func Completion(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.
 	if failed := s.Grammars.Constrain(f.Ctx, call.Job.Requests, g.answer); failed != nil {
 		return nil, failed
 	}
+	if g.expected != "" {
+		s.Relate(nil, g.expected, call.Job.Requests)
+	}
+	reply.predicted = g.expected != ""
 	call.Reply = func(out *dialect.Writer) dialect.Reply { return reply.begin(out) }
 	return call, nil
 }
@@ -155,6 +159,7 @@ type (
 
 // textReply renders the choices of a text completion.
 type textReply struct {
+	predicted      bool // the client sent a prediction
 	service        *dialect.Service
 	out            *dialect.Writer
 	stream         bool
@@ -206,6 +211,9 @@ func (r *textReply) Tick(waits string) { tick(r.out, &r.progress, waits) }
 // End implements dialect.Reply.
 func (r *textReply) End(answers []run.Usage) {
 	total := usage{}
+	if r.predicted {
+		total.predict()
+	}
 	for some := range slices.Chunk(answers, r.n) { // each prompt is followed by its n answers
 		total.add(some)
 	}

@@ -29,6 +29,7 @@ type generation struct {
 	// usageChunk asks for the usage in an extra last chunk, and for
 	// "usage": null in all others.
 	usageChunk bool
+	expected   string          // OpenAI's prediction; "": none
 	answer     *dialect.Form   // of the answers; nil: any
 	shown      json.RawMessage // the schema to show to the model
 }
@@ -55,6 +56,8 @@ func parseGeneration(s *dialect.Service, f *dialect.Fields) generation {
 	r.Sampling.PresencePenalty = f.Number("presence_penalty", 0, -2, 2)
 	r.Sampling.FrequencyPenalty = f.Number("frequency_penalty", 0, -2, 2)
 	r.Sampling.LogitBias = logitBias(s, f)
+	r.NoDrafts = !f.Bool("drafts", true)
+	g.expected = prediction(f)
 	g.answer, g.shown = parseFormat(f)
 	if g.answer != nil && r.IgnoreEOS {
 		f.Fail(dialect.Invalid("ignore_eos", "invalid_value", "'ignore_eos' is not allowed with a form of the answer, because the form decides where the answer ends."))

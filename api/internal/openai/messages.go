@@ -97,6 +97,20 @@ func content(f *dialect.Fields, required bool) string {
 	return out.String()
 }
 
+// prediction reads OpenAI's "prediction": a text that much of the answer is expected to
+// repeat.
+func prediction(f *dialect.Fields) string {
+	o := f.Object("prediction")
+	defer f.Adopt(o)
+	if !f.Has("prediction") {
+		return ""
+	}
+	if kind := o.String("type", "content"); kind != "content" {
+		o.Fail(dialect.Invalid("prediction.type", "invalid_value", "'prediction.type' must be content, not '%s'.", dialect.Excerpt(json.RawMessage(kind))))
+	}
+	return content(o, true)
+}
+
 // parseThinking reads the different ways in which clients request reasoning. An
 // explicit switch wins over the effort; an effort alone enables reasoning.
 func parseThinking(f *dialect.Fields, c *chat.Conversation) {

@@ -9,7 +9,6 @@ var UnsupportedFields = []dialect.UnsupportedField{
 	{Name: "function_call", Neutral: []string{`"none"`, `"auto"`}, Remedy: "Use tool_choice."},
 	{Name: "audio", Remedy: "Only text output is supported."},
 	{Name: "modalities", Neutral: []string{`[]`, `["text"]`}, Remedy: "Only text is supported."},
-	{Name: "prediction", Remedy: "Predicted outputs are not supported."},
 	{Name: "web_search_options", Remedy: "Web search is not supported."},
 	{Name: "verbosity", Neutral: []string{`"medium"`}, Remedy: "Ask for a shorter or longer answer in a message."},
 	{Name: "moderation", Neutral: []string{`false`}, Remedy: "Moderation is not supported."},

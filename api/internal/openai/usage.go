@@ -12,7 +12,15 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 	CompletionDetails struct {
 		ReasoningTokens int `json:"reasoning_tokens"`
+		// With a prediction: its tokens that were tried, and were or were not the answer's.
+		AcceptedTokens *int `json:"accepted_prediction_tokens,omitempty"`
+		RejectedTokens *int `json:"rejected_prediction_tokens,omitempty"`
 	} `json:"completion_tokens_details"`
+}
+
+// predict makes room for the tokens of a prediction.
+func (u *usage) predict() {
+	u.CompletionDetails.AcceptedTokens, u.CompletionDetails.RejectedTokens = new(int), new(int)
 }
 
 // add adds the answers to one prompt. The prompt is counted once, however many
@@ -25,6 +33,10 @@ func (u *usage) add(answers []run.Usage) {
 		}
 		u.CompletionTokens += a.Completion
 		u.CompletionDetails.ReasoningTokens += a.Reasoning
+		if d := &u.CompletionDetails; d.AcceptedTokens != nil {
+			*d.AcceptedTokens += a.Accepted
+			*d.RejectedTokens += a.Rejected
+		}
 	}
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
 }

@@ -38,9 +38,10 @@ function showRates(s) {
   const e = s.engine;
   if (!e) return $("rates").replaceChildren(figure("State", s.phase));
   const asked = e.prefill_tokens + e.cached_tokens;
+  const generated = rate(s => s.engine?.generated_tokens), rows = rate(s => s.engine?.decode_rows);
   $("rates").replaceChildren(
     figure("Prefill", number(rate(s => s.engine?.prefill_tokens)), "tokens/s"),
-    figure("Decode", number(rate(s => s.engine?.generated_tokens)), "tokens/s"),
+    figure("Decode", number(generated), rows > 0 && generated > 1.02 * rows ? `tokens/s, ${number(generated / rows)} a step and answer` : "tokens/s"),
     figure("Steps", number(rate(s => s.engine?.steps)), "/s"),
     figure("Running", `${e.active}`, `of ${e.max_active}`),
     figure("Queue", `${e.queued}`, `of ${Math.max(0, e.max_queued)}`),
