@@ -84,11 +84,11 @@ func TestVerify(t *testing.T) {
 		for _, c := range r.Checks {
 			verdicts[c.Name] = c.Verdict
 		}
-		require.Len(t, r.Checks, 4)
+		require.Len(t, r.Checks, 5)
 		require.Equal(t, 12, r.Tokens)
 		return verdicts, err
 	}
-	passed := map[string]string{"": "pass", "repeat": "pass", "company": "pass", "speed": "pass", "reference": "pass"}
+	passed := map[string]string{"": "pass", "repeat": "pass", "drafts": "pass", "company": "pass", "speed": "pass", "reference": "pass"}
 	got, err := check("--url", good, "--against", twin, "--reduce", "exact")
 	require.NoError(t, err)
 	require.Equal(t, passed, got)

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -136,12 +137,15 @@ type chunk struct {
 	Error json.RawMessage `json:"error"`
 }
 
-// Ask evaluates a prompt and continues it by so many tokens, at temperature 0.
-func (s *Server) Ask(ctx context.Context, prompt string, tokens int) (*Answer, error) {
+// Ask evaluates a prompt and continues it by so many tokens, at temperature 0. Fields are
+// further ones of the request.
+func (s *Server) Ask(ctx context.Context, prompt string, tokens int, fields map[string]any) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Limit)
 	defer cancel()
-	body, err := json.Marshal(map[string]any{"model": s.Model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "logprobs": topLogprobs,
-		"echo": true, "ignore_eos": true, "stream": true, "stream_options": map[string]any{"include_usage": true}})
+	request := map[string]any{"model": s.Model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "logprobs": topLogprobs,
+		"echo": true, "ignore_eos": true, "stream": true, "stream_options": map[string]any{"include_usage": true}}
+	maps.Copy(request, fields)
+	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
 	}

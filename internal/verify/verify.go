@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -77,18 +78,23 @@ func Verify(ctx context.Context, s, other *Server, record *Record, o Options) (*
 	if o.Exact {
 		r.Reduce = "exact"
 	}
-	alone, err := askAll(ctx, s, o)
+	alone, err := askAll(ctx, s, o, func(int) map[string]any { return withoutDrafts })
 	if err != nil {
 		return nil, nil, err
 	}
 	r.Model, r.Fingerprint = s.Model, s.Fingerprint
-	again, err := askAll(ctx, s, o)
+	again, err := askAll(ctx, s, o, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	exact := o
 	exact.Exact = true
 	r.Add(compare("repeat", "asked twice in turn", alone, again, exact))
+	drafted, err := askAll(ctx, s, o, func(i int) map[string]any { return expecting(alone, i) })
+	if err != nil {
+		return nil, nil, err
+	}
+	r.Add(compare("drafts", "asked without drafts and with a prediction that is partly right", alone, drafted, exact))
 	together, rate, err := askTogether(ctx, s, o)
 	if err != nil {
 		return nil, nil, err
@@ -99,7 +105,7 @@ func Verify(ctx context.Context, s, other *Server, record *Record, o Options) (*
 	switch {
 	case other != nil:
 		r.Against = other.Base
-		theirs, err := askAll(ctx, other, o)
+		theirs, err := askAll(ctx, other, o, nil)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -131,9 +137,34 @@ func (r *Report) Add(c Check) {
 	}
 }
 
-func askAll(ctx context.Context, s *Server, o Options) (out []*Answer, err error) {
-	for _, p := range o.Prompts {
-		a, err := s.Ask(ctx, p, o.Tokens)
+// withoutDrafts is a field of Ringmaster's that turns speculative decoding off.
+var withoutDrafts = map[string]any{"drafts": false}
+
+// expecting returns a prediction for a prompt: its answer, with parts of another prompt's
+// in between, so that some drafts are right and others wrong.
+func expecting(answers []*Answer, i int) map[string]any {
+	own, other := answers[i], answers[(i+1)%len(answers)]
+	var b strings.Builder
+	for j, t := range own.Tokens[own.Prompt:] {
+		b.WriteString(t.Text)
+		if j%12 == 11 {
+			for _, t := range other.Tokens[other.Prompt:][:min(6, len(other.Tokens)-other.Prompt)] {
+				b.WriteString(t.Text)
+			}
+		}
+	}
+	return map[string]any{"prediction": map[string]any{"type": "content", "content": b.String()}}
+}
+
+// askAll asks all prompts in turn; fields, unless it is nil, returns further fields of the
+// request for a prompt.
+func askAll(ctx context.Context, s *Server, o Options, fields func(i int) map[string]any) (out []*Answer, err error) {
+	for i, p := range o.Prompts {
+		var more map[string]any
+		if fields != nil {
+			more = fields(i)
+		}
+		a, err := s.Ask(ctx, p, o.Tokens, more)
 		if err != nil {
 			return nil, err
 		}
@@ -149,7 +180,7 @@ func askTogether(ctx context.Context, s *Server, o Options) ([]*Answer, float64,
 	var wg sync.WaitGroup
 	for i, p := range o.Prompts {
 		one := *s // Ask notes the fingerprint
-		wg.Go(func() { out[i], errs[i] = one.Ask(ctx, p, o.Tokens) })
+		wg.Go(func() { out[i], errs[i] = one.Ask(ctx, p, o.Tokens, nil) })
 	}
 	wg.Wait()
 	took := time.Since(begun).Seconds()
