@@ -31,8 +31,8 @@ With --state the tokens before the decode are evaluated once and kept in a file,
 runs that differ in their threads.
 Tokens are random with a fixed seed.
 
-Several values of --sequences, and of --activations on one host, take turns in each
-repetition. A table then shows the time of a step for each value and its ratio to
+Several values of --sequences, of --drafts, and of --activations on one host, take
+turns in each repetition. A table then shows the time of a step for each value and its ratio to
 that of the first, with --profile also of each op.
 
 The decode is shown with the bytes of weights read per token and with the memory
@@ -81,6 +81,7 @@ which is slightly slower.`,
 		},
 	}
 	flags.Typed(cmd.Flags(), &b.Activations, "activations", cpu.Bits15.String(), activationsForm, parseActivations, "bits of the activations that quantised weights are multiplied by, on the CPU: 15, 8, or 15,8 to compare them")
+	flags.Ints(cmd.Flags(), &b.Drafts, "drafts", []int{0}, flags.Within(0, bench.MostDrafts), "wrong drafts of each sequence that a decode step runs, to see what drafts cost; several numbers are compared; 0 is none")
 	flags.Under(cmd.Flags(), headingPerformance)
 	flags.Ints(cmd.Flags(), &b.Prefill, "prefill", []int{512}, flags.From(0), "prefill lengths in tokens, separated by commas; 0 measures no prefill")
 	flags.Int(cmd.Flags(), &b.Decode, "decode", 64, flags.From(0), "tokens to decode; 0 measures no decode")

@@ -29,6 +29,7 @@ type Options struct {
 	Decode    int    // tokens; 0: none
 	Depth     int    // tokens of a sequence before the decode
 	Sequences []int  // sequences that decode together; several numbers take turns
+	Drafts    []int  // drafts of each of them that a step runs and does not keep; several take turns
 	Snapshot  int    // tokens of a sequence to save and restore; 0: none
 	Repeat    int    // repetitions of each measurement
 	State     string // file of a sequence's state after Depth tokens; empty: evaluated

@@ -18,11 +18,14 @@ type Comparison struct {
 	Of    string `json:"of"`   // prefill or decode
 	N     int    `json:"n"`
 	Depth int    `json:"depth"`
-	By    string `json:"by"` // sequences or activations
-	// Values are the numbers of sequences or of bits that are compared.
-	Values      []int `json:"values"`
-	Sequences   int   `json:"sequences,omitempty"`   // of all of them, by activations
-	Activations int   `json:"activations,omitempty"` // of all of them, by sequences, if there were several
+	By    string `json:"by"` // sequences, drafts or activations
+	// Values are the numbers of sequences, drafts or bits that are compared.
+	Values []int `json:"values"`
+	// What all of them have in common: Sequences, unless they are compared, Drafts and, if
+	// there were several, Activations.
+	Sequences   int `json:"sequences,omitempty"`
+	Drafts      int `json:"drafts,omitempty"`
+	Activations int `json:"activations,omitempty"`
 	// Rows have the whole step, by the median of the repetitions, and with --profile each
 	// of its ops, by the mean.
 	Rows []ComparedTime `json:"rows"`
@@ -46,9 +49,26 @@ func (m *Measurement) steps() int {
 // comparisons returns those of t, by sequences first.
 func (t turns) comparisons() []Comparison {
 	var all []Comparison
-	add := func(by string, same, value func(*Measurement) int) {
+	// key has what m has in common with others, but for what is compared.
+	key := func(m *Measurement, by string) (c Comparison) {
+		c.Sequences, c.Drafts, c.Activations = m.Sequences, m.Drafts, m.Activations
+		switch by {
+		case "sequences":
+			c.Sequences = 0
+		case "drafts":
+			c.Drafts = 0
+		default:
+			c.Activations = 0
+		}
+		return c
+	}
+	same := func(a, b Comparison) bool {
+		return a.Sequences == b.Sequences && a.Drafts == b.Drafts && a.Activations == b.Activations
+	}
+	add := func(by string, value func(*Measurement) int) {
 		for i, m := range t {
-			is := func(o *Measurement) bool { return same(o) == same(m) }
+			c := key(m, by)
+			is := func(o *Measurement) bool { return same(key(o, by), c) }
 			if slices.IndexFunc(t, is) < i {
 				continue // compared already
 			}
@@ -61,22 +81,16 @@ func (t turns) comparisons() []Comparison {
 			if len(group) < 2 {
 				continue
 			}
-			c := Comparison{What: "comparison", Of: m.What, N: m.N, Depth: m.Depth, By: by, Rows: group.rows()}
+			c.What, c.Of, c.N, c.Depth, c.By, c.Rows = "comparison", m.What, m.N, m.Depth, by, group.rows()
 			for _, o := range group {
 				c.Values = append(c.Values, value(o))
-			}
-			if by == "activations" {
-				c.Sequences = m.Sequences
-			} else {
-				c.Activations = m.Activations
 			}
 			all = append(all, c)
 		}
 	}
-	sequences := func(m *Measurement) int { return m.Sequences }
-	activations := func(m *Measurement) int { return m.Activations }
-	add("sequences", activations, sequences)
-	add("activations", sequences, activations)
+	add("sequences", func(m *Measurement) int { return m.Sequences })
+	add("drafts", func(m *Measurement) int { return m.Drafts })
+	add("activations", func(m *Measurement) int { return m.Activations })
 	return all
 }
 
@@ -129,12 +143,18 @@ func (c Comparison) write(w io.Writer) error {
 		what = fmt.Sprintf("a prefill of %d tokens", c.N)
 	case c.By == "sequences":
 		what = "a decode step by sequences"
-		if c.Activations > 0 {
-			what += fmt.Sprintf(", %d-bit activations", c.Activations)
-		}
 	}
-	if c.By == "activations" {
+	if c.Drafts > 0 {
+		what += " with " + units.Count(c.Drafts, "draft") + " each"
+	}
+	switch c.By {
+	case "activations":
 		what += " by bits of activations"
+	case "drafts":
+		what += " by drafts of each"
+	}
+	if c.Activations > 0 {
+		what += fmt.Sprintf(", %d-bit activations", c.Activations)
 	}
 	if _, err := fmt.Fprintf(w, "%s, ms, and the ratio to the first:\n", what); err != nil {
 		return err

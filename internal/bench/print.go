@@ -15,6 +15,7 @@ type Measurement struct {
 	What      string `json:"what"` // prefill or decode
 	N         int    `json:"n"`    // tokens of a sequence
 	Sequences int    `json:"sequences"`
+	Drafts    int    `json:"drafts,omitempty"` // of each sequence in a step, run and not kept
 	// Activations is the bits of the activations, 0 if only one precision is measured.
 	Activations int `json:"activations,omitempty"`
 
@@ -72,6 +73,9 @@ func (b *bench) print(m *Measurement) error {
 	what := fmt.Sprintf("%-8s %5d tokens", m.What, m.N)
 	if m.What == "decode" && (m.Depth != DefaultDepth || m.Sequences > 1) {
 		what += fmt.Sprintf(" after %d, %d sequences", m.Depth, m.Sequences)
+	}
+	if m.Drafts > 0 {
+		what += ", " + units.Count(m.Drafts, "wrong draft")
 	}
 	if m.Activations > 0 {
 		what += fmt.Sprintf(", %d-bit activations", m.Activations)

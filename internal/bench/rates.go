@@ -31,7 +31,7 @@ func ReadRates(name string) (prefill float64, decode []simulate.Rate, err error)
 		if err == nil && m.What == "comparison" {
 			continue // of measurements that have lines of their own
 		}
-		if err != nil || len(m.Seconds) == 0 || m.N < 1 || m.Sequences < 1 || median(m.Seconds) <= 0 {
+		if err != nil || len(m.Seconds) == 0 || m.N < 1 || m.Drafts > 0 || m.Sequences < 1 || median(m.Seconds) <= 0 {
 			return 0, nil, fmt.Errorf("--bench: line %d of %s is not a measurement of bench --json", n, name)
 		}
 		if bits >= 0 && m.Activations != bits {

@@ -22,11 +22,11 @@ func (b *bench) newRunner(m *Measurement) *runner {
 		b.next++
 		r.ids = append(r.ids, b.next)
 		random := rand.New(rand.NewPCG(1, 2+uint64(i)))
-		tokens := make([]int32, m.Depth+m.N)
+		tokens := make([]int32, m.Depth+m.N+MostDrafts)
 		for j := range tokens {
 			tokens[j] = random.Int32N(vocab)
 		}
-		r.tokens = append(r.tokens, tokens)
+		r.tokens = append(r.tokens, tokens[:m.Depth+m.N]) // the rest is for drafts
 	}
 	return r
 }
@@ -50,6 +50,30 @@ func (r *runner) advance(ctx context.Context, pos, n, perStep int) error {
 		}
 		r.model.Commit(s)
 		pos += k
+	}
+	return nil
+}
+
+// MostDrafts is the most drafts of a sequence in a step.
+const MostDrafts = 64
+
+// decode is advance by single tokens with so many drafts behind each, which are not kept.
+func (r *runner) decode(ctx context.Context, pos, n, drafts int) error {
+	for end := pos + n; pos < end; pos++ {
+		var s model.Step
+		var kept []int
+		for i, id := range r.ids {
+			s.Entries = append(s.Entries, model.Entry{Seq: id, Pos: pos, Tokens: r.tokens[i][pos : pos+1+drafts], Want: model.WantAll})
+			kept = append(kept, 1)
+		}
+		if _, err := r.model.Forward(ctx, s); err != nil {
+			return err
+		}
+		s, err := s.Truncated(kept)
+		if err != nil {
+			return err
+		}
+		r.model.Commit(s)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"ringmaster/internal/units"
 	"ringmaster/kernels/profile"
 )
 
@@ -23,23 +24,28 @@ func (o Options) plan() []turns {
 			precisions = append(precisions, a.Bits())
 		}
 	}
+	if len(o.Drafts) == 0 {
+		o.Drafts = []int{0}
+	}
 	var all []turns
-	add := func(m Measurement, sequences []int) {
+	add := func(m Measurement, sequences, drafts []int) {
 		if m.N == 0 {
 			return
 		}
 		var t turns
 		for _, m.Activations = range precisions {
 			for _, m.Sequences = range sequences {
-				t = append(t, &Measurement{What: m.What, N: m.N, Depth: m.Depth, Sequences: m.Sequences, Activations: m.Activations})
+				for _, m.Drafts = range drafts {
+					t = append(t, new(m))
+				}
 			}
 		}
 		all = append(all, t)
 	}
 	for _, n := range o.Prefill {
-		add(Measurement{What: "prefill", N: n}, []int{1})
+		add(Measurement{What: "prefill", N: n}, []int{1}, []int{0})
 	}
-	add(Measurement{What: "decode", N: o.Decode, Depth: o.Depth}, o.Sequences)
+	add(Measurement{What: "decode", N: o.Decode, Depth: o.Depth}, o.Sequences, o.Drafts)
 	return all
 }
 
@@ -50,8 +56,13 @@ func (b *bench) check(all []turns) error {
 	}
 	limit := b.t.Model.Info().ContextLength
 	for _, t := range all {
-		if m := t[0]; m.N+m.Depth > limit {
-			return fmt.Errorf("%s of %d tokens after %d does not fit the context of %d", m.What, m.N, m.Depth, limit)
+		for _, m := range t {
+			if m.N+m.Depth+m.Drafts > limit {
+				return fmt.Errorf("%s of %d tokens after %d does not fit the context of %d", m.What, m.N, m.Depth, limit)
+			}
+			if rows := m.Sequences * (1 + m.Drafts); m.Drafts > 0 && rows > b.t.Model.Info().MaxTokens {
+				return fmt.Errorf("--drafts: a step of %s with %s each has %d rows; --max-batch allows %d", units.Count(m.Sequences, "sequence"), units.Count(m.Drafts, "draft"), rows, b.t.Model.Info().MaxTokens)
+			}
 		}
 	}
 	return nil
@@ -143,7 +154,11 @@ func (b *bench) repeat(ctx context.Context, r *runner, m *Measurement, i int) er
 	ops.Measure(i == 0 || b.o.Profile)
 	b.expectOps(i > 0 && b.o.Profile)
 	start := time.Now()
-	err = r.advance(ctx, m.Depth, m.N, perStep)
+	if m.Drafts > 0 {
+		err = r.decode(ctx, m.Depth, m.N, m.Drafts)
+	} else {
+		err = r.advance(ctx, m.Depth, m.N, perStep)
+	}
 	took := time.Since(start).Seconds()
 	ops.Measure(false)
 	b.expectOps(false)
