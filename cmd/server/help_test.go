@@ -75,7 +75,7 @@ const serving = `allow-host api-key api-keys audit-log chat-format config cors-o
 // underHeadings are the flags that a person looks for under each heading.
 var underHeadings = map[string]string{
 	headingModel:       `cache-dir cache-entries cache-timeout ctx max-batch memory model override-kv`,
-	headingPerformance: `activations backend keep-wired max-active queue simd threads token-latency`,
+	headingPerformance: `activations backend drafts keep-wired max-active queue simd threads token-latency`,
 	headingCluster: `cluster-encrypt cluster-key-file connect-timeout coordinator data-port distributed
 		on-loss peer-timeout rank rdma-devices rdma-in-process reduce rejoin-after share transport
 		verify-model work-timeout world-size`,

@@ -1,0 +1,244 @@
+// Package drafts_test measures what drafts gain: an engine with a real model gives an answer
+// that is known, because a constraint leaves each token no choice, with drafts and without,
+// in turns. Measured are answers that repeat their prompt, answers in
+// prose, where short runs of tokens repeat by chance, and answers that repeat nothing.
+// The test itself checks that the answers are the known ones and how many steps they took;
+// no time decides it. To measure:
+//
+//	go test ./tests/drafts -v -timeout 1h -args -model FILE -tokens 400 -rounds 5 -threads 1 -ranks 2
+package drafts_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/engine"
+	"ringmaster/groupplan"
+	"ringmaster/model/tokenizer"
+	"ringmaster/node"
+	"ringmaster/parallel"
+)
+
+var (
+	modelFile = flag.String("model", "", "GGUF file; default is the built-in model")
+	tokens    = flag.Int("tokens", 60, "tokens of an answer")
+	prompt    = flag.Int("prompt", 300, "tokens of a prompt")
+	rounds    = flag.Int("rounds", 1, "answers of each kind with drafts, and as many without")
+	streams   = flag.Int("streams", 1, "answers at once")
+	threads   = flag.Int("threads", 1, "threads of the kernels of a rank")
+	ranks     = flag.Int("ranks", 1, "ranks in this process")
+)
+
+// script is a constraint that allows only the tokens of an answer.
+type script struct {
+	ids  []int32
+	said int
+}
+
+func (s *script) Mask(_ context.Context, allowed []uint64) error {
+	if s.said < len(s.ids) {
+		id := s.ids[s.said]
+		allowed[id/64] |= 1 << (id % 64)
+	}
+	return nil
+}
+
+func (s *script) Accept(int32) error { s.said++; return nil }
+
+// text draws n tokens without control tokens.
+func text(r *rand.Rand, n int, v *tokenizer.Tokenizer) []int32 {
+	out := make([]int32, 0, n)
+	for len(out) < n {
+		if id := r.Int32N(int32(v.Size())); len(v.Bytes(id)) > 0 && !v.IsEnd(id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// open starts a node, with others in this process if there are to be several ranks.
+func open(t *testing.T) *node.Node {
+	options := func(rank int, group *node.Group) node.Options {
+		o := node.Options{Threads: *threads, Context: *prompt + *tokens + 64, MaxTokens: 256, Sequences: 2**streams + 2,
+			Tokenizes: rank == 0, Overcommit: true, Plans: io.Discard, Group: group}
+		o.File.Path = *modelFile
+		if group != nil {
+			group.Rank, o.Reduce = rank, parallel.Exact
+		}
+		return o
+	}
+	if *ranks == 1 {
+		n := node.New(options(0, nil))
+		require.NoError(t, n.Start(t.Context()))
+		t.Cleanup(n.Close)
+		return n
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	group := func() *node.Group {
+		return &node.Group{Size: *ranks, Coordinator: address, Key: []byte("a key of this test alone, not secret"), Share: groupplan.Share{},
+			ConnectTimeout: time.Minute, PeerTimeout: time.Minute, WorkTimeout: time.Minute}
+	}
+	var followers sync.WaitGroup
+	ctx, stop := context.WithCancel(context.Background())
+	for rank := 1; rank < *ranks; rank++ {
+		followers.Go(func() { _ = node.New(options(rank, group())).Follow(ctx) }) // it ends with the leader
+	}
+	n := node.New(options(0, group()))
+	require.NoError(t, n.Start(t.Context()))
+	t.Cleanup(func() {
+		n.Close()
+		stop()
+		followers.Wait()
+	})
+	return n
+}
+
+// answer is what an answer took.
+type answer struct {
+	took  time.Duration
+	steps int
+}
+
+// ask gives each request its known answer, and returns what the decode of all took.
+func ask(t *testing.T, e *engine.Engine, prompts, answers [][]int32, drafts bool) (a answer) {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var from, to time.Time
+	for i := range prompts {
+		all.Go(func() {
+			s, err := e.Submit(t.Context(), engine.Request{Prompt: prompts[i], MaxTokens: len(answers[i]), IgnoreEOS: true,
+				Constraint: &script{ids: answers[i]}, NoDrafts: !drafts, CacheScope: fmt.Sprint(drafts, i, rand.Uint64())})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			var got []int32
+			for {
+				ev, err := s.Next(t.Context())
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, tok := range ev.Tokens {
+					got = append(got, tok.ID)
+				}
+			}
+			if !slices.Equal(answers[i], got) {
+				t.Errorf("answer %d is %v, not %v", i, got, answers[i])
+			}
+			times := s.Times()
+			mu.Lock()
+			defer mu.Unlock()
+			if from.IsZero() || times.Decoding.Before(from) {
+				from = times.Decoding
+			}
+			if times.Ended.After(to) {
+				to = times.Ended
+			}
+			a.steps += times.DecodeSteps
+		})
+	}
+	all.Wait()
+	a.took = to.Sub(from)
+	return a
+}
+
+// TestDraftsGain asks for an answer that rewrites its prompt with changes, and for one that
+// repeats nothing.
+func TestDraftsGain(t *testing.T) {
+	n := open(t)
+	e, err := engine.New(n.Model, n.Tokens, engine.Options{Drafter: engine.TextDrafter, MaxActive: *streams, CacheEntries: -1,
+		Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close(context.Background())) }()
+	for _, kind := range []string{"rewriting", "prose", "nothing repeats"} {
+		var plain, drafted []answer
+		for round := range *rounds {
+			r := rand.New(rand.NewPCG(uint64(round), 7))
+			var prompts, answers [][]int32
+			for range *streams {
+				p := text(r, *prompt, n.Tokens)
+				prompts = append(prompts, p)
+				switch kind {
+				case "rewriting":
+					answers = append(answers, rewrite(r, p, n.Tokens))
+				case "prose":
+					prompts[len(prompts)-1] = prose(t, r, "operations.md", *prompt, n.Tokens)
+					answers = append(answers, prose(t, r, "distributed-benchmark.md", *tokens, n.Tokens))
+				default:
+					answers = append(answers, text(r, *tokens, n.Tokens))
+				}
+			}
+			plain = append(plain, ask(t, e, prompts, answers, false))
+			drafted = append(drafted, ask(t, e, prompts, answers, true))
+		}
+		stats := e.Stats()
+		t.Logf("%s: %d answers at once on %d ranks of %d threads", kind, *streams, *ranks, *threads)
+		t.Logf("  without drafts %s", show(plain))
+		t.Logf("  with drafts    %s", show(drafted))
+		t.Logf("  gain %.2f (medians); drafts %v of them accepted %v", median(plain).took.Seconds()/median(drafted).took.Seconds(), stats.Drafts[0].Run, stats.Drafts[0].Accepted)
+		require.Equal(t, (*tokens-1)**streams, plain[0].steps, "without drafts a step gives a token")
+		switch {
+		case kind == "nothing repeats":
+			require.Equal(t, (*tokens-1)**streams, drafted[0].steps)
+		case kind == "rewriting" && *streams == 1:
+			require.Less(t, drafted[0].steps, *tokens*8/10)
+		}
+	}
+}
+
+// prose returns tokens of a document of this repository, from anywhere in it.
+func prose(t *testing.T, r *rand.Rand, name string, n int, v *tokenizer.Tokenizer) []int32 {
+	b, err := os.ReadFile("../../docs/" + name)
+	require.NoError(t, err)
+	ids, err := v.EncodeContext(t.Context(), string(b), false)
+	require.NoError(t, err)
+	require.Greater(t, len(ids), n)
+	return ids[r.IntN(len(ids)-n):][:n]
+}
+
+// rewrite returns the beginning of a text with a change every 25 tokens or so.
+func rewrite(r *rand.Rand, from []int32, v *tokenizer.Tokenizer) (out []int32) {
+	for _, id := range from {
+		switch r.IntN(50) {
+		case 0: // left out
+		case 1:
+			out = append(out, text(r, 1+r.IntN(3), v)...)
+		default:
+			out = append(out, id)
+		}
+	}
+	for len(out) < *tokens {
+		out = append(out, from[:min(len(from), *tokens-len(out))]...)
+	}
+	return out[:*tokens]
+}
+
+func median(all []answer) answer {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b answer) int { return int(a.took - b.took) })
+	return sorted[len(sorted)/2]
+}
+
+func show(all []answer) string {
+	m := median(all)
+	return fmt.Sprintf("%.1f t/s (median of %d), %.2f tokens a step", float64((*tokens-1)**streams)/m.took.Seconds(), len(all), float64((*tokens-1)**streams)/float64(m.steps))
+}
