@@ -27,6 +27,13 @@ type Drafter interface {
 // TextDrafter is an Options.Drafter that finds drafts in texts.
 func TextDrafter(*Request) Drafter { return &drafts.Texts{} }
 
+// DraftStats counts drafts by their depth: the first counts behind the token that was
+// sampled last, the second behind the first.
+type DraftStats struct {
+	Run      [drafts.Most]uint64 // had a row in a step
+	Accepted [drafts.Most]uint64 // of these, were what was sampled
+}
+
 // asking is a request that decodes in the next step, and its draft.
 type asking struct {
 	run   *run

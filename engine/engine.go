@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -542,13 +541,6 @@ type Stats struct {
 	LastStepTime time.Duration // how long the last complete step took
 }
 
-// DraftStats counts drafts by their depth: the first counts behind the token that was
-// sampled last, the second behind the first.
-type DraftStats struct {
-	Run      [drafts.Most]uint64 // had a row in a step
-	Accepted [drafts.Most]uint64 // of these, were what was sampled
-}
-
 // Stats returns a consistent snapshot of the engine's numbers.
 func (e *Engine) Stats() Stats {
 	var disk diskcache.Stats
@@ -597,16 +589,4 @@ func (e *Engine) endStreamsLocked(err error) {
 		e.sched.cancel(id)
 		delete(e.runs, id)
 	}
-}
-
-// clone copies the parts of a request that the engine keeps.
-func (r Request) clone() Request {
-	r.Prompt, r.Branches = slices.Clone(r.Prompt), slices.Clone(r.Branches)
-	r.Stop = slices.Clone(r.Stop)
-	bias := make(map[int32]float64, len(r.Sampling.LogitBias))
-	for id, b := range r.Sampling.LogitBias {
-		bias[id] = b
-	}
-	r.Sampling.LogitBias = bias
-	return r
 }

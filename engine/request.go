@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"ringmaster/engine/drafts"
 )
@@ -116,6 +117,18 @@ type Request struct {
 	Weight int
 
 	PromptLogprobs bool // the same for the prompt's tokens, in Event.Prompt; no prefix-cache hit
+}
+
+// clone copies the parts of a request that the engine keeps.
+func (r Request) clone() Request {
+	r.Prompt, r.Branches = slices.Clone(r.Prompt), slices.Clone(r.Branches)
+	r.Stop = slices.Clone(r.Stop)
+	bias := make(map[int32]float64, len(r.Sampling.LogitBias))
+	for id, b := range r.Sampling.LogitBias {
+		bias[id] = b
+	}
+	r.Sampling.LogitBias = bias
+	return r
 }
 
 // RelatedText is a text that an answer may repeat, as tokens.
