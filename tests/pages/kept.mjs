@@ -160,6 +160,60 @@ await check("a server killed in the middle: the text stays, also over a reload",
   await p.finish();
 });
 
+await check("Continue: an answer that was cut by a reload, Stop, a killed server or the limit of tokens gets its rest", async () => {
+  const p = await open();
+  const more = "[data-action=continue]:visible", whole = async versions => {
+    await p.waitForFunction(versions => document.querySelector("article.assistant .branches span")?.textContent === versions, versions);
+    await answered(p, 1);
+    assert.equal(await poem(p), 100);
+    assert.equal(await p.$(more), null);
+  };
+  const lines = await half(p);
+  assert.equal(await p.$(more), null);
+  await p.reload();
+  await has(p, "incomplete");
+  await picture(p, "continue");
+  await accessible(p);
+  await ask("hold 0");
+  const [asked] = await Promise.all([p.waitForRequest("**/v1/chat/completions"), p.click(more)]);
+  const last = asked.postDataJSON().messages.at(-1);
+  assert.deepEqual([last.role, last.prefix, count(last.content, "A line of a poem.") >= lines], ["assistant", true, true]);
+  assert.equal(await p.$$eval("article.assistant", l => l.length), 1); // in the place of the first
+  assert.ok(await poem(p) >= lines);
+  await ask("hold 300");
+  await p.waitForFunction(n => document.querySelector("article.assistant .text").textContent.split("A line of a poem.").length - 1 > n, lines + 4);
+  await p.keyboard.press("Escape");
+  await has(p, "stopped");
+  await ask("hold 500");
+  await p.click(more);
+  await p.waitForFunction(() => document.querySelector("article.assistant .branches span").textContent === "3/3");
+  await ask("kill");
+  await p.waitForSelector(".failure");
+  await p.click(more); // and nothing is lost without a server
+  await p.waitForFunction(() => document.querySelector(".failure")?.textContent.includes("cannot be reached"));
+  assert.ok(await poem(p) > lines + 4);
+  await free();
+  await ask("start");
+  await p.click(more);
+  await whole("4/4");
+  for (const n of [3, 2, 1]) { // the cut ones are still there
+    await p.click("article.assistant [data-action=previous]");
+    await p.waitForFunction(n => document.querySelector("article.assistant .branches span").textContent === `${n}/4`, n);
+    assert.ok(await poem(p) < 100);
+  }
+  await p.click("#new");
+  await p.click("#options");
+  await p.fill("#limit", "900");
+  await send(p, "a poem");
+  await answered(p, 1);
+  assert.match(await p.textContent("article.assistant .note"), /900 tokens .* ended at the limit of tokens/);
+  await p.click(more);
+  await p.waitForFunction(() => document.querySelector("article.assistant .note").textContent.includes("1,800 tokens"));
+  await p.click(more);
+  await whole("3/3");
+  await p.finish();
+});
+
 await check("two tabs: neither overwrites the other, in one conversation or in two", async () => {
   const a = await open();
   await send(a, "first");

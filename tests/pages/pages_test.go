@@ -119,10 +119,21 @@ func say(history []int32) string {
 	}
 	for _, a := range answers {
 		if strings.Contains(turn, a.word) {
-			return thoughts + a.text
+			return thoughts + restOf(a.text, turn)
 		}
 	}
 	return ""
+}
+
+// restOf returns what follows in a text after the part with which a prompt ends, because
+// the answer is to be continued.
+func restOf(text, prompt string) string {
+	for n := len(text); n > 0; n-- {
+		if strings.HasSuffix(prompt, "</think>"+text[:n]) {
+			return text[n:]
+		}
+	}
+	return text
 }
 
 // TestChat: the chat page with a scripted model behind a key.

@@ -2,7 +2,7 @@
 // stored while it arrives.
 import {Failure} from "./errors.js";
 import {answer} from "./stream.js";
-import {add, newId} from "./conversation.js";
+import {add, newId, size} from "./conversation.js";
 import * as store from "./store.js";
 
 const saveAfter = 1000; // ms between two saves of an answer that is arriving
@@ -18,13 +18,14 @@ export function all() { return [...runs.values()]; }
 // Run is a running answer. Until its first token it is not a part of its conversation, so
 // what it replaces stays in place if it fails.
 class Run {
-  constructor(conversation, parent, watch) {
+  constructor(conversation, parent, cut, watch) {
     this.conversation = conversation;
     this.was = conversation.at; // shown when the answer was asked for
-    this.message = {id: newId(), parent, role: "assistant", content: "", partial: true};
+    this.message = {...cut && begunBy(cut), id: newId(), parent, role: "assistant", content: cut?.content ?? "", partial: true};
+    this.from = size(this.message); // what a cut answer had
     this.watch = watch;         // {changed, begun, saved, ended}
     this.begun = false;
-    this.waits = {};            // what the server says while no tokens come
+    this.waits = {};            // what the server says while no tokens come, null while they do
     this.control = new AbortController();
     this.timer = 0;
   }
@@ -34,14 +35,14 @@ class Run {
   // piece is called after each piece of the answer.
   piece(waits) {
     const m = this.message;
-    if (!this.begun && (m.content || m.reasoning_content || m.tool_calls)) {
+    if (!this.begun && (size(m) > this.from || m.tool_calls)) {
       this.begun = true;
       const {at} = this.conversation;
       add(this.conversation, m);
       if (at !== this.was) this.conversation.at = at; // the user has moved to another branch
       this.watch.begun(this);
     }
-    this.waits = waits ?? (this.begun ? {} : this.waits);
+    this.waits = this.begun ? (waits?.why ? waits : null) : waits ?? this.waits;
     if (this.begun) this.timer ||= setTimeout(() => this.save(), saveAfter);
     this.watch.changed(this);
   }
@@ -66,14 +67,14 @@ class Run {
       }
     }
     delete m.partial;
-    if (this.begun && !m.content && !m.reasoning_content && !m.tool_calls) this.drop();
+    if (this.begun && size(m) === this.from && !m.tool_calls) this.drop();
     this.conversation.changed = Date.now();
     if (runs.get(this.conversation.id) === this) runs.delete(this.conversation.id);
     this.save();
     await this.watch.ended(this, failure);
   }
 
-  // drop removes an answer that had only a cut call.
+  // drop removes an answer to which only a cut call was added.
   drop() {
     this.begun = false;
     this.conversation.messages.delete(this.message.id);
@@ -81,10 +82,14 @@ class Run {
   }
 }
 
-// start asks for an answer after the message parent.
-export function start(conversation, parent, body, watch) {
+// begunBy returns what a continued answer has of the cut one.
+function begunBy({reasoning_content, figures}) { return {...(reasoning_content && {reasoning_content}), figures}; }
+
+// start asks for an answer after the message parent. If cut is given, an answer that ended
+// before its end, the new one begins with its text.
+export function start(conversation, parent, cut, body, watch) {
   runOf(conversation)?.stop();
-  const run = new Run(conversation, parent, watch);
+  const run = new Run(conversation, parent, cut, watch);
   runs.set(conversation.id, run);
   run.run(body);
   return run;

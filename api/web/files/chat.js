@@ -58,7 +58,7 @@ function viewOf(m) {
 // the answer that it waits for. What that answer will replace stays until it has a token.
 function render() {
   const run = answers.runOf(chat), messages = tree.path(chat), waits = run && !run.begun;
-  if (waits) messages.splice(messages.findIndex(m => m.id === run.message.parent) + 1, 0, run.message);
+  if (waits) messages.splice(messages.findIndex(m => m.id === run.message.parent) + 1, run.from ? Infinity : 0, run.message); // a continued answer has the text of the cut one
   const from = waits ? messages.indexOf(run.message) : messages.length;
   const shown = messages.map(viewOf);
   for (const e of log.querySelectorAll("article")) if (!shown.includes(e.view)) e.remove();
@@ -143,13 +143,15 @@ function ask() {
   });
 }
 
-// reply asks for an answer after a message and shows it.
-function reply(parent = chat.at) {
-  const body = request(tree.path(chat, parent), contentOf);
+// reply asks for an answer after a message, or for more of an answer that was cut, and
+// shows it.
+function reply(parent = chat.at, cut = null) {
+  const body = request(tree.path(chat, cut?.id ?? parent), contentOf);
   if (!body) return showSettings(true);
+  if (cut) body.messages.at(-1).prefix = true;
   log.querySelectorAll(".failure").forEach(e => e.remove());
   let drawn = false; // at most once a frame
-  const run = answers.start(chat, parent, body, {
+  const run = answers.start(chat, parent, cut, body, {
     begun: run => { if (run.conversation === chat) atEnd(render); },
     changed: run => {
       if (run.conversation !== chat || drawn) return;
@@ -246,6 +248,7 @@ log.addEventListener("click", e => {
     case "copy": return void copied(button, v.message.content);
     case "edit": return edit(v);
     case "retry": return reply(v.message.parent);
+    case "continue": return reply(v.message.parent, v.message);
     case "previous": return turn(v.message, -1);
     case "next": return turn(v.message, 1);
     case "again": { // beside what a failed answer left

@@ -53,7 +53,8 @@ export function add(c, message) {
   return message;
 }
 
-const size = m => m.content.length + (m.reasoning_content?.length ?? 0);
+// size returns the length of a message's texts.
+export const size = m => m.content.length + (m.reasoning_content?.length ?? 0);
 
 // newer reports whether a message has more than the same message in another tab.
 function newer(a, b) { return Boolean(a.partial) !== Boolean(b.partial) ? !a.partial : a.partial && size(a) > size(b); }

@@ -28,6 +28,6 @@ export async function refused(response) {
 // broken returns the Failure of a connection; begun: a part of the answer has arrived.
 export function broken(begun) {
   return begun
-    ? new Failure("The connection was lost in the middle of the answer.", {cure: "The text so far is kept; Retry asks again."})
+    ? new Failure("The connection was lost in the middle of the answer.", {cure: "The text so far is kept; Continue resumes it, Retry asks again."})
     : new Failure("The server cannot be reached.", {cure: "Check that it runs and that this machine can reach it, then retry."});
 }

@@ -11,7 +11,8 @@ const count = n => n.toLocaleString("en");
 export function note(m) {
   const f = m.figures ?? {}, parts = [];
   if (m.model) parts.push(m.model);
-  if (f.tokens) parts.push(f.tokens === 1 ? "1 token" : `${count(f.tokens)} tokens`);
+  const made = (f.earlier ?? 0) + f.tokens;
+  if (made) parts.push(made === 1 ? "1 token" : `${count(made)} tokens`);
   // If an answer came all at once, only its total time is meaningful.
   const rate = f.rate ?? (f.seconds > 0.1 ? (f.tokens - 1) / f.seconds : f.tokens / (f.first + f.seconds));
   if (f.tokens > 1 && rate > 0) parts.push(`${rate.toFixed(1)} tokens/s`);
@@ -21,6 +22,11 @@ export function note(m) {
   if (m.stopped) parts.push("stopped");
   if (m.broken || m.partial) parts.push("incomplete");
   return parts.join(" · ");
+}
+
+// cut reports whether an answer ended before its end and can be continued.
+function cut(m) {
+  return Boolean(m.content) && !m.tool_calls && (m.finish === "length" || m.stopped || m.broken || m.partial);
 }
 
 // waiting says what happens before the first token; waits is from stream.js.
@@ -55,7 +61,8 @@ export class View {
       this.calls = make("div");
       this.meter = make("progress", {hidden: true, "aria-label": "Prompt"});
       this.element.append(this.reasoning, this.body, this.calls, this.meter, this.footer);
-      this.footer.append(this.branches, this.note, button("copy", "Copy answer", "Copy"), button("retry", "Retry"));
+      this.more = button("continue", "Continue answer", "Continue");
+      this.footer.append(this.branches, this.note, this.more, button("copy", "Copy answer", "Copy"), button("retry", "Retry"));
       this.text = new Text(this.body);
       return;
     }
@@ -77,9 +84,9 @@ export class View {
     next.disabled = index === of - 1;
   }
 
-  // update shows what has arrived so far; waits is what the server says before the first
-  // token.
-  update(waits = {}) {
+  // update shows what has arrived so far; waits is what the server says while no tokens
+  // come, null while they do.
+  update(waits = null) {
     const m = this.message, busy = this.element.classList.contains("busy");
     if (m.role !== "assistant") return;
     if (m.reasoning_content) {
@@ -94,8 +101,8 @@ export class View {
       shown.querySelector("code").textContent = pretty(call.function.arguments);
     });
     const began = m.content || m.reasoning_content || m.tool_calls;
-    this.note.textContent = busy && (!began || waits.why) ? waiting(waits) : note(m);
-    this.meter.hidden = !busy || Boolean(began) || !waits.total;
+    this.note.textContent = busy && (!began || waits) ? waiting(waits ?? {}) : note(m);
+    this.meter.hidden = !busy || !waits?.total;
     if (!this.meter.hidden) [this.meter.value, this.meter.max] = [waits.done, waits.total];
   }
 
@@ -104,6 +111,7 @@ export class View {
     this.element.classList.toggle("busy", on);
     this.element.setAttribute("aria-busy", String(on));
     this.footer.querySelectorAll("button").forEach(b => { b.parentElement === this.footer && (b.hidden = on); });
+    if (this.more) this.more.hidden = on || !cut(this.message);
   }
 
   // end shows the finished message; it stays busy until its text is rendered.

@@ -33,7 +33,7 @@ async function* events(response) {
       if (data === "[DONE]") return;
       begun = true;
       const event = JSON.parse(data);
-      if (event.error) throw new Failure(event.error.message, {cure: "The text so far is kept; Retry asks again."});
+      if (event.error) throw new Failure(event.error.message, {cure: "The text so far is kept; Continue resumes it, Retry asks again."});
       yield event;
     }
   }
@@ -43,7 +43,8 @@ async function* events(response) {
 // piece, with what waitsOf returns if that was a comment. It returns at the end of the
 // answer, or throws a Failure, or an AbortError after signal.
 export async function answer(request, message, signal, changed) {
-  const start = performance.now(), figures = message.figures = {tokens: 0};
+  const start = performance.now(), {tokens = 0, earlier = 0} = message.figures ?? {};
+  const figures = message.figures = {tokens: 0, ...(tokens && {earlier: earlier + tokens})}; // earlier: of the answer that this one continues
   let response;
   try {
     response = await fetch("/v1/chat/completions", {method: "POST", headers: headers(json), signal,
