@@ -139,6 +139,9 @@ type Config struct {
 	// engine alone.
 	Cluster web.Source
 
+	// History has what the cluster page shows of the last hour; nil: nothing.
+	History *web.History
+
 	// Budgets are further rows of the table of budgets.
 	Budgets []Budget
 	// Collectors are exposed by /metrics in addition to this package's own metrics. Two

@@ -17,7 +17,7 @@ import (
 )
 
 // quietRoutes are logged at debug level because clients poll them.
-var quietRoutes = []string{"/healthz", "/readyz", "/health", "/metrics", statusRoute, renderRoute, filesRoute}
+var quietRoutes = []string{"/healthz", "/readyz", "/health", "/metrics", statusRoute, historyRoute, renderRoute, filesRoute}
 
 // outcome is the context key of a status to log in place of the one that was sent.
 const outcome = "api.outcome"

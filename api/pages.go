@@ -39,12 +39,15 @@ const (
 // statusRoute returns the state of the ranks.
 const statusRoute = "/cluster/status"
 
+// historyRoute returns what the server did in the last hour.
+const historyRoute = "/cluster/history"
+
 // renderRoute renders Markdown. It counts bytes, not requests of the key
 // (keys.RenderBytes), because one answer takes many calls.
 const renderRoute = "/web/markdown"
 
 // pageCalls are the routes that an open page calls again and again.
-var pageCalls = []string{statusRoute, renderRoute}
+var pageCalls = []string{statusRoute, historyRoute, renderRoute}
 
 // pageRoutes registers the pages.
 func (s *server) pageRoutes(r *gin.Engine) {
@@ -55,6 +58,7 @@ func (s *server) pageRoutes(r *gin.Engine) {
 	}
 	r.POST(renderRoute, s.render)
 	r.GET(statusRoute, s.clusterStatus)
+	r.GET(historyRoute, s.clusterHistory)
 }
 
 // page answers with a file of the pages, by default the one that the path names.
@@ -149,6 +153,16 @@ func (s *server) clusterStatus(c *gin.Context) {
 	}
 	c.Header("Cache-Control", "no-store")
 	s.writeJSON(c, http.StatusOK, out)
+}
+
+// clusterHistory returns the samples of the last hour, the oldest first.
+func (s *server) clusterHistory(c *gin.Context) {
+	out := []web.Sample{}
+	if s.History != nil {
+		out = append(out, s.History.Samples()...)
+	}
+	c.Header("Cache-Control", "no-store")
+	s.writeJSON(c, http.StatusOK, gin.H{"samples": out})
 }
 
 // startingPages serves the pages while there is no engine; status may be nil.

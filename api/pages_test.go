@@ -47,6 +47,20 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestClusterHistory: the samples of the last hour, which need a key like the status.
+func TestClusterHistory(t *testing.T) {
+	c := testConfig(answering("ok"))
+	require.JSONEq(t, `{"samples": []}`, call(New(c), "GET", "/cluster/history", "").Body.String())
+	c.History, c.APIKeys = new(web.History), []string{"k"}
+	at := time.Unix(1_700_000_000, 0).UTC()
+	c.History.Add(at, web.Counts{})
+	c.History.Add(at.Add(web.SampleEvery), web.Counts{Generated: 30, Members: 2, Ranks: 3})
+	w := call(New(c), "GET", "/cluster/history", "", "Authorization", "Bearer k")
+	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+	require.JSONEq(t, `{"samples": [{"time": "2023-11-14T22:13:30Z", "prefill": 0, "decode": 3, "active": 0, "queued": 0, "members": 2, "ranks": 3}]}`, w.Body.String())
+	require.Equal(t, 401, call(New(c), "GET", "/cluster/history", "").Code)
+}
+
 // TestClusterStatus checks what the cluster page gets, and that strangers get nothing if
 // keys are set.
 func TestClusterStatus(t *testing.T) {

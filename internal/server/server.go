@@ -22,6 +22,7 @@ import (
 	"ringmaster/api"
 	"ringmaster/api/dialect"
 	"ringmaster/api/keys"
+	"ringmaster/api/web"
 	"ringmaster/distributed"
 	"ringmaster/distributed/accept"
 	"ringmaster/engine"
@@ -163,11 +164,14 @@ func Run(ctx context.Context, o Options, nodeOptions node.Options) (err error) {
 	}
 	// The garbage collector keeps Go's memory within the plan.
 	debug.SetMemoryLimit(n.Heap)
-	c.Keys, c.Audit, c.Cluster = ring, audit.Logger(), status
+	c.Keys, c.Audit, c.Cluster, c.History = ring, audit.Logger(), status, new(web.History)
 	if sender != nil {
 		c.Traces, c.Collectors = sender, append(c.Collectors, sender.Collectors()...)
 	}
 	status.serving.Store(true)
+	sampling, stopSampling := context.WithCancel(ctx)
+	defer stopSampling()
+	go status.sample(sampling, e, c.History)
 	if n.Leader != nil {
 		n.Serves(e.Between)
 		watching, stop := context.WithCancel(ctx)

@@ -65,6 +65,12 @@ await check("shares, memory, links, rates and heat maps", async () => {
   await accessible(cluster);
 });
 
+await check("charts of what the server did since it started", async () => {
+  await cluster.waitForFunction(() => document.querySelectorAll("#hour path.line[d]").length === 4);
+  await cluster.waitForFunction(() => /now 3 computing of 3/.test(document.querySelector("#hour [data-chart=Ranks]").textContent));
+  await cluster.waitForFunction(() => /at most (0\.\d*[1-9]|[1-9])[\d,.]* tokens/.test(document.querySelector("#hour [data-chart=Decode] svg").getAttribute("aria-label")));
+});
+
 await check("a rank is killed", async () => {
   await ask("kill 1");
   await until(cluster, "member", "lost", "member");
@@ -77,7 +83,10 @@ await check("a rank is killed", async () => {
   assert.match(await cluster.textContent("#ranks [data-rank='1']"), /Address127\.0\.0\.1:\d+/);
   assert.match(await cluster.textContent("#ranks"), /experts 0–127 of 256/);
   assert.match(await ask1("What is the capital of Spain?"), /Madrid/);
-  if (pictures) await cluster.waitForTimeout(2500);
+  for (const country of pictures ? ["Norway", "Kenya", "Peru", "Egypt", "Cuba"] : []) { // so that the charts have lines
+    await ask1(`What is the capital of ${country}?`);
+    await cluster.waitForTimeout(10_000);
+  }
   await picture(cluster, "cluster", {fullPage: true});
   await accessible(cluster);
   await cluster.emulateMedia({colorScheme: "dark"});

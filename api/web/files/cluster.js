@@ -3,11 +3,13 @@ import {$, make} from "./dom.js";
 import {headers, key, setKey} from "./key.js";
 import {broken, refused} from "./errors.js";
 import {showHeat} from "./heat.js";
+import {Hour} from "./hour.js";
 import {details, nameOf, sentence} from "./sentence.js";
 
 const period = 1000;      // between two requests, in ms
 const most = 10;          // answers that are kept to compute rates
 const history = [];       // the last answers, oldest first
+const hour = new Hour();
 let timer = 0;
 
 const states = {absent: "not joined yet", lost: "lost", joining: "joining", forming: "forming", member: "member", leaving: "leaving", out: "kept out"};
@@ -138,7 +140,9 @@ async function ask() {
       throw broken(false);
     }
     if (!response.ok) throw await refused(response);
-    show(await response.json());
+    const status = await response.json();
+    show(status);
+    if (status.engine) await hour.update(); // a server that loads its model has no history
     $("keyform").hidden = true;
   } catch (e) {
     banner(`${e.message} ${e.cure ?? ""}`, "bad");
