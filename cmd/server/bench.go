@@ -24,8 +24,8 @@ func newBench(o *modelOptions) *cobra.Command {
 		Long: `bench measures
 - the time from the start of loading to the first token after a prompt of one token;
 - the prefill of an empty sequence, for each length of --prefill;
-- the decode of single tokens after 128 tokens (--depth), for one sequence or for
-  several that share each step (--sequences);
+- the decode of single tokens after 128 tokens, or after each of several numbers
+  (--depth), for one sequence or for several that share each step (--sequences);
 - the state of a sequence saved to memory and restored, with --snapshot.
 With --state the tokens before the decode are evaluated once and kept in a file, for
 runs that differ in their threads.
@@ -52,7 +52,8 @@ which is slightly slower.`,
   ringmaster bench --model F.gguf --prefill 512,4096 --decode 128 --sequences 8 --json
   ringmaster bench --model F.gguf --prefill 0 --decode 64 --profile
   ringmaster bench --model F.gguf --prefill 0 --sequences 1,2,4,8 --profile
-  ringmaster bench --model F.gguf --activations 15,8`,
+  ringmaster bench --model F.gguf --activations 15,8
+  ringmaster bench --model F.gguf --depth 128,2048,8192 --svg speed.svg`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.cluster.mpiFollower() {
@@ -60,6 +61,12 @@ which is slightly slower.`,
 			}
 			if err := flags.CheckOut("state", b.State); err != nil {
 				return err
+			}
+			if err := flags.CheckOut("svg", b.SVG); err != nil {
+				return err
+			}
+			if b.State != "" && len(b.Depths) > 1 {
+				return usage.Errorf("--state keeps one sequence; give one --depth")
 			}
 			several := len(b.Activations) > 1
 			if b.State != "" && (o.cluster.on || slices.Max(b.Sequences) > 1 || several) {
@@ -86,10 +93,11 @@ which is slightly slower.`,
 	flags.Ints(cmd.Flags(), &b.Prefill, "prefill", []int{512}, flags.From(0), "prefill lengths in tokens, separated by commas; 0 measures no prefill")
 	flags.Int(cmd.Flags(), &b.Decode, "decode", 64, flags.From(0), "tokens to decode; 0 measures no decode")
 	flags.Int(cmd.Flags(), &b.Snapshot, "snapshot", 0, flags.From(0), "save the state of a sequence of so many tokens to memory and restore it; 0 measures no snapshot")
-	flags.Int(cmd.Flags(), &b.Depth, "depth", bench.DefaultDepth, flags.From(0), "tokens of a sequence before the decode; 0 is none")
+	flags.Ints(cmd.Flags(), &b.Depths, "depth", []int{bench.DefaultDepth}, flags.From(0), "tokens of a sequence before the decode, separated by commas; 0 is none")
 	flags.Out(cmd.Flags(), &b.State, "state", "", "`file` with the state of a sequence after --depth tokens, written if it does not exist, so that a long depth is evaluated once")
 	flags.Ints(cmd.Flags(), &b.Sequences, "sequences", []int{1}, flags.From(1), "sequences that decode together, one token of each per step; several numbers are compared")
 	flags.Int(cmd.Flags(), &b.Repeat, "repeat", 3, flags.From(1), "repetitions of each measurement")
+	flags.Out(cmd.Flags(), &b.SVG, "svg", "", "`file` for a picture of decode by --depth and prefill by length")
 	flags.Bool(cmd.Flags(), &b.JSON, "json", false, "print each measurement as a line of JSON")
 	flags.Bool(cmd.Flags(), &b.Layers, "layers", false, "in a group, print the times of each layer")
 	flags.Bool(cmd.Flags(), &b.Profile, "profile", false, "print the time of each op (in a group, of rank 0)")

@@ -64,6 +64,12 @@ func TestBenchCommand(t *testing.T) {
 	require.Contains(t, out, "Embed token_embd")
 	require.NotContains(t, out, "decode")
 
+	svg := filepath.Join(t.TempDir(), "speed.svg")
+	out, err = command(t, "bench", "--prefill", "3,5", "--decode", "2", "--depth", "4,8", "--repeat", "1", "--stream=false", "--svg", svg)
+	require.NoError(t, err)
+	require.Equal(t, 2, strings.Count(out, "decode"), out)
+	requireDrawn(t, svg, "Decode", "Prefill", "1 sequence", "3", "4", "5", "8")
+
 	_, err = command(t, "bench", "--prefill", "8,-1")
 	require.ErrorContains(t, err, `--prefill is "8,-1"; expected`)
 	_, err = command(t, "bench", "--prefill", "8,100000000")
@@ -111,6 +117,8 @@ func TestBenchState(t *testing.T) {
 
 	_, err = run("--depth", "200")
 	require.ErrorContains(t, err, state+": it has 300 tokens, --depth asks for 200")
+	_, err = run("--depth", "300,400")
+	require.ErrorContains(t, err, "--state keeps one sequence; give one --depth")
 	_, err = run("--depth", "300", "--sequences", "2")
 	require.ErrorContains(t, err, "--state keeps one sequence of one host")
 	_, err = run("--distributed", "--world-size", "2", "--coordinator", "127.0.0.1:1")

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"ringmaster/groupplan"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/forecast"
+	"ringmaster/internal/picture"
 	"ringmaster/parallel"
 )
 
@@ -19,6 +21,7 @@ import (
 func newPlan() *cobra.Command {
 	var o forecast.Options
 	var asJSON, asTable bool
+	var svg string
 	cmd := &cobra.Command{
 		Use:   "plan --host 512GiB,800GB/s [--host ...] --preset v4-flash | --model F",
 		Short: "Say what a model needs on which hosts, before there are any",
@@ -52,7 +55,7 @@ Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given
 			}
 			return err
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return runPlan(cmd.OutOrStdout(), o, asTable, asJSON) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runPlan(cmd.OutOrStdout(), o, asTable, asJSON, svg) },
 	}
 	f := cmd.Flags()
 	flags.File(f, &o.Model, "model,m", "GGUF `file` (the first part of a split file)")
@@ -67,12 +70,16 @@ Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given
 	flags.WordOf(f, &o.Reduce, "reduce", "sum", reduceWords, parallel.ParseReduce, "how expert outputs are added: sum or exact")
 	flags.Float(f, &o.Reach, "reach", forecast.Reached, flags.Within(0.01, 1.0), "`part` of the hosts' rates that ops are taken to reach in predictions")
 	flags.Bool(f, &asTable, "table", false, "print predictions for 1, 2, 4 and 8 hosts like the one given, as Markdown")
+	flags.Out(f, &svg, "svg", "", "also draw them: `file` for a picture of the speed by the number of hosts")
 	flags.Bool(f, &asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 // runPlan plans, prints, and says by its error whether the model fits.
-func runPlan(w io.Writer, o forecast.Options, asTable, asJSON bool) (err error) {
+func runPlan(w io.Writer, o forecast.Options, asTable, asJSON bool, svg string) (err error) {
+	if err := flags.CheckOut("svg", svg); err != nil {
+		return err
+	}
 	serve := &serveOptions{}
 	serve.register(pflag.NewFlagSet("", pflag.ContinueOnError)) // for the defaults
 	o.Heap = serve.Heap(0)
@@ -81,6 +88,15 @@ func runPlan(w io.Writer, o forecast.Options, asTable, asJSON bool) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if svg != "" {
+		charts, err := f.Charts()
+		if err != nil {
+			return err
+		}
+		if err := picture.Write(svg, charts...); err != nil {
+			return fmt.Errorf("--svg: %w", err)
+		}
+	}
 	if asTable {
 		return f.Table(w)
 	}

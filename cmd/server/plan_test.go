@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -307,6 +308,14 @@ func TestPlanTable(t *testing.T) {
 	for _, got := range p.Predicted {
 		require.Contains(t, lines[8], fmt.Sprintf("%.1f", got.Rate))
 	}
+	svg := filepath.Join(t.TempDir(), "speed.svg")
+	_, err = command(t, "plan", "--preset", "v2-lite", "--host", "12GiB,800GB/s,20TFLOP/s", "--link", "10g", "--table", "--svg", svg)
+	require.NoError(t, err)
+	requireDrawn(t, svg, "Prefill of 512 tokens, predicted", "Decode after 128 tokens, predicted", "--share experts", "--share all", "8")
+	_, err = command(t, "plan", "--preset", "v2-lite", "--host", "128GiB,800GB/s", "--svg", svg)
+	requireRefused(t, err, "--svg", "--svg needs one --host")
+	_, err = command(t, "plan", "--preset", "v2-lite", "--host", "128GiB,800GB/s", "--svg", filepath.Join(svg, "x"))
+	requireRefused(t, err, "--svg", "--svg: ")
 	for args, want := range map[string]string{
 		"--host 128GiB,800GB/s":                                 "--table needs one --host",
 		"--host 128GiB,800GB/s,20TFLOP/s,x2":                    "--table needs one --host",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"ringmaster/engine"
 	"ringmaster/internal/bench"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/picture"
 	"ringmaster/internal/server"
 	"ringmaster/internal/simulate"
 	"ringmaster/internal/usage"
@@ -24,6 +26,7 @@ type simulateOptions struct {
 	decode  []simulate.Rate
 	bench   string
 	asJSON  bool
+	svg     string
 }
 
 // newSimulate builds the command that simulates many groups.
@@ -90,11 +93,15 @@ sequences that get slower as they get longer.`,
 	flags.Int(f, &o.MaxTokens, "max-batch", 512, flags.From(1), "as of serve")
 	flags.Int(f, &o.Cache, "kv-tokens", 0, flags.From(0), "most `tokens` of all sequences of a group; 0: not limited")
 	flags.Bool(f, &o.asJSON, "json", false, "print a line of JSON for each simulation")
+	flags.Out(f, &o.svg, "svg", "", "`file` for a picture of the times by --rate, a line for each number of groups and policy")
 	return cmd
 }
 
 // run simulates every combination and prints each as soon as it is known.
 func (o *simulateOptions) run(ctx context.Context, w io.Writer) error {
+	if err := flags.CheckOut("svg", o.svg); err != nil {
+		return err
+	}
 	step, err := o.times()
 	if err != nil {
 		return usage.Wrap(err)
@@ -111,10 +118,16 @@ func (o *simulateOptions) run(ctx context.Context, w io.Writer) error {
 		if err != nil {
 			return usage.Wrap(err)
 		}
-		if !o.asJSON {
-			reports = append(reports, r)
-		} else if err := json.NewEncoder(w).Encode(r); err != nil {
-			return err
+		reports = append(reports, r)
+		if o.asJSON {
+			if err := json.NewEncoder(w).Encode(r); err != nil {
+				return err
+			}
+		}
+	}
+	if o.svg != "" {
+		if err := picture.Write(o.svg, simulate.Charts(reports)...); err != nil {
+			return fmt.Errorf("--svg: %w", err)
 		}
 	}
 	if o.asJSON {

@@ -11,6 +11,7 @@ import (
 
 	"ringmaster/internal/bench"
 	"ringmaster/internal/simulate"
+	"ringmaster/internal/testenv"
 )
 
 // TestSimulate: text and JSON of every combination, the same at every call, and the
@@ -46,6 +47,21 @@ func TestSimulate(t *testing.T) {
 		groups = append(groups, r.Groups)
 	}
 	require.Equal(t, []int{1, 1, 3, 3}, groups)
+
+	svg := filepath.Join(t.TempDir(), "load.svg")
+	_, err = command(t, append([]string{"simulate", "--rate", "0.01,0.02", "--svg", svg}, rates...)...)
+	require.NoError(t, err)
+	requireDrawn(t, svg, "First token, p95", "Between two tokens, p99", "1 group, hash", "3 groups, leastconn", "0.01", "0.02")
+}
+
+// requireDrawn requires that a picture has these texts.
+func requireDrawn(t *testing.T, path string, texts ...string) {
+	t.Helper()
+	svg := string(testenv.ReadFile(t, path))
+	require.True(t, strings.HasPrefix(svg, "<?xml"), svg[:min(len(svg), 80)])
+	for _, text := range texts {
+		require.Contains(t, svg, ">"+text+"<")
+	}
 }
 
 // TestSimulateRefuses: what cannot be simulated is one line with the cure, and exit code 2.

@@ -5,12 +5,14 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"time"
 
 	"ringmaster/groupplan"
 	"ringmaster/internal/host"
+	"ringmaster/internal/picture"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/profile"
 	"ringmaster/kernels/record"
@@ -20,20 +22,21 @@ import (
 	"ringmaster/replica"
 )
 
-// DefaultDepth is the default of Options.Depth.
+// DefaultDepth is the default of Options.Depths.
 const DefaultDepth = groupplan.DecodeDepth
 
 // Options say what is measured, and how it is printed.
 type Options struct {
 	Prefill   []int  // lengths in tokens; 0: none
 	Decode    int    // tokens; 0: none
-	Depth     int    // tokens of a sequence before the decode
+	Depths    []int  // tokens of a sequence before the decode
 	Sequences []int  // sequences that decode together; several numbers take turns
 	Drafts    []int  // drafts of each of them that a step runs and does not keep; several take turns
 	Snapshot  int    // tokens of a sequence to save and restore; 0: none
 	Repeat    int    // repetitions of each measurement
-	State     string // file of a sequence's state after Depth tokens; empty: evaluated
+	State     string // file of a sequence's state after the only depth; empty: evaluated
 	JSON      bool   // print a line of JSON for each measurement
+	SVG       string // file for a picture of the rates; empty: none
 	Layers    bool   // in a group, print the times of each layer
 	// Activations are the precisions of the CPU's activations. Several take turns; they
 	// need a backend without a group.
@@ -117,6 +120,11 @@ func (b *bench) run(ctx context.Context, start time.Time) error {
 		}
 		if err := b.compare(t); err != nil {
 			return err
+		}
+	}
+	if b.o.SVG != "" {
+		if err := picture.Write(b.o.SVG, charts(slices.Concat(all...))...); err != nil {
+			return fmt.Errorf("--svg: %w", err)
 		}
 	}
 	if b.o.JSON || len(all) == 0 {

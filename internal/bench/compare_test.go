@@ -13,13 +13,14 @@ import (
 
 // TestPlan: the values of a kind of work take turns, other kinds do not.
 func TestPlan(t *testing.T) {
-	o := Options{Prefill: []int{512, 0, 8}, Decode: 4, Depth: 128, Sequences: []int{1, 8}, Activations: []cpu.Activations{cpu.Bits15}}
+	o := Options{Prefill: []int{512, 0, 8}, Decode: 4, Depths: []int{128, 4096}, Sequences: []int{1, 8}, Activations: []cpu.Activations{cpu.Bits15}}
 	require.Equal(t, []turns{
 		{{What: "prefill", N: 512, Sequences: 1}},
 		{{What: "prefill", N: 8, Sequences: 1}},
 		{{What: "decode", N: 4, Depth: 128, Sequences: 1}, {What: "decode", N: 4, Depth: 128, Sequences: 8}},
+		{{What: "decode", N: 4, Depth: 4096, Sequences: 1}, {What: "decode", N: 4, Depth: 4096, Sequences: 8}},
 	}, o.plan())
-	o.Prefill, o.Activations = []int{8}, []cpu.Activations{cpu.Bits8, cpu.Bits15}
+	o.Prefill, o.Depths, o.Activations = []int{8}, []int{128}, []cpu.Activations{cpu.Bits8, cpu.Bits15}
 	require.Equal(t, []turns{
 		{{What: "prefill", N: 8, Sequences: 1, Activations: 8}, {What: "prefill", N: 8, Sequences: 1, Activations: 15}},
 		{

@@ -45,7 +45,9 @@ func (o Options) plan() []turns {
 	for _, n := range o.Prefill {
 		add(Measurement{What: "prefill", N: n}, []int{1}, []int{0})
 	}
-	add(Measurement{What: "decode", N: o.Decode, Depth: o.Depth}, o.Sequences, o.Drafts)
+	for _, depth := range o.Depths {
+		add(Measurement{What: "decode", N: o.Decode, Depth: depth}, o.Sequences, o.Drafts)
+	}
 	return all
 }
 

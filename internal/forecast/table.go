@@ -17,12 +17,29 @@ var tableRanks = []int{1, 2, 4, 8}
 
 // Table prints predictions of groups of equal hosts as rows of Markdown.
 func (o *Forecaster) Table(w io.Writer) error {
-	if len(o.hosts) != 1 || !predictable(o.hosts) || o.Share.Shares.String() != "" {
-		return usage.Errorf("--table needs one --host, with the rate of its memory and its speed, such as 512GiB,800GB/s,28TFLOP/s, and no shares in --share")
-	}
 	first := map[string]float64{} // rate of the smallest group, by the name of a prediction
-	fmt.Fprintf(w, "| %s, %s | | prefill 512, t/s | | prefill 2048, t/s | | decode, t/s | | computes, waits for a token, ms | received in prefill 512 (at least) | received for a token (at least) |\n", o.Preset+o.Model, o.Link)
-	fmt.Fprintln(w, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+	var rows strings.Builder
+	err := o.groups("table", func(n int, share parallel.Share, all []Prediction) {
+		if all == nil {
+			fmt.Fprintf(&rows, "| %d | %s | does not fit | | | | | | | | |\n", n, share)
+		} else {
+			rows.WriteString(tableRow(n, share.String(), all, first))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "| %s, %s | | prefill 512, t/s | | prefill 2048, t/s | | decode, t/s | | computes, waits for a token, ms | received in prefill 512 (at least) | received for a token (at least) |\n"+
+		"| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n%s", o.Preset+o.Model, o.Link, rows.String())
+	return err
+}
+
+// groups calls yield with the predictions of groups of hosts like the one given, nil if the
+// model does not fit. flag is what asks for them.
+func (o *Forecaster) groups(flag string, yield func(n int, share parallel.Share, all []Prediction)) error {
+	if len(o.hosts) != 1 || !predictable(o.hosts) || o.Share.Shares.String() != "" {
+		return usage.Errorf("--%s needs one --host, with the rate of its memory and its speed, such as 512GiB,800GB/s,28TFLOP/s, and no shares in --share", flag)
+	}
 	for _, n := range tableRanks {
 		group := slices.Repeat(o.hosts, n)
 		for _, share := range []parallel.Share{parallel.ShareExperts, parallel.ShareAll} {
@@ -36,17 +53,13 @@ func (o *Forecaster) Table(w io.Writer) error {
 			if err != nil {
 				return err
 			}
-			if !plan.Fits {
-				fmt.Fprintf(w, "| %d | %s | does not fit | | | | | | | | |\n", n, share)
-				continue
+			var all []Prediction
+			if plan.Fits {
+				if all, err = one.predict(plan, group); err != nil {
+					return err
+				}
 			}
-			all, err := one.predict(plan, group)
-			if err != nil {
-				return err
-			}
-			if _, err := io.WriteString(w, tableRow(n, share.String(), all, first)); err != nil {
-				return err
-			}
+			yield(n, share, all)
 		}
 	}
 	return nil
