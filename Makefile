@@ -17,8 +17,8 @@ install: # program, manual pages, completions, unit: PREFIX=/usr/local, DESTDIR=
 	go build -trimpath -o bin/ringmaster ./cmd/server
 	PREFIX='$(subst ','\'',$(PREFIX))' DESTDIR='$(subst ','\'',$(DESTDIR))' scripts/install.sh bin/ringmaster
 
-release: # archives with checksums in dist/
-	scripts/release.sh
+release: # archives with checksums in dist/; with URL=, where they will lie, get.sh and a formula
+	scripts/release.sh dist $(URL)
 
 test: # most features once, in under 10 minutes on two cores
 	scripts/test.sh

@@ -1,15 +1,23 @@
 #!/bin/sh
 # Makes release archives with checksums:
 #
-#   scripts/release.sh [OUT]        default is dist
+#   scripts/release.sh [OUT [URL]]       default is dist; URL is where the files will lie
 #
 # Linux for this machine's architecture, and for arm64 and amd64 where a cross compiler
 # is installed (Debian: gcc-aarch64-linux-gnu, gcc-x86-64-linux-gnu). The kernels are C,
 # so an archive without a compiler for its machine would have none. One for macOS needs
 # Apple's SDK: run this on a Mac, where it makes that one.
+#
+# For each Linux there are two archives. The program of one is static and runs anywhere. That
+# of the other (-rdma) loads the system's libibverbs or MPI, so it needs the C library of
+# this machine, or a newer one.
+#
+# With URL it also writes get.sh, which installs, and a formula for Homebrew; both have the
+# checksums of the archives.
 set -eu
 cd "$(dirname "$0")/.."
 out=${1:-dist}
+url=${2:-}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 version=$(git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -23,41 +31,70 @@ arch=$(go env GOHOSTARCH)
 # What the pages and completions are made with: it must run here.
 go build -trimpath -o "$work/here" ./cmd/server
 
-# archive OS ARCH COMPILER: builds one archive; COMPILER is empty for the usual one.
+# archive NAME OS ARCH COMPILER FLAGS...: builds one archive; COMPILER is empty for the
+# usual one.
 archive() {
-	name=ringmaster-$version-$1-$2
+	name=$1 goos=$2 goarch=$3 cc=$4
+	shift 4
 	echo "building $name" >&2
-	env GOOS="$1" GOARCH="$2" CGO_ENABLED=1 ${3:+CC="$3"} go build -trimpath -ldflags="-s -w" -o "$work/ringmaster" ./cmd/server
+	env GOOS="$goos" GOARCH="$goarch" CGO_ENABLED=1 ${cc:+CC="$cc"} go build -trimpath "$@" -o "$work/ringmaster" ./cmd/server
 	system=Linux
-	[ "$1" != darwin ] || system=Darwin
+	[ "$goos" != darwin ] || system=Darwin
 	RUNNER=$work/here SYSTEM=$system DESTDIR=$work/$name PREFIX=/usr/local scripts/install.sh "$work/ringmaster"
-	# The same source gives the same bytes, as far as this machine's tar can do that.
-	set -- "$name"
-	if tar --version 2>/dev/null | grep -q GNU; then
-		set -- "$@" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH"
-	fi
+	pack "$name"
+}
+
+# pack NAME: the folder of this name as NAME.tar.gz. The same source gives the same bytes,
+# as far as this machine's tar can do that.
+pack() {
 	dir=$1
-	shift
+	set --
+	if tar --version 2>/dev/null | grep -q GNU; then
+		set -- --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH"
+	fi
 	tar -C "$work" "$@" -cf - "$dir" | gzip -n >"$out/$dir.tar.gz"
 	made="$made $dir.tar.gz"
 }
 
+# linux ARCH COMPILER: both archives for Linux. netgo and osusergo: without C's resolver,
+# which would load libraries.
+linux() {
+	archive "ringmaster-$version-linux-$1" linux "$1" "$2" -tags static,netgo,osusergo -ldflags='-s -w -extldflags=-static'
+	archive "ringmaster-$version-linux-$1-rdma" linux "$1" "$2" -ldflags='-s -w'
+}
+
 made=""
-archive "$os" "$arch" ""
 if [ "$os" = linux ]; then
+	linux "$arch" ""
 	for cross in arm64:aarch64-linux-gnu-gcc amd64:x86_64-linux-gnu-gcc; do
 		[ "${cross%%:*}" != "$arch" ] || continue
 		if command -v "${cross#*:}" >/dev/null; then
-			archive linux "${cross%%:*}" "${cross#*:}"
+			linux "${cross%%:*}" "${cross#*:}"
 		else
 			echo "NOT BUILT: linux ${cross%%:*}: ${cross#*:} is not installed" >&2
 		fi
 	done
 	echo "NOT BUILT: darwin: needs Apple's SDK; run scripts/release.sh on a Mac" >&2
+else
+	archive "ringmaster-$version-$os-$arch" "$os" "$arch" "" -ldflags='-s -w'
 fi
+mkdir "$work/ringmaster-$version-source"
+git archive HEAD | tar -C "$work/ringmaster-$version-source" -xf -
+pack "ringmaster-$version-source"
+
 cd "$out"
 sum="sha256sum"
 command -v sha256sum >/dev/null || sum="shasum -a 256"
 # shellcheck disable=SC2086 # the names have no spaces
 $sum $made >SHA256SUMS
+if [ -n "$url" ]; then
+	# The checksums take the place of a line of their own.
+	for file in get.sh ringmaster.rb; do
+		sed -e "s|@URL@|${url%/}|; s|@VERSION@|$version|; s|@SHA256@|$(sed -n 's/  .*-source.tar.gz$//p' SHA256SUMS)|" \
+			-e '/^@SUMS@$/{' -e 'r SHA256SUMS' -e 'd' -e '}' "$OLDPWD/packaging/$file" >"$file"
+	done
+	chmod 755 get.sh
+else
+	echo "NOT MADE: get.sh and the formula, which name where the archives lie: scripts/release.sh OUT URL" >&2
+fi
 cat SHA256SUMS

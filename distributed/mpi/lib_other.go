@@ -1,4 +1,4 @@
-//go:build !cgo || !unix
+//go:build !cgo || !unix || static
 
 package mpi
 
@@ -7,7 +7,8 @@ import (
 	"unsafe"
 )
 
-// Without cgo no library can be loaded: Open fails, so nothing else is called.
+// Without cgo, or in a static program, no library can be loaded: Open fails, so nothing
+// else is called.
 
 const built = false
 
@@ -19,7 +20,7 @@ const (
 	progressError
 )
 
-var errNotBuilt = errors.New("this build has no cgo")
+var errNotBuilt = errors.New("this build cannot load libraries")
 
 func lastError() error                                       { return errNotBuilt }
 func loadLibrary(string) (string, bool, error)               { return "", false, errNotBuilt }

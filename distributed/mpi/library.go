@@ -81,7 +81,7 @@ func load(name string) (string, error) {
 		names = []string{name}
 	}
 	if !built {
-		return "", fmt.Errorf("%w: MPI: this program was built without cgo, so it cannot load a library", distributed.ErrUnavailable)
+		return "", fmt.Errorf("%w: MPI: this program was built without cgo or is static, so it cannot load a library; use an archive whose name ends in -rdma, or build it here", distributed.ErrUnavailable)
 	}
 	var found, missing []string
 	for _, n := range names {

@@ -1,3 +1,5 @@
+//go:build !static
+
 #include "rm_mpi.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,5 @@
+//go:build !static
+
 #include "rm_lib.h"
 
 #include <dlfcn.h>
