@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -332,6 +333,20 @@ func TestPlanTable(t *testing.T) {
 		_, err := command(t, append([]string{"plan", "--preset", "v2-lite", "--table"}, strings.Fields(args)...)...)
 		requireRefused(t, err, args, want)
 	}
+}
+
+// TestPictureOfPerformance: the picture with which docs/performance.md begins is what the
+// command beside it draws. If a change of the cost model is right, run the command again.
+func TestPictureOfPerformance(t *testing.T) {
+	testenv.Need(t, testenv.Full, "the picture of docs/performance.md")
+	t.Setenv("TMPDIR", t.TempDir())
+	text := testenv.ReadFile(t, "../../docs/performance.md")
+	found := regexp.MustCompile("`ringmaster (plan [^`]+ --svg )(docs/pictures/[^`]+)`").FindSubmatch(text)
+	require.NotNil(t, found)
+	drawn := filepath.Join(t.TempDir(), "a.svg")
+	_, err := command(t, append(strings.Fields(string(found[1])), drawn)...)
+	require.NoError(t, err)
+	require.Equal(t, string(testenv.ReadFile(t, filepath.Join("../..", string(found[2])))), string(testenv.ReadFile(t, drawn)))
 }
 
 // TestPlanCountsWaits: a Mac's GPU makes every exchange wait, so that two Macs decode slower
