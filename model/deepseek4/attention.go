@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"ringmaster/kernels"
+	"ringmaster/model/hyper"
 	"ringmaster/parallel"
 )
 
@@ -15,7 +16,6 @@ import (
 // combined; otherwise all heads of its own rows. The error is the backend's or the
 // group's.
 func (m *forward) attention(ctx context.Context, l *layer, number int, step step) error {
-	c, s := m.c, &m.scratch
 	attends := m.Heads.Own().Len() > 0
 	indexed := l.overlap && m.needsIndex(step)
 	rows := m.HeadRows(step.Own, step.Rows)
@@ -34,7 +34,7 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 	if attends {
 		m.headsOf(l, number, step, rows)
 	}
-	return m.CombineHeads(ctx, rows.Len(), step.Cut, s.y[step.Own.Start*c.Embd:])
+	return m.CombineHeads(ctx, rows.Len(), step.Cut, m.Y[step.Own.Start*m.c.Embd:])
 }
 
 // project encodes the products with the input of the attention of this rank's rows: the
@@ -43,11 +43,11 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 func (m *forward) project(l *layer, step step, attends, indexed bool) {
 	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
 	at := own.Start
-	kv, qr := s.kv[at*c.HeadDim:], s.qr[at*c.QRank:]
-	inputs := []kernels.Product{{W: l.kv, Out: kv}}
+	kv, qr := m.KV[at*c.HeadDim:], m.QR[at*c.QRank:]
+	inputs := []kernels.Product{{W: l.attn.KV, Out: kv}}
 	query := attends || step.Cut != nil
 	if query {
-		inputs = append(inputs, kernels.Product{W: l.qA, Out: qr})
+		inputs = append(inputs, kernels.Product{W: l.attn.QA, Out: qr})
 	}
 	if w := l.comp; w != nil {
 		inputs = append(inputs, kernels.Product{W: w.kv, Out: s.compKV[at*w.width:]}, kernels.Product{W: w.gate, Out: s.compGate[at*w.width:]})
@@ -58,11 +58,11 @@ func (m *forward) project(l *layer, step step, attends, indexed bool) {
 	if query && indexed {
 		inputs = append(inputs, kernels.Product{W: l.indexProj, Out: s.idxW[at*c.IndexHeads:]})
 	}
-	b.MatMul(s.x[at*c.Embd:], n, inputs...)
-	b.RMSNorm(kv, kv, l.kvNorm, n, c.HeadDim, c.RMSEps)
+	b.MatMul(m.X[at*c.Embd:], n, inputs...)
+	b.RMSNorm(kv, kv, l.attn.KVNorm, n, c.HeadDim, c.RMSEps)
 	b.RoPE(kernels.RoPEArgs{X: kv, Pos: step.Pos[at:own.End], Freqs: l.freqs, Rows: n, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim})
 	if query {
-		b.RMSNorm(qr, qr, l.qANorm, n, c.QRank, c.RMSEps)
+		b.RMSNorm(qr, qr, l.attn.QANorm, n, c.QRank, c.RMSEps)
 	}
 }
 
@@ -73,9 +73,9 @@ func (m *forward) gatherInputs(ctx context.Context, l *layer, step step) error {
 		return nil
 	}
 	c, s := m.c, &m.scratch
-	fields := []parallel.Field{parallel.FieldOf(s.kv, c.HeadDim)}
+	fields := []parallel.Field{parallel.FieldOf(m.KV, c.HeadDim)}
 	if m.Heads.Divided() {
-		fields = append(fields, parallel.FieldOf(s.qr, c.QRank))
+		fields = append(fields, parallel.FieldOf(m.QR, c.QRank))
 	}
 	if w := l.comp; w != nil {
 		fields = append(fields, parallel.FieldOf(s.compKV, w.width), parallel.FieldOf(s.compGate, w.width))
@@ -95,7 +95,7 @@ func (m *forward) index(ctx context.Context, l *layer, number int, step step, at
 	}
 	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
 	q := s.idxQ[own.Start*c.IndexHeads*c.IndexDim:]
-	b.MatMul(s.qr[own.Start*c.QRank:], n, kernels.Product{W: l.indexQB, Out: q})
+	b.MatMul(m.QR[own.Start*c.QRank:], n, kernels.Product{W: l.indexQB, Out: q})
 	b.RoPE(kernels.RoPEArgs{X: q, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim})
 	b.Hadamard(q, n*c.IndexHeads, c.IndexDim)
 	for _, whole := range step.Segments {
@@ -118,21 +118,13 @@ func (m *forward) index(ctx context.Context, l *layer, number int, step step, at
 
 // headsOf encodes the attention of this rank's heads of some rows, up to their outputs.
 func (m *forward) headsOf(l *layer, number int, step step, rows parallel.Range) {
-	b, c, s, n := m.Backend, m.c, &m.scratch, rows.Len()
-	own, pos := m.local(l), step.Pos[rows.Start:rows.End]
-	b.MatMul(s.qr[rows.Start*c.QRank:], n, kernels.Product{W: own.qB, Out: s.q})
-	b.RMSNorm(s.q, s.q, nil, n*own.heads, c.HeadDim, c.RMSEps)
-	rope := kernels.RoPEArgs{X: s.q, Pos: pos, Freqs: l.freqs, Rows: n, Heads: own.heads, HeadDim: c.HeadDim, RotDim: c.RotDim}
-	b.RoPE(rope)
-	for _, whole := range step.Segments {
-		if g, ok := whole.Part(rows); ok {
-			m.attend(l, &own, &g.Cache.layers[number], g, g.First-rows.Start, l.overlap && m.segmentNeedsIndex(whole))
+	m.HeadsOf(&l.attn, l.freqs, rows, step.Pos, true, m.Y[step.Own.Start*m.c.Embd:], func(own *hyper.Local) {
+		for _, whole := range step.Segments {
+			if g, ok := whole.Part(rows); ok {
+				m.attend(l, own, &g.Cache.layers[number], g, g.First-rows.Start, l.overlap && m.segmentNeedsIndex(whole))
+			}
 		}
-	}
-	rope.X, rope.Inverse = s.attn, true
-	b.RoPE(rope)
-	b.MatMulGrouped(s.low, s.attn, n, own.oA)
-	m.OutputOfHeads(l.oB, s.low, s.y[step.Own.Start*c.Embd:], n)
+	})
 }
 
 // needsIndex reports whether a token of the step sees more compressed entries of ratio 4
@@ -145,7 +137,7 @@ func (m *forward) segmentNeedsIndex(g segment) bool { return (g.Pos+g.N)/4 > m.c
 // remember appends the rows of one segment to the KV cache.
 func (m *forward) remember(l *layer, state *layerState, g segment) {
 	s := &m.scratch
-	m.Backend.StoreKV(state.raw, s.kv[g.First*m.c.HeadDim:], g.N, m.c.HeadDim, g.Pos, m.c.rawRows(m.MaxTokens))
+	m.Backend.StoreKV(state.raw, m.KV[g.First*m.c.HeadDim:], g.N, m.c.HeadDim, g.Pos, m.c.RawRows(m.MaxTokens))
 	if l.comp != nil {
 		m.compress(l, l.comp, state.comp, s.compKV, s.compGate, g, false)
 	}
@@ -155,24 +147,16 @@ func (m *forward) remember(l *layer, state *layerState, g segment) {
 }
 
 // attend encodes the attention of one segment for this rank's heads. Their queries begin
-// at row first of q; indexed says whether the indexer has chosen entries for it.
-func (m *forward) attend(l *layer, own *local, state *layerState, g segment, first int, indexed bool) {
-	b, c, s := m.Backend, m.c, &m.scratch
-	at := first * own.heads * c.HeadDim
-	a := kernels.AttendArgs{
-		Q: s.q[at:], Out: s.attn[at:],
-		Raw: state.raw, Sinks: own.sinks,
-		Rows: g.N, Pos: g.Pos, Heads: own.heads, HeadDim: c.HeadDim, ValueDim: c.HeadDim,
-		Window: c.Window, RingRows: c.rawRows(m.MaxTokens),
-		Scale: float32(1 / math.Sqrt(float64(c.HeadDim))),
-	}
+// at row first of Q; indexed says whether the indexer has chosen entries for it.
+func (m *forward) attend(l *layer, own *hyper.Local, state *layerState, g segment, first int, indexed bool) {
+	a := m.Windowed(own, state.raw, first, g.N, g.Pos)
 	if l.comp != nil {
 		a.Compressed, a.Ratio = state.comp.cache, l.ratio
 	}
 	if indexed {
-		a.Selected, a.TopK = s.selected[g.First*c.IndexTopK:], c.IndexTopK
+		a.Selected, a.TopK = m.scratch.selected[g.First*m.c.IndexTopK:], m.c.IndexTopK
 	}
-	b.Attend(a)
+	m.Backend.Attend(a)
 }
 
 // compress appends one segment's projections kv, gate [T][width] to the state of a

@@ -7,6 +7,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/model/decoder"
+	"ringmaster/model/hyper"
 )
 
 // block is the forward pass of the block for multi-token prediction: each stream of a row
@@ -48,7 +49,7 @@ func loadBlock(f, own *gguf.File, b kernels.Backend, c *Config, w *weights) (*de
 	// A file without the layers has the block's coefficients in place of the model's.
 	for _, prefix := range []string{at.Own + "hc_head", "output_hc"} {
 		if _, has := l.Find(prefix + "_fn.weight"); has && (prefix != "output_hc" || f != own) {
-			of.headHC = l.hyper(prefix, c.Streams, c.Streams, c.Embd, 1)
+			of.headHC = c.LoadConnection(l.Loader, prefix, c.Streams, 1)
 			break
 		}
 	}
@@ -59,7 +60,7 @@ func loadBlock(f, own *gguf.File, b kernels.Backend, c *Config, w *weights) (*de
 	return &decoder.Architecture[*cache]{
 		Shape: n.shape(of.sizes(n)),
 		Network: func(base decoder.Base) decoder.Pass[*cache] {
-			return &block{forward: forward{Base: base, c: n, w: of, caches: newFootprint(n, base.Context, base.MaxTokens)}, input: input}
+			return &block{forward: forward{Pass: hyper.Pass{Base: base, Shape: &n.Shape}, c: n, w: of, caches: newFootprint(n, base.Context, base.MaxTokens)}, input: input}
 		},
 	}, nil
 }
@@ -89,7 +90,7 @@ func (m *block) Layers(ctx context.Context, step step) error {
 		return m.layer(ctx, 0, step)
 	}
 	l := &m.w.layers[0]
-	m.mix(&l.hcAttn, l.attnNorm, step.Own)
+	m.Mix(&l.hcAttn, m.Pre, m.Pre, l.attnNorm, step.Own)
 	m.project(l, step, false, false)
 	for _, g := range step.Segments {
 		m.remember(l, &g.Cache.layers[0], g)
@@ -99,15 +100,15 @@ func (m *block) Layers(ctx context.Context, step step) error {
 
 // enter encodes the streams of the rows in front of the layer, h [rows][S][D].
 func (m *block) enter(step step) {
-	b, c, s, in, n := m.Backend, m.c, &m.scratch, &m.input, step.Rows
+	b, c, in, n := m.Backend, m.c, &m.input, step.Rows
 	size := n * c.Embd
-	b.Embed(s.x, in.Embd, step.IDs)
-	b.RMSNorm(s.x, s.x, in.TokenNorm, n, c.Embd, c.RMSEps)
-	b.MatMul(s.x, n, kernels.Product{W: in.Token, Out: s.y})
+	b.Embed(m.X, in.Embd, step.IDs)
+	b.RMSNorm(m.X, m.X, in.TokenNorm, n, c.Embd, c.RMSEps)
+	b.MatMul(m.X, n, kernels.Product{W: in.Token, Out: m.Y})
 	b.RMSNorm(m.hidden, m.hidden, in.HiddenNorm, n*c.Streams, c.Embd, c.RMSEps)
 	for i := range c.Streams { // working buffers hold the activations of no more rows than a step has
-		b.MatMul(m.hidden[i*size:], n, kernels.Product{W: in.Hidden, Out: s.h[i*size:]})
+		b.MatMul(m.hidden[i*size:], n, kernels.Product{W: in.Hidden, Out: m.H[i*size:]})
 	}
-	b.HCInit(m.hidden, s.y, n, c.Streams, c.Embd)
-	b.Add(s.h, s.h, m.hidden, size*c.Streams)
+	b.HCInit(m.hidden, m.Y, n, c.Streams, c.Embd)
+	b.Add(m.H, m.H, m.hidden, size*c.Streams)
 }

@@ -2,12 +2,12 @@ package deepseek4
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/model/decoder"
+	"ringmaster/model/hyper"
 )
 
 // Config holds the hyper-parameters of a deepseek4 file. Every number comes
@@ -15,17 +15,10 @@ import (
 type Config struct {
 	Name    string
 	Layers  int // main layers, without the blocks for multi-token prediction
-	Embd    int // D, hidden size
 	Context int // most positions of a sequence
 	Vocab   int // V
 
-	Heads   int // H, query heads; there is one key/value head
-	HeadDim int // hd, width of a head and of a key/value row
-	RotDim  int // rotated elements at the end of a head
-	QRank   int // low rank of the query projection
-	ORank   int // low rank of the output projection, per group
-	OGroups int // groups of heads in the output projection
-	Window  int // positions of the sliding window, the current one included
+	hyper.Shape
 
 	// Ratios [Layers] are the compression ratios: 0 (sliding window only), 4
 	// (overlapping blocks, with an indexer) or 128.
@@ -49,11 +42,7 @@ type Config struct {
 	CompressRopeBase float64      // layers of ratio 4 and 128
 	YaRN             decoder.YaRN // of layers of ratio 4 and 128
 
-	RMSEps     float32
-	Streams    int     // S, hyper-connection streams
-	Sinkhorn   int     // Sinkhorn iterations of a hyper-connection
-	HCEps      float32 // epsilon of the Sinkhorn iterations
-	FileLayers int     // block_count of the file
+	FileLayers int // block_count of the file
 
 	unreadKeys  []string // of the file
 	trunkRemark string   // decoder.Keys.SaysTrunk
@@ -71,39 +60,6 @@ var known = strings.Fields(`
 	rope.scaling.yarn_beta_fast rope.scaling.yarn_beta_slow hyper_connection.count hyper_connection.sinkhorn_iterations hyper_connection.epsilon`)
 
 const arch = "deepseek4"
-
-// maxStreams bounds hyper_connection.count, because the kernels keep S*S coefficients of
-// a token on the stack.
-const maxStreams = 8
-
-// perLayer is an array of one number for each layer, or one number for all.
-// fallback is used when the key is missing; nil makes that an error.
-func perLayer(r *decoder.Keys, key string, layers int, fallback []float32) []float32 {
-	out := make([]float32, layers)
-	vs, ok := r.File.Floats(arch + "." + key)
-	switch {
-	case !r.File.Has(arch+"."+key) && fallback != nil:
-		copy(out, fallback)
-	case !ok:
-		r.Fail("key %q is missing or not an array of numbers", arch+"."+key)
-	case len(vs) == 1:
-		for i := range out {
-			out[i] = float32(vs[0])
-		}
-	case len(vs) < layers:
-		r.Fail("key %q has %d values for %d layers", arch+"."+key, len(vs), layers)
-	default:
-		for i := range out {
-			out[i] = float32(vs[i])
-		}
-	}
-	for i, v := range out {
-		if math.IsNaN(float64(v)) || v < 0 {
-			r.Fail("key %q: value %d is %v; expected 0 (no clamp) or more", arch+"."+key, i, v)
-		}
-	}
-	return out
-}
 
 // ReadConfig reads the hyper-parameters and checks that they fit together.
 // Its error names the file and each key that is missing or out of range.
@@ -144,20 +100,20 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	c.HashLayers = r.Optional("hash_layer_count", 0, 0, 4096)
 	c.WeightsScale = float32(r.Float("expert_weights_scale"))
 	c.WeightsNorm = r.Bool("expert_weights_norm", true)
-	checkGating(r)
+	hyper.CheckGating(r, "expert_gating_func")
 	for _, key := range []string{"expert_group_count", "expert_group_used_count"} {
 		if n := r.Optional(key, 0, 0, 65536); n > 1 {
 			r.Fail("key %q is %d; group-limited routing is not part of this architecture", arch+"."+key, n)
 		}
 	}
-	c.ClampRouted = perLayer(r, "swiglu_clamp_exp", c.Layers, make([]float32, c.Layers))
-	c.ClampShared = perLayer(r, "swiglu_clamp_shexp", c.Layers, c.ClampRouted)
+	c.ClampRouted = hyper.PerLayer(r, "swiglu_clamp_exp", c.Layers, make([]float32, c.Layers))
+	c.ClampShared = hyper.PerLayer(r, "swiglu_clamp_shexp", c.Layers, c.ClampRouted)
 
 	c.RopeBase = r.Float("rope.freq_base")
 	c.readRatios(r)
 	if c.compressed() {
 		c.CompressRopeBase = r.Float("attention.compress_rope_freq_base", "rope.freq_base_swa")
-		c.readYaRN(r)
+		c.YaRN = hyper.ReadYaRN(r)
 	}
 	if c.indexed() {
 		c.IndexHeads = r.Number("attention.indexer.head_count", 1, 65536)
@@ -165,27 +121,13 @@ func ReadConfig(f *gguf.File) (Config, error) {
 		c.IndexTopK = r.Number("attention.indexer.top_k", 1, 1<<20)
 	}
 	c.RMSEps = float32(r.Float("attention.layer_norm_rms_epsilon"))
-	c.Streams = r.Number("hyper_connection.count", 1, maxStreams)
+	c.Streams = r.Number("hyper_connection.count", 1, hyper.MaxStreams)
 	c.Sinkhorn = r.Number("hyper_connection.sinkhorn_iterations", 1, 10000)
 	c.HCEps = float32(r.Float("hyper_connection.epsilon"))
 	c.clamped = r.Has("swiglu_clamp_exp")
 	c.unreadKeys = r.RefuseUnknown(known)
 	c.check(r)
 	return c, r.Err()
-}
-
-// checkGating accepts sqrt(softplus) as number 4, as text, and by default.
-func checkGating(r *decoder.Keys) {
-	key := arch + ".expert_gating_func"
-	if !r.File.Has(key) {
-		return
-	}
-	if s, ok := r.File.String(key); ok && s == "sqrtsoftplus" {
-		return
-	}
-	if n, ok := r.File.Uint(key); !ok || n != 4 {
-		r.Fail("key %q must be 4 (sqrt of softplus), the only gate of this architecture", key)
-	}
 }
 
 // readRatios reads the compression ratios. The array may have more values than
@@ -227,25 +169,6 @@ func hasAny(f *gguf.File, layer int, names ...string) bool {
 	return false
 }
 
-func (c *Config) readYaRN(r *decoder.Keys) {
-	c.YaRN = decoder.YaRN{Factor: 1}
-	kind, ok := r.File.String(arch + ".rope.scaling.type")
-	if ok && kind == "none" || !ok && !r.File.Has(arch+".rope.scaling.factor") {
-		return
-	}
-	if ok && kind != "yarn" {
-		r.Fail("key %q is %q; expected yarn or none", arch+".rope.scaling.type", kind)
-		return
-	}
-	c.YaRN = decoder.YaRN{
-		Factor:   r.Float("rope.scaling.factor"),
-		Original: r.Number("rope.scaling.original_context_length", 1, 1<<30),
-		BetaFast: r.Float("rope.scaling.yarn_beta_fast"),
-		BetaSlow: r.Float("rope.scaling.yarn_beta_slow"),
-	}
-	c.YaRN.Check(r)
-}
-
 // compressed reports whether any layer has a compressor.
 func (c *Config) compressed() bool {
 	for _, r := range c.Ratios {
@@ -268,12 +191,7 @@ func (c *Config) indexed() bool {
 
 // check reports numbers that do not fit together.
 func (c *Config) check(r *decoder.Keys) {
-	if c.RotDim > c.HeadDim || c.RotDim%2 != 0 {
-		r.Fail("rope.dimension_count is %d; expected an even number up to the head's %d", c.RotDim, c.HeadDim)
-	}
-	if c.Heads%c.OGroups != 0 {
-		r.Fail("%d heads do not divide into %d output groups", c.Heads, c.OGroups)
-	}
+	c.Shape.Check(r)
 	if c.Used > c.Experts {
 		r.Fail("a token uses %d experts of only %d", c.Used, c.Experts)
 	}

@@ -1,16 +1,15 @@
 package deepseek4
 
-import "ringmaster/model/decoder"
-
-// firstCapacity is the room that the compressed caches of a new sequence have, in
-// positions: 1024 entries in a layer of ratio 4.
-const firstCapacity = 4096
+import (
+	"ringmaster/model/decoder"
+	"ringmaster/model/hyper"
+)
 
 // footprint is the memory of KV caches for a configuration and a length of steps,
 // in bytes. Every buffer counts as whole pages.
 type footprint struct {
 	context int
-	totals  []int64 // of a sequence at each capacity: firstCapacity, doubled, up to the context
+	totals  []int64 // of a sequence at each capacity: hyper.FirstCapacity, doubled, up to the context
 	raw     int64   // sliding windows of a sequence
 	rings   int64   // rings of its compressors
 	c       *Config
@@ -19,12 +18,12 @@ type footprint struct {
 func newFootprint(c *Config, context, maxTokens int) footprint {
 	f := footprint{context: context, c: c}
 	for _, r := range c.Ratios {
-		f.raw += decoder.Pages(2 * int64(c.rawRows(maxTokens)) * int64(c.HeadDim))
+		f.raw += decoder.Pages(2 * int64(c.RawRows(maxTokens)) * int64(c.HeadDim))
 		for _, width := range ringWidths(c, r) {
-			f.rings += 2 * decoder.Pages(4*int64(ringRows(r, maxTokens))*int64(width)) // projections and gates
+			f.rings += 2 * decoder.Pages(4*int64(hyper.RingRows(r, maxTokens))*int64(width)) // projections and gates
 		}
 	}
-	for capacity := firstCapacity; ; capacity *= 2 {
+	for capacity := hyper.FirstCapacity; ; capacity *= 2 {
 		capacity = min(capacity, context)
 		f.totals = append(f.totals, f.raw+f.rings+f.compressed(4, capacity)+f.compressed(128, capacity))
 		if capacity == context {
@@ -81,7 +80,7 @@ func (f footprint) sequence(length int) int64 {
 		return 0
 	}
 	i := 0
-	for capacity := firstCapacity; capacity < length && i < len(f.totals)-1; capacity *= 2 {
+	for capacity := hyper.FirstCapacity; capacity < length && i < len(f.totals)-1; capacity *= 2 {
 		i++
 	}
 	return f.totals[i]
@@ -106,7 +105,7 @@ func (c *Config) checkpoint() (n int64) {
 // growth is the most bytes that a sequence holds in addition while one of its
 // caches is copied to a larger one: the smaller one.
 func (f footprint) growth() (most int64) {
-	before := decoder.LastCapacity(firstCapacity, f.context)
+	before := decoder.LastCapacity(hyper.FirstCapacity, f.context)
 	for _, r := range f.c.Ratios {
 		for _, dim := range cacheDims(f.c, r) {
 			most = max(most, f.cache(r, dim, before))

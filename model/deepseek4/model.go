@@ -8,6 +8,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/model/decoder"
+	"ringmaster/model/hyper"
 	"ringmaster/moe"
 	"ringmaster/parallel"
 )
@@ -21,7 +22,7 @@ type Model = decoder.Model[*cache]
 // forward is the forward pass: the weights, and buffers for steps of some length. It
 // implements decoder.Network.
 type forward struct {
-	decoder.Base
+	hyper.Pass
 	c       *Config
 	w       *weights
 	scratch scratch
@@ -49,7 +50,7 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 		a := &decoder.Architecture[*cache]{
 			Shape: c.shape(w.sizes(&c)), Tensors: w.tensors,
 			Network: func(base decoder.Base) decoder.Pass[*cache] {
-				return &forward{Base: base, c: &c, w: w, caches: newFootprint(&c, base.Context, base.MaxTokens)}
+				return &forward{Pass: hyper.Pass{Base: base, Shape: &c.Shape}, c: &c, w: w, caches: newFootprint(&c, base.Context, base.MaxTokens)}
 			},
 		}
 		if o.DraftFile != nil {
@@ -58,7 +59,7 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 			}
 		}
 		if c.indexed() {
-			a.Late = 4*(c.IndexTopK+1) - 1
+			a.Late = []int{4*(c.IndexTopK+1) - 1}
 		}
 		return a, nil
 	})
@@ -67,7 +68,7 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 // shape is what all architectures have, with the sizes that the types of the weights allow.
 func (c *Config) shape(s parallel.Sizes) decoder.Shape {
 	return decoder.Shape{
-		Arch: arch, Name: c.Name, Layers: c.Layers, Context: c.Context, Rewind: rewind, Vocab: c.Vocab,
+		Arch: arch, Name: c.Name, Layers: c.Layers, Context: c.Context, Rewind: hyper.Rewind, Vocab: c.Vocab,
 		Embd: c.Embd, Width: c.Streams * c.Embd,
 		Experts: c.Experts, Used: c.Used, ExpertFF: c.ExpertFF, SharedFF: c.SharedFF, Sizes: s,
 	}
@@ -85,5 +86,5 @@ func (m *forward) Experts(layer int) *moe.Layer { return &m.w.layers[layer].expe
 // Hidden implements decoder.Network: the streams [S][D] of the row.
 func (m *forward) Hidden(row int) []float32 {
 	width := m.c.Streams * m.c.Embd
-	return m.scratch.h[row*width:][:width]
+	return m.H[row*width:][:width]
 }

@@ -5,6 +5,7 @@ import (
 
 	"ringmaster/gguf"
 	"ringmaster/model/decoder"
+	"ringmaster/model/hyper"
 )
 
 // NewPlan computes the memory plan of a file opened with the given options. sequences is
@@ -19,8 +20,8 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	for _, r := range c.Ratios {
 		layers[r]++
 	}
-	shape := c.shape(sizesOf(&c, c.types(f, "attn_output_b.weight"), c.types(f, "ffn_down_shexp.weight")))
-	n := forward{c: &c}
+	shape := c.shape(c.Sizes(c.Experts, c.Vocab, c.SharedFF, c.types(f, "attn_output_b.weight"), c.types(f, "ffn_down_shexp.weight")))
+	n := forward{Pass: hyper.Pass{Shape: &c.Shape}, c: &c}
 	p := shape.NewPlan(o, sequences, n.StepBuffers, n.HeadBuffers)
 	p.Summary = fmt.Sprintf("%d layers (%d raw, %d of ratio 4, %d of ratio 128), %d experts, %d used, hidden size %d",
 		c.Layers, layers[0], layers[4], layers[128], c.Experts, c.Used, c.Embd) + c.remarks()
@@ -37,12 +38,13 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 		if !ok {
 			return p, decoder.NoBlock(o.DraftFile)
 		}
-		n := block{forward: forward{c: c.block()}}
+		of := c.block()
+		n := block{forward: forward{Pass: hyper.Pass{Shape: &of.Shape}, c: of}}
 		p.AddBlock(f, o, at, n.c.shape(shape.Sizes), n.StepBuffers, n.HeadBuffers,
 			func(rows int) int64 { return newFootprint(n.c, o.Context, rows).sequence(o.Context) })
 	}
 	p.GatheredRow, p.Working = gatheredRow(&c), working(&c, o.Context, o.MaxTokens)
-	p.AddWeights(f, decoder.Divisions([]string{"attn_q_b.weight", "attn_output_a.weight"}, []string{"attn_output_b.weight"}, false), c.unread)
+	p.AddWeights(f, hyper.Divisions(), c.unread)
 	return p, nil
 }
 

@@ -5,11 +5,8 @@ import (
 
 	"ringmaster/kernels"
 	"ringmaster/model/decoder"
+	"ringmaster/model/hyper"
 )
-
-// rewind is how many positions behind its greatest length a sequence can be
-// rewound to; the rings are deeper by as much.
-const rewind = 64
 
 // cache is the KV cache of one sequence. Reads change nothing. The next step overwrites
 // what a step that was not committed has written, because rings keep the last positions
@@ -41,21 +38,13 @@ type compressorState struct {
 	dim   int       // width of an entry
 }
 
-// rawRows is the depth of the ring of key/value rows, in positions: the window of
-// the first token of a step, the rewind before it, and the step.
-func (c *Config) rawRows(maxTokens int) int { return c.Window - 1 + rewind + maxTokens }
-
-// ringRows is the depth of a compressor's rings, in positions: the incomplete
-// block, the block before it, the rewind, and the step.
-func ringRows(ratio, maxTokens int) int { return 2*ratio + rewind + maxTokens }
-
 // NewCache implements decoder.Network: it allocates the rings; Grow grows the caches.
 func (m *forward) NewCache() (*cache, error) {
 	s := &cache{b: m.Backend, context: m.Context, window: m.c.Window, headDim: m.c.HeadDim, layers: make([]layerState, len(m.w.layers))}
 	for i := range s.layers {
 		l, w := &s.layers[i], &m.w.layers[i]
 		var err error
-		if l.raw, err = kernels.Make[uint16](m.Backend, m.c.rawRows(m.MaxTokens)*m.c.HeadDim); err == nil && w.comp != nil {
+		if l.raw, err = kernels.Make[uint16](m.Backend, m.c.RawRows(m.MaxTokens)*m.c.HeadDim); err == nil && w.comp != nil {
 			l.comp, err = m.newCompressorState(w, w.comp)
 		}
 		if err == nil && w.index != nil {
@@ -70,7 +59,7 @@ func (m *forward) NewCache() (*cache, error) {
 }
 
 func (m *forward) newCompressorState(l *layer, c *compressor) (*compressorState, error) {
-	s := &compressorState{rows: ringRows(l.ratio, m.MaxTokens), ratio: l.ratio, dim: c.dim}
+	s := &compressorState{rows: hyper.RingRows(l.ratio, m.MaxTokens), ratio: l.ratio, dim: c.dim}
 	if l.overlap {
 		s.reach = l.ratio
 	}
@@ -88,7 +77,7 @@ func (s *cache) Grow(length int) error {
 	if length <= s.capacity {
 		return nil
 	}
-	room := decoder.Capacity(firstCapacity, length, s.context)
+	room := decoder.Capacity(hyper.FirstCapacity, length, s.context)
 	for i := range s.layers {
 		for _, c := range []*compressorState{s.layers[i].comp, s.layers[i].index} {
 			if c == nil {

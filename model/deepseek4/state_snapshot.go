@@ -2,8 +2,8 @@ package deepseek4
 
 import (
 	"fmt"
-	"unsafe"
 
+	"ringmaster/model/hyper"
 	"ringmaster/model/snapshot"
 )
 
@@ -19,10 +19,10 @@ func (s *cache) State(first, length, peak int) []snapshot.Section {
 	add := func(layer int, name string, overwritten bool, parts ...[]byte) {
 		list = append(list, snapshot.Section{Name: fmt.Sprintf("layer %d %s", layer, name), Parts: parts, Overwritten: overwritten})
 	}
-	lowest := max(peak-rewind, 0) // position that the sequence can be rewound to
+	lowest := max(peak-hyper.Rewind, 0) // position that the sequence can be rewound to
 	for i := range s.layers {
 		l := &s.layers[i]
-		add(i, "raw", true, ring(l.raw, len(l.raw)/s.headDim, max(first, lowest-s.window+1), length)...)
+		add(i, "raw", true, hyper.Ring(l.raw, len(l.raw)/s.headDim, max(first, lowest-s.window+1), length)...)
 		for _, c := range []struct {
 			name  string
 			state *compressorState
@@ -31,27 +31,10 @@ func (s *cache) State(first, length, peak int) []snapshot.Section {
 				continue
 			}
 			from := max(first, lowest/c.state.ratio*c.state.ratio-c.state.reach)
-			add(i, c.name+" kv", true, ring(c.state.kv, c.state.rows, from, length)...)
-			add(i, c.name+" score", true, ring(c.state.score, c.state.rows, from, length)...)
-			add(i, c.name+" entries", false, asBytes(c.state.cache[first/c.state.ratio*c.state.dim:length/c.state.ratio*c.state.dim]))
+			add(i, c.name+" kv", true, hyper.Ring(c.state.kv, c.state.rows, from, length)...)
+			add(i, c.name+" score", true, hyper.Ring(c.state.score, c.state.rows, from, length)...)
+			add(i, c.name+" entries", false, hyper.AsBytes(c.state.cache[first/c.state.ratio*c.state.dim:length/c.state.ratio*c.state.dim]))
 		}
 	}
 	return list
-}
-
-// ring is the memory of positions [from, to) of a ring of so many rows, in their order,
-// without those below 0.
-func ring[T float32 | uint16](x []T, rows, from, to int) [][]byte {
-	from = min(max(from, 0), to)
-	width := len(x) / rows
-	first, n := from%rows, to-from
-	here := min(n, rows-first)
-	return [][]byte{asBytes(x[first*width : (first+here)*width]), asBytes(x[:(n-here)*width])}
-}
-
-func asBytes[T float32 | uint16](x []T) []byte {
-	if len(x) == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(x[0])))
 }

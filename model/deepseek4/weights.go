@@ -7,15 +7,9 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/model/decoder"
+	"ringmaster/model/hyper"
 	"ringmaster/moe"
 )
-
-// hyper holds the weights of one hyper-connection.
-type hyper struct {
-	fn    kernels.Weight // [(2+S)*S][S*D]; of the head [S][S*D]
-	base  []float32      // [(2+S)*S]; of the head [S]
-	scale []float32      // [3]; of the head [1]
-}
 
 // compressor holds the weights that turn a block of ratio tokens into one entry of
 // the compressed KV cache.
@@ -31,20 +25,13 @@ type compressor struct {
 // layer holds the weights of one layer.
 type layer struct {
 	ratio   int
-	hcAttn  hyper
-	hcFFN   hyper
+	hcAttn  hyper.Connection
+	hcFFN   hyper.Connection
 	freqs   []float32 // [RotDim/2]
 	overlap bool      // ratio 4
 
-	attnNorm []float32      // [D]
-	qA       kernels.Weight // [QRank][D]
-	qANorm   []float32      // [QRank]
-	qB       kernels.Weight // [H*hd][QRank]
-	kv       kernels.Weight // [hd][D]
-	kvNorm   []float32      // [hd]
-	sinks    []float32      // [H]
-	oA       kernels.Weight // [OGroups*ORank][H*hd/OGroups]
-	oB       kernels.Weight // [D][OGroups*ORank]
+	attnNorm []float32 // [D]
+	attn     hyper.Attention
 
 	comp      *compressor    // ratio > 0
 	index     *compressor    // ratio 4
@@ -60,7 +47,7 @@ type weights struct {
 	embd       kernels.Weight // [V][D]
 	output     kernels.Weight // [V][D]
 	outputNorm []float32      // [D]
-	headHC     hyper
+	headHC     hyper.Connection
 	layers     []layer
 	tensors    []gguf.Tensor // all of them
 }
@@ -123,20 +110,6 @@ func (l *loader) table(name string, used, vocab, experts int) []int32 {
 	return ids
 }
 
-// joined is matrices as one of all their rows.
-func joined(w kernels.Weight) kernels.Weight {
-	w.Rows, w.Slices, w.SliceBytes = w.Rows*w.Slices, 1, w.SliceBytes*w.Slices
-	return w
-}
-
-func (l *loader) hyper(prefix string, outs, streams, embd, scales int) hyper {
-	return hyper{
-		fn:    l.Small(prefix+"_fn.weight", streams*embd, outs),
-		base:  l.Vector(prefix+"_base.weight", outs),
-		scale: l.Vector(prefix+"_scale.weight", scales),
-	}
-}
-
 func (l *loader) compressor(prefix string, embd, dim, ratio int) *compressor {
 	width := dim
 	if ratio == 4 {
@@ -167,21 +140,13 @@ func (l *loader) experts(c *Config, i int, p string) moe.Layer {
 
 // layer is layer i, with tensor names that begin with p.
 func (l *loader) layer(c *Config, i int, p string, freqs []float32) layer {
-	d, s := c.Embd, c.Streams
-	mix := (2 + s) * s
+	d := c.Embd
 	y := layer{
 		ratio: c.Ratios[i], overlap: c.Ratios[i] == 4, freqs: freqs,
-		hcAttn:   l.hyper(p+"hc_attn", mix, s, d, 3),
-		hcFFN:    l.hyper(p+"hc_ffn", mix, s, d, 3),
+		hcAttn:   c.LoadMix(l.Loader, p+"hc_attn"),
+		hcFFN:    c.LoadMix(l.Loader, p+"hc_ffn"),
 		attnNorm: l.Vector(p+"attn_norm.weight", d),
-		qA:       l.Matrix(p+"attn_q_a.weight", d, c.QRank, 1),
-		qANorm:   l.Vector(p+"attn_q_a_norm.weight", c.QRank),
-		qB:       l.Matrix(p+"attn_q_b.weight", c.QRank, c.Heads*c.HeadDim, 1),
-		kv:       l.Matrix(p+"attn_kv.weight", d, c.HeadDim, 1),
-		kvNorm:   l.Vector(p+"attn_kv_a_norm.weight", c.HeadDim),
-		sinks:    l.Vector(p+"attn_sinks.weight", c.Heads),
-		oA:       joined(l.Matrix(p+"attn_output_a.weight", c.Heads*c.HeadDim/c.OGroups, c.ORank, c.OGroups)),
-		oB:       l.Matrix(p+"attn_output_b.weight", c.OGroups*c.ORank, d, 1),
+		attn:     c.LoadAttention(l.Loader, p),
 	}
 	if y.ratio > 0 {
 		y.comp = l.compressor(p+"attn_compressor", d, c.HeadDim, y.ratio)
@@ -200,12 +165,12 @@ func (l *loader) layer(c *Config, i int, p string, freqs []float32) layer {
 // has the wrong shape, or has a type that the backend cannot compute with.
 func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 	l := &loader{decoder.NewLoader(f, b, aliases), b}
-	d, s := c.Embd, c.Streams
+	d := c.Embd
 	w := &weights{
 		embd:       l.Matrix("token_embd.weight", d, c.Vocab, 1),
 		output:     l.Matrix("output.weight", d, c.Vocab, 1),
 		outputNorm: l.Vector("output_norm.weight", d),
-		headHC:     l.hyper("output_hc", s, s, d, 1),
+		headHC:     c.LoadConnection(l.Loader, "output_hc", c.Streams, 1),
 		layers:     make([]layer, c.Layers),
 	}
 	plain, err := decoder.Freqs(b, c.RotDim, c.RopeBase, decoder.YaRN{Factor: 1})

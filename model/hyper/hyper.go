@@ -1,0 +1,146 @@
+// Package hyper is what the architectures with hyper-connections share (deepseek4,
+// deepseek41): a residual of several streams, attention of many heads over one key/value row
+// of a sliding window and compressed entries, a low-rank output in groups, and the rings of a
+// sequence's KV cache. An architecture embeds a Pass in its forward pass:
+//
+//	type forward struct {
+//		hyper.Pass
+//		...
+//	}
+//	m.Mix(&l.hcAttn, s.Pre, s.Pre, l.attnNorm, step.Own) // the input of a sub-layer
+package hyper
+
+import (
+	"math"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/model/decoder"
+	"ringmaster/parallel"
+)
+
+// Shape is the sizes that weights, buffers and ops depend on.
+type Shape struct {
+	Embd    int // D, hidden size
+	Heads   int // H, query heads; there is one key/value head
+	HeadDim int // hd, width of a head and of a key/value row
+	RotDim  int // rotated elements at the end of a head
+	QRank   int // low rank of the query projection
+	ORank   int // low rank of the output projection, per group
+	OGroups int // groups of heads in the output projection
+	Window  int // positions of the sliding window, the current one included
+
+	Streams  int     // S, hyper-connection streams
+	Sinkhorn int     // Sinkhorn iterations of a hyper-connection
+	HCEps    float32 // epsilon of the Sinkhorn iterations
+	RMSEps   float32
+}
+
+// MaxStreams bounds Streams, because the kernels keep S*S coefficients of a token on the
+// stack.
+const MaxStreams = 8
+
+// Check reports sizes that do not fit together.
+func (s *Shape) Check(r *decoder.Keys) {
+	if s.RotDim > s.HeadDim || s.RotDim%2 != 0 {
+		r.Fail("rope.dimension_count is %d; expected an even number up to the head's %d", s.RotDim, s.HeadDim)
+	}
+	if s.Heads%s.OGroups != 0 {
+		r.Fail("%d heads do not divide into %d output groups", s.Heads, s.OGroups)
+	}
+}
+
+// Divisions are the matrices that a rank may read in part.
+func Divisions() map[string]decoder.Division {
+	return decoder.Divisions([]string{"attn_q_b.weight", "attn_output_a.weight"}, []string{"attn_output_b.weight"}, false)
+}
+
+// Sizes is what a placement divides. oB and sharedDown are the types of the matrices that are
+// divided by columns, one for each layer, because columns can be cut only between blocks.
+func (s *Shape) Sizes(experts, vocab, sharedFF int, oB, sharedDown []gguf.Type) parallel.Sizes {
+	return parallel.Sizes{
+		Experts: experts, Vocabulary: vocab,
+		Heads:  decoder.ColumnParts(s.OGroups*s.ORank, s.OGroups, oB),
+		Shared: decoder.ColumnParts(sharedFF, decoder.MostParts, sharedDown),
+	}
+}
+
+// Scale is the factor of the products of queries and keys.
+func (s *Shape) Scale() float32 { return float32(1 / math.Sqrt(float64(s.HeadDim))) }
+
+// Pass is what the forward passes have in common.
+type Pass struct {
+	decoder.Base
+	Shape *Shape
+	Scratch
+}
+
+// Mix encodes the coefficients of a hyper-connection for some rows of H: pre, the weights of
+// the streams, and Post and Comb. Then it collapses the streams with collapse, which may be
+// pre, to the normalised input of the sub-layer, X.
+func (m *Pass) Mix(hc *Connection, pre, collapse, norm []float32, rows parallel.Range) {
+	c, n := m.Shape, rows.Len()
+	h, x := m.H[rows.Start*c.Streams*c.Embd:], m.X[rows.Start*c.Embd:]
+	m.Backend.HCMix(kernels.HCMixArgs{
+		H: h, Fn: hc.Fn, Base: hc.Base, Scale: hc.Scale,
+		Pre: pre, Post: m.Post, Comb: m.Comb,
+		Rows: n, Streams: c.Streams, Cols: c.Embd,
+		Iterations: c.Sinkhorn, Eps: c.HCEps, RMSEps: c.RMSEps,
+	})
+	m.Backend.HCCollapse(x, h, collapse, n, c.Streams, c.Embd)
+	m.Backend.RMSNorm(x, x, norm, n, c.Embd, c.RMSEps)
+}
+
+// Local is what a rank computes of the attention of a layer: some groups of heads.
+type Local struct {
+	Heads  int            // of them
+	groups int            // of the output projection
+	qB     kernels.Weight // [heads*hd][QRank]
+	sinks  []float32      // [heads]
+	oA     kernels.Weight // groups x [ORank][H*hd/OGroups]
+}
+
+// local is this rank's part of a layer, which must not be empty.
+func (m *Pass) local(a *Attention) Local {
+	c, own, parts := m.Shape, m.Base.Heads.Own(), m.Sizes.Heads
+	first, heads := own.Start*c.Heads/parts, own.Len()*c.Heads/parts
+	return Local{
+		Heads: heads, groups: own.Len() * c.OGroups / parts,
+		qB:    a.QB.RowRange(first*c.HeadDim, (first+heads)*c.HeadDim),
+		sinks: a.Sinks[first : first+heads],
+		oA:    a.OA.RowGroups(c.OGroups).SliceRange(own.Start*c.OGroups/parts, own.End*c.OGroups/parts),
+	}
+}
+
+// HeadsOf encodes the attention of this rank's heads of some rows of a step, up to their
+// outputs in y, which has this rank's rows. pos [step] are the positions. normed says that
+// each head's query is normed. attend encodes the attention itself.
+func (m *Pass) HeadsOf(a *Attention, freqs []float32, rows parallel.Range, pos []int32, normed bool, y []float32, attend func(own *Local)) {
+	b, c, n := m.Backend, m.Shape, rows.Len()
+	own := m.local(a)
+	b.MatMul(m.QR[rows.Start*c.QRank:], n, kernels.Product{W: own.qB, Out: m.Q})
+	if normed {
+		b.RMSNorm(m.Q, m.Q, nil, n*own.Heads, c.HeadDim, c.RMSEps)
+	}
+	rope := kernels.RoPEArgs{X: m.Q, Pos: pos[rows.Start:rows.End], Freqs: freqs, Rows: n, Heads: own.Heads, HeadDim: c.HeadDim, RotDim: c.RotDim}
+	b.RoPE(rope)
+	attend(&own)
+	rope.X, rope.Inverse = m.Attn, true
+	b.RoPE(rope)
+	b.MatMulGrouped(m.Low, m.Attn, n, own.oA)
+	m.OutputOfHeads(a.OB, m.Low, y, n)
+}
+
+// Windowed is the attention of n tokens of a sequence from position pos for this rank's heads
+// over the window alone. Their queries begin at row first of Q.
+func (m *Pass) Windowed(own *Local, raw []uint16, first, n, pos int) kernels.AttendArgs {
+	c := m.Shape
+	at := first * own.Heads * c.HeadDim
+	return kernels.AttendArgs{
+		Q: m.Q[at:], Out: m.Attn[at:],
+		Raw: raw, Sinks: own.sinks,
+		Rows: n, Pos: pos, Heads: own.Heads, HeadDim: c.HeadDim, ValueDim: c.HeadDim,
+		Window: c.Window, RingRows: c.RawRows(m.MaxTokens),
+		Scale: c.Scale(),
+	}
+}
