@@ -25,8 +25,8 @@ var decoders = map[Type]decoder{
 // Dequantize writes the float32 values of whole blocks of type t to dst.
 //
 // len(dst) must be a multiple of t.BlockElements() and len(src) exactly
-// t.RowBytes(len(dst)). Every type of this package can be dequantised except I32, which
-// holds no weights; other types and wrong lengths are errors and leave dst unchanged. Any
+// t.RowBytes(len(dst)). Every type of this package can be dequantised except I8 and I32, which
+// hold no weights; other types and wrong lengths are errors and leave dst unchanged. Any
 // bit pattern in src is valid: a scale that is infinite or NaN gives infinite or NaN
 // elements.
 //

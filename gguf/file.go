@@ -30,6 +30,7 @@ type source struct {
 	path   string
 	data   []byte
 	mapped bool // data must be unmapped
+	file   bool // path is a file that has data
 }
 
 // Open checks and maps the model at path. Only the header is read; a page of
@@ -59,7 +60,7 @@ func Open(path string) (*File, error) {
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		f.parts = append(f.parts, source{path: part, data: data, mapped: true})
+		f.parts = append(f.parts, source{path: part, data: data, mapped: true, file: true})
 		if err := f.add(i, len(parts)); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", part, err), f.Close())
 		}

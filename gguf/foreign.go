@@ -42,7 +42,7 @@ var foreign = map[Type]struct {
 	family family
 }{
 	4: {"Q4_2", ofOldGGML}, 5: {"Q4_3", ofOldGGML}, 9: {"Q8_1", ofActivations}, 15: {"Q8_K", ofActivations},
-	24: {"I8", ofNumbers}, 25: {"I16", ofNumbers}, 27: {"I64", ofNumbers}, 28: {"F64", ofNumbers},
+	25: {"I16", ofNumbers}, 27: {"I64", ofNumbers}, 28: {"F64", ofNumbers},
 	31: {"Q4_0_4_4", ofOldGGML}, 32: {"Q4_0_4_8", ofOldGGML}, 33: {"Q4_0_8_8", ofOldGGML}, 34: {"TQ1_0", ofGGML},
 	35: {"TQ2_0", ofGGML}, 36: {"I2_S or IQ4_NL_4_4", ofIK}, 37: {"IQ4_NL_4_8", ofOldGGML},
 	38: {"IQ4_NL_8_8", ofOldGGML}, 40: {"NVFP4", ofGGML}, 41: {"Q1_0", ofGGML}, 42: {"F8_E4M3 or Q2_0", ofGGML},

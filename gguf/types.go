@@ -29,6 +29,7 @@ const (
 	IQ3S   Type = 21
 	IQ2S   Type = 22
 	IQ4XS  Type = 23
+	I8     Type = 24
 	I32    Type = 26
 	IQ1M   Type = 29
 	BF16   Type = 30
@@ -43,7 +44,7 @@ type layout struct {
 }
 
 var layouts = map[Type]layout{
-	F32: {"F32", 1, 4}, F16: {"F16", 1, 2}, BF16: {"BF16", 1, 2}, I32: {"I32", 1, 4},
+	F32: {"F32", 1, 4}, F16: {"F16", 1, 2}, BF16: {"BF16", 1, 2}, I8: {"I8", 1, 1}, I32: {"I32", 1, 4},
 	Q4_0: {"Q4_0", 32, 18}, Q4_1: {"Q4_1", 32, 20}, Q5_0: {"Q5_0", 32, 22}, Q5_1: {"Q5_1", 32, 24},
 	Q8_0: {"Q8_0", 32, 34}, MXFP4: {"MXFP4", 32, 17}, IQ4NL: {"IQ4_NL", 32, 18},
 	Q2_K: {"Q2_K", 256, 84}, Q3_K: {"Q3_K", 256, 110}, Q4_K: {"Q4_K", 256, 144},
@@ -55,6 +56,9 @@ var layouts = map[Type]layout{
 
 // Known reports whether the block layout of t is known.
 func (t Type) Known() bool { _, ok := layouts[t]; return ok }
+
+// Weights reports whether t holds weights: a known type other than I8 and I32.
+func (t Type) Weights() bool { return t.Known() && t != I8 && t != I32 }
 
 // BlockElements is the number of elements in one block, 0 for an unknown type.
 func (t Type) BlockElements() int { return layouts[t].elements }

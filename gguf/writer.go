@@ -67,7 +67,7 @@ func (w *Writer) SetParts(n int) error {
 func (w *Writer) SetWorkers(n int) { w.workers = max(n, 1) }
 
 // Put adds a metadata value: a uint32, int32, uint64, float32, bool, string,
-// []string, []int32, []uint32, []float32 or []bool. Any other type, a key put twice, an
+// []string, []int32, []uint32, []uint64, []float32 or []bool. Any other type, a key put twice, an
 // empty key, and a key that the Writer itself manages (split.*, and
 // general.alignment other than 32) are errors. The error is also returned by
 // the next WriteFile, so a caller with many keys may check only there.

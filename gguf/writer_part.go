@@ -144,6 +144,8 @@ func encodeValue(value any) ([]byte, error) {
 		return array(kindInt32, len(v), v), nil
 	case []uint32:
 		return array(kindUint32, len(v), v), nil
+	case []uint64:
+		return array(kindUint64, len(v), v), nil
 	case []float32:
 		return array(kindFloat32, len(v), v), nil
 	case []bool:
@@ -155,7 +157,7 @@ func encodeValue(value any) ([]byte, error) {
 		}
 		return b, nil
 	}
-	return nil, fmt.Errorf("a value of type %T: want uint32, int32, uint64, float32, bool, string or a slice of string, int32, uint32, float32 or bool", value)
+	return nil, fmt.Errorf("a value of type %T: want uint32, int32, uint64, float32, bool, string or a slice of string, int32, uint32, uint64, float32 or bool", value)
 }
 
 // writeFile writes the part to the empty file f. Each tensor is written at its

@@ -183,7 +183,7 @@ func TestWriterRefusesBadInput(t *testing.T) {
 		do   func(*gguf.Writer) error
 	}{
 		{"int", func(w *gguf.Writer) error { return w.Put("k", 3) }},
-		{"value of type []uint64", func(w *gguf.Writer) error { return w.Put("k", []uint64{1}) }},
+		{"value of type []int64", func(w *gguf.Writer) error { return w.Put("k", []int64{1}) }},
 		{"must not be empty", func(w *gguf.Writer) error { return w.Put("", true) }},
 		{"twice", func(w *gguf.Writer) error { w.Put("k", true); return w.Put("k", true) }},
 		{"SetParts", func(w *gguf.Writer) error { return w.Put("split.count", uint32(2)) }},
