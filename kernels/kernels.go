@@ -107,6 +107,22 @@ type HCMixArgs struct {
 	Eps, RMSEps         float32
 }
 
+// HCGateArgs adds one value to every stream, through a gate that depends on how well a
+// key of the stream matches it. With r(x) = 1/sqrt(mean(x²)+Eps),
+//
+//	d[s] = Cols^-½ * r(KV[s])*r(H[s]) * sum_c KV[s][c]*KeyNorm[s][c] * H[s][c]*HNorm[s][c]
+//	g[s] = sigmoid(copysign(sqrt(max(|d[s]|, 1e-6)), d[s]))
+//	H[s] += g[s] * KV[Streams]
+type HCGateArgs struct {
+	H       []float32 // [rows][Streams][Cols], in place
+	KV      []float32 // [rows][Streams+1][Cols]: a key for each stream, then the value
+	HNorm   []float32 // [Streams][Cols]
+	KeyNorm []float32 // [Streams][Cols]
+
+	Rows, Streams, Cols int
+	Eps                 float32
+}
+
 // HCHeadArgs collapses the streams before the output head:
 // w[s] = sigmoid(r*Fn[s]·h*Scale[0] + Base[s]) + Eps, Out = sum_s w[s]*h[s].
 type HCHeadArgs struct {
@@ -135,7 +151,9 @@ type HCHeadArgs struct {
 // P[c] = sum of candidate KV weighted by the softmax, per channel, of the candidate
 // scores. Then e = P/sqrt(mean(P²)+Eps) * Norm, RoPE of the last RotDim elements at
 // position b*Ratio (see RoPEArgs), the Hadamard transform of the whole entry when
-// Hadamard is set, and e is rounded to float16 and stored as row b of Cache.
+// Hadamard is set, and e is rounded to float16 and stored as row b of Cache. With Latent e
+// is stored there as it is before RoPE, and there are no Freqs and no Cache. Without an APE
+// nothing is added to Score.
 //
 // RingRows must be at least Rows + Ratio - 1 (+ Ratio with Overlap), so that a call never
 // overwrites a row that it or a repetition of it needs. The rings and the committed rows
@@ -144,13 +162,14 @@ type HCHeadArgs struct {
 type CompressArgs struct {
 	KV    []float32 // [rows][Width] projections of the tokens
 	Score []float32 // [rows][Width]
-	APE   Weight    // [Ratio][Width], F32, F16 or BF16
+	APE   Weight    // [Ratio][Width], F32, F16 or BF16; the zero Weight for none
 	Norm  []float32 // [Dim]
 	Freqs []float32 // [RotDim/2]
 
 	RingKV    []float32 // [RingRows][Width]
 	RingScore []float32 // [RingRows][Width]
 	Cache     []uint16  // [entries][Dim]
+	Latent    []float32 // [entries that the call completes][Dim] in place of Cache, or nil
 
 	Rows, Pos          int
 	Ratio, Dim, RotDim int
@@ -172,16 +191,27 @@ func (a *CompressArgs) Width() int {
 // HeadWeight[t][h]*Scale * max(0, Q[t][h]·Cache[b]), b < n. Selected row t gets
 // the TopK largest as ascending entry numbers (a tie keeps the lower number),
 // then -1 up to TopK. n <= TopK selects 0..n-1.
+//
+// With Blocks a block is BlockSize consecutive entries, the last one perhaps fewer, and a
+// token sees more than BlocksKept of them or keeps all. The score of a block is the largest
+// of its visible entries, and the block of the newest entry is always kept. With Mask unset
+// Blocks row t gets the BlocksKept best as ascending numbers (a tie keeps the lower
+// number), then -1; the selection of entries ignores them. With Mask set Blocks is an
+// input, and only entries of the blocks in row t are selected. The kept blocks have room
+// for TopK entries even if the newest has one: BlocksKept*BlockSize-BlockSize+1 >= TopK.
 type IndexArgs struct {
 	Q          []float32 // [rows][Heads][Dim]
 	HeadWeight []float32 // [rows][Heads]
 	Cache      []uint16  // [entries][Dim]
 	Selected   []int32   // out [rows][TopK]
+	Blocks     []int32   // [rows][BlocksKept], out or with Mask in; nil for none
 
-	Rows, Pos        int
-	Heads, Dim, TopK int
-	Ratio            int
-	Scale            float32
+	Rows, Pos             int
+	Heads, Dim, TopK      int
+	Ratio                 int
+	Scale                 float32
+	BlocksKept, BlockSize int // with Blocks
+	Mask                  bool
 }
 
 // AttendArgs is attention, windowed or over all positions. All heads share one row for
@@ -357,6 +387,7 @@ type Backend interface {
 	// [rows][streams][streams].
 	HCExpand(h, y, post, comb []float32, rows, streams, cols int)
 	HCHead(a HCHeadArgs)
+	HCGate(a HCGateArgs)
 	// StoreKV rounds x [rows][cols] to float16 and stores row t in slot
 	// (pos+t) mod ringRows of ring [ringRows][cols].
 	StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestHyperConnections(t *testing.T) {
-	kerneltest.Run(t, open, "HCInit", "HCMix", "HCCollapse", "HCExpand", "HCHead")
+	kerneltest.Run(t, open, "HCInit", "HCMix", "HCCollapse", "HCExpand", "HCHead", "HCGate")
 }
 
 // TestViewsOfSmallWeights: Fn and APE take several buffers each. On a real

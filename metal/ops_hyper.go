@@ -18,6 +18,7 @@ var (
 	hcExpandKernel   = newKernel(hyperLibrary, "hc_expand")
 	hcMixKernel      = newKernel(hyperLibrary, "hc_mix")
 	hcHeadKernel     = newKernel(hyperLibrary, "hc_head")
+	hcGateKernel     = newKernel(hyperLibrary, "hc_gate")
 	// for one token, and for hcTokens
 	hcProductKernels = map[gguf.Type][2]*kernel{
 		gguf.F32:  {newKernel(hyperLibrary, "hc_products_f32_1"), newKernel(hyperLibrary, "hc_products_f32_4")},
@@ -123,6 +124,14 @@ func (b *Backend) HCMix(a kernels.HCMixArgs) {
 	}
 	dispatch(b, c.Op, hcMixKernel, &args, lines(a.Rows, 32), between(b, c.Op, parts, a.Rows*spans*(a.Fn.Rows+1), reads),
 		b.operand(&c, "Base"), b.operand(&c, "Scale"), b.operand(&c, "Pre"), b.operand(&c, "Post"), b.operand(&c, "Comb"))
+}
+
+// HCGate: see kernels.Backend.
+func (b *Backend) HCGate(a kernels.HCGateArgs) {
+	c := b.check(contract.HCGate(&a))
+	args := C.struct_rmm_hc_gate{streams: C.int32_t(a.Streams), cols: C.int32_t(a.Cols), eps: C.float(a.Eps)}
+	g := grid{groups: [3]int{a.Streams, a.Rows, 1}, threads: [3]int{32 * C.RMM_HC_GATE_SIMDGROUPS, 1, 1}}
+	dispatch(b, c.Op, hcGateKernel, &args, g, b.operand(&c, "H"), b.operand(&c, "KV"), b.operand(&c, "HNorm"), b.operand(&c, "KeyNorm"))
 }
 
 // HCHead: see kernels.Backend.

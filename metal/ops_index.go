@@ -15,6 +15,8 @@ var (
 	indexScoresKernel    = newKernel(indexLibrary, "index_scores")
 	indexScores128Kernel = newKernel(indexLibrary, "index_scores_128")
 	indexSelectKernel    = newKernel(indexLibrary, "index_select")
+	indexBlocksKernel    = newKernel(indexLibrary, "index_blocks")
+	indexMaskKernel      = newKernel(indexLibrary, "index_mask")
 )
 
 // indexScores is the maximum number of scores in memory. Rows are taken in batches,
@@ -43,11 +45,17 @@ func (b *Backend) indexBatch(c *contract.Call, a *kernels.IndexArgs, row, n, mos
 	op := c.Op
 	args := C.struct_rmm_index{
 		pos: C.int32_t(a.Pos + row), ratio: C.int32_t(a.Ratio), heads: C.int32_t(a.Heads), dim: C.int32_t(a.Dim),
-		top_k: C.int32_t(a.TopK), entries: C.int32_t(entries), most: C.int32_t(most), scale: C.float(a.Scale),
+		top_k: C.int32_t(a.TopK), entries: C.int32_t(entries), most: C.int32_t(most), scale: C.float(a.Scale), per: 1,
+		kept: C.int32_t(a.BlocksKept), block_size: C.int32_t(a.BlockSize),
 	}
 	scores := bind{b.faults().binding, 0, constant} // no scores where all entries are taken
+	blocks := 0                                     // with scores
+	if a.Blocks != nil && most > a.BlocksKept*a.BlockSize {
+		blocks = above(most, a.BlockSize)
+	}
+	var memory []float32
 	if most > a.TopK {
-		memory := b.scratch(op, n*most)
+		memory = b.scratch(op, n*(most+blocks))
 		if memory == nil {
 			return
 		}
@@ -68,10 +76,31 @@ func (b *Backend) indexBatch(c *contract.Call, a *kernels.IndexArgs, row, n, mos
 		dispatch(b, op, k, &args, g, scores, q, weights, cache)
 		scores.access = reads
 	}
+	if a.Blocks != nil && !a.Mask {
+		b.keepBlocks(c, a, args, row, n, memory, blocks)
+	} else if blocks > 0 {
+		masked := scores
+		masked.access = updates
+		dispatch(b, op, indexMaskKernel, &args, columns(most, n, false), masked, b.part(c, "Blocks", row*a.BlocksKept, n*a.BlocksKept))
+	}
 	threads := 256
 	if most > 16384 {
 		threads = min(1024, b.pipelines[indexSelectKernel.number].threads/32*32)
 	}
 	dispatch(b, op, indexSelectKernel, &args, lines(n, threads),
 		b.part(c, "Selected", row*a.TopK, n*a.TopK), scores)
+}
+
+// keepBlocks selects the blocks that n rows from `row` on keep. memory has the scores of the
+// entries and room for those of as many blocks; there are none where all blocks are kept.
+func (b *Backend) keepBlocks(c *contract.Call, a *kernels.IndexArgs, args C.struct_rmm_index, row, n int, memory []float32, blocks int) {
+	best := bind{b.faults().binding, 0, constant}
+	if blocks > 0 {
+		entries := n * int(args.most)
+		best = between(b, c.Op, memory[entries:], n*blocks, writes)
+		dispatch(b, c.Op, indexBlocksKernel, &args, columns(blocks, n, false), best, between(b, c.Op, memory, entries, reads))
+		best.access = reads
+	}
+	args.per, args.top_k = args.block_size, args.kept
+	dispatch(b, c.Op, indexSelectKernel, &args, lines(n, 256), b.part(c, "Blocks", row*a.BlocksKept, n*a.BlocksKept), best)
 }

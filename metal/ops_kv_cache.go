@@ -14,10 +14,11 @@ import (
 )
 
 var (
-	cacheLibrary        = newLibrary("KV cache", "rotate.metal", "float16.metal", "kv_cache.h", "kv_cache.metal")
-	storeKVKernel       = newKernel(cacheLibrary, "store_kv")
-	compressStoreKernel = newKernel(cacheLibrary, "compress_store")
-	compressEntryKernel = newKernel(cacheLibrary, "compress_entry")
+	cacheLibrary         = newLibrary("KV cache", "rotate.metal", "float16.metal", "kv_cache.h", "kv_cache.metal")
+	storeKVKernel        = newKernel(cacheLibrary, "store_kv")
+	compressStoreKernel  = newKernel(cacheLibrary, "compress_store")
+	compressEntryKernel  = newKernel(cacheLibrary, "compress_entry")
+	compressLatentKernel = newKernel(cacheLibrary, "compress_latent")
 )
 
 // StoreKV: see kernels.Backend.
@@ -44,7 +45,15 @@ func (b *Backend) Compress(a kernels.CompressArgs) {
 		eps: C.float(a.Eps), hadamard_scale: C.float(1 / math.Sqrt(float64(a.Dim))),
 	}
 	kv, score := b.operand(&c, "RingKV"), b.operand(&c, "RingScore")
-	for _, v := range b.rowViews(c.Op, a.APE) {
+	var views []view
+	if a.APE.Exists() {
+		views = b.rowViews(c.Op, a.APE)
+	} else {
+		args.ape_type, args.ape_count = C.RMM_APE_NONE, C.int32_t(a.Ratio)
+		dispatch(b, c.Op, compressStoreKernel, &args, columns(width, a.Rows, false), kv, score,
+			b.operand(&c, "KV"), b.operand(&c, "Score"), bind{b.faults().binding, 0, constant})
+	}
+	for _, v := range views {
 		args.ape_first, args.ape_count, args.ape_shift = C.int32_t(v.first), C.int32_t(v.count), C.uint32_t(v.shift)
 		dispatch(b, c.Op, compressStoreKernel, &args, columns(width, a.Rows, false), kv, score,
 			b.operand(&c, "KV"), b.operand(&c, "Score"), v.bound())
@@ -53,6 +62,12 @@ func (b *Backend) Compress(a kernels.CompressArgs) {
 		return
 	}
 	kv.access, score.access = reads, reads
+	if a.Latent != nil {
+		g := lines(entries-first, threadsFor(a.Dim, 256))
+		g.shared = sharedFloats(a.Dim)
+		dispatch(b, c.Op, compressLatentKernel, &args, g, b.operand(&c, "Latent"), kv, score, b.operand(&c, "Norm"))
+		return
+	}
 	cache, skip := float16s(b.operand(&c, "Cache"))
 	args.cache_skip = skip
 	g := lines(entries-first, threadsFor(a.Dim, 256))

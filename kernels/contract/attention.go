@@ -37,7 +37,13 @@ func Compress(a *kernels.CompressArgs) Call {
 	c.position(a.Pos, a.Rows)
 	c.positive("Ratio", a.Ratio)
 	c.positive("Dim", a.Dim)
-	c.rotDim(a.RotDim, a.Dim)
+	latent := a.Latent != nil
+	if latent && (a.RotDim != 0 || a.Hadamard || a.Cache != nil) {
+		c.fail("an entry in Latent is neither rotated nor transformed nor stored in Cache")
+	}
+	if !latent {
+		c.rotDim(a.RotDim, a.Dim)
+	}
 	if a.Hadamard {
 		c.powerOfTwo("Dim", a.Dim)
 	}
@@ -48,14 +54,18 @@ func Compress(a *kernels.CompressArgs) Call {
 	if least := a.Rows + candidates - 1; a.RingRows < least {
 		c.fail("RingRows is %d, %d rows of ratio %d need %d", a.RingRows, a.Rows, a.Ratio, least)
 	}
-	c.matrix("APE", &a.APE, a.Ratio, width)
-	if t := a.APE.Type; t != gguf.F32 && t != gguf.F16 && t != gguf.BF16 {
-		c.fail("APE (weight %q) is %s, must be F32, F16 or BF16", a.APE.Name, t)
+	if a.APE.Exists() {
+		c.matrix("APE", &a.APE, a.Ratio, width)
+		if t := a.APE.Type; t != gguf.F32 && t != gguf.F16 && t != gguf.BF16 {
+			c.fail("APE (weight %q) is %s, must be F32, F16 or BF16", a.APE.Name, t)
+		}
 	}
 	in(&c, "KV", a.KV, a.Rows, width)
 	in(&c, "Score", a.Score, a.Rows, width)
 	in(&c, "Norm", a.Norm, a.Dim)
-	in(&c, "Freqs", a.Freqs, a.RotDim/2)
+	if !latent {
+		in(&c, "Freqs", a.Freqs, a.RotDim/2)
+	}
 	first, end := a.Pos/a.Ratio, (a.Pos+a.Rows)/a.Ratio // entries that the call completes
 	for _, r := range []struct {
 		name string
@@ -65,9 +75,12 @@ func Compress(a *kernels.CompressArgs) Call {
 		o.ring(a.Pos, a.Rows, width, a.RingRows)
 		o.Moved += (end - first) * candidates * a.Dim
 	}
-	if first == end {
+	switch {
+	case latent:
+		out(&c, "Latent", a.Latent, end-first, a.Dim)
+	case first == end:
 		out(&c, "Cache", a.Cache, 0)
-	} else {
+	default:
 		o := out(&c, "Cache", a.Cache, end, a.Dim)
 		o.Extent.Begin = first * a.Dim
 		o.Written[0], o.Moved = o.Extent, o.Extent.End-o.Extent.Begin
@@ -92,6 +105,18 @@ func IndexTopK(a *kernels.IndexArgs) Call {
 		cache.Moved = 0
 	}
 	out(&c, "Selected", a.Selected, a.Rows, a.TopK)
+	if a.Blocks != nil {
+		c.positive("BlocksKept", a.BlocksKept)
+		c.positive("BlockSize", a.BlockSize)
+		if (a.BlocksKept-1)*a.BlockSize+1 < a.TopK {
+			c.fail("%d blocks of %d entries have no room for %d", a.BlocksKept, a.BlockSize, a.TopK)
+		}
+		if a.Mask {
+			in(&c, "Blocks", a.Blocks, a.Rows, a.BlocksKept)
+		} else {
+			out(&c, "Blocks", a.Blocks, a.Rows, a.BlocksKept)
+		}
+	}
 	c.apart()
 	return c
 }

@@ -21,7 +21,6 @@
 package contract
 
 import (
-	"ringmaster/gguf"
 	"ringmaster/kernels"
 )
 
@@ -31,7 +30,7 @@ func (c *Call) weight(name string, w *kernels.Weight) {
 	if !w.Exists() {
 		c.fail("%s (weight %q) does not exist", name, w.Name)
 	}
-	if w.Type == gguf.I32 || w.Type.BlockElements() == 0 {
+	if !w.Type.Weights() {
 		c.fail("%s (weight %q) has type %s, which is not a type of weights", name, w.Name, w.Type)
 	}
 	if w.Cols <= 0 || w.Rows <= 0 || w.Slices <= 0 {

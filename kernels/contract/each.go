@@ -187,6 +187,11 @@ func (e *Each) HCHead(a kernels.HCHeadArgs) {
 	e.do(HCHead(&a), a.Rows, func() { e.inner.HCHead(a) }, &a)
 }
 
+// HCGate: see kernels.Backend.
+func (e *Each) HCGate(a kernels.HCGateArgs) {
+	e.do(HCGate(&a), 0, func() { e.inner.HCGate(a) }, &a)
+}
+
 // StoreKV: see kernels.Backend.
 func (e *Each) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int) {
 	e.do(StoreKV(ring, x, rows, cols, pos, ringRows), 0, func() { e.inner.StoreKV(ring, x, rows, cols, pos, ringRows) }, &ring, &x)

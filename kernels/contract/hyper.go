@@ -76,3 +76,15 @@ func HCHead(a *kernels.HCHeadArgs) Call {
 	c.apart()
 	return c
 }
+
+// HCGate is Backend.HCGate.
+func HCGate(a *kernels.HCGateArgs) Call {
+	c, s := Call{Op: "HCGate"}, a.Streams
+	c.streams(a.Rows, s, a.Cols)
+	in(&c, "KV", a.KV, a.Rows, s+1, a.Cols)
+	in(&c, "HNorm", a.HNorm, s, a.Cols)
+	in(&c, "KeyNorm", a.KeyNorm, s, a.Cols)
+	inOut(&c, "H", a.H, a.Rows, s, a.Cols)
+	c.apart()
+	return c
+}

@@ -146,6 +146,15 @@ func (b *Backend) HCExpand(h, y, post, comb []float32, rows, streams, cols int) 
 	C.rm_op_hc_expand(b.pool, f32(h), f32(y), f32(post), f32(comb), C.int64_t(rows), C.int64_t(streams), C.int64_t(cols))
 }
 
+// HCGate: see kernels.HCGateArgs. The gates are computed in double, the sums in float32.
+func (b *Backend) HCGate(a kernels.HCGateArgs) {
+	op := b.check(contract.HCGate(&a))
+	b.done(op, C.rm_op_hc_gate(b.pool, C.rm_hc_gate{
+		h: f32(a.H), kv: f32(a.KV), h_norm: f32(a.HNorm), key_norm: f32(a.KeyNorm),
+		rows: C.int64_t(a.Rows), streams: C.int64_t(a.Streams), cols: C.int64_t(a.Cols), eps: C.float(a.Eps),
+	}))
+}
+
 // HCHead: see kernels.HCHeadArgs.
 func (b *Backend) HCHead(a kernels.HCHeadArgs) {
 	op := b.check(contract.HCHead(&a))

@@ -52,16 +52,26 @@ typedef struct rm_hc_head {
 } rm_hc_head;
 int rm_op_hc_head(rm_pool *p, rm_hc_head a);
 
+typedef struct rm_hc_gate {
+	float *h;                       // [rows][streams][cols]
+	const float *kv;                // [rows][streams+1][cols]
+	const float *h_norm, *key_norm; // [streams][cols]
+	int64_t rows, streams, cols;
+	float eps;
+} rm_hc_gate;
+int rm_op_hc_gate(rm_pool *p, rm_hc_gate a);
+
 void rm_op_store_kv(rm_pool *p, uint16_t *ring, const float *x, int64_t rows, int64_t cols, int64_t pos,
                     int64_t ring_rows);
 
 typedef struct rm_compress {
 	const float *kv, *score; // [rows][width]
-	rm_weight ape;           // [ratio][width], F32, F16 or BF16
+	rm_weight ape;           // [ratio][width], F32, F16 or BF16; data NULL: none
 	const float *norm;       // [dim]
 	const float *freqs;      // [rot_dim/2]
 	float *ring_kv, *ring_score; // [ring_rows][width]
 	uint16_t *cache;             // [entries][dim]
+	float *latent;               // [entries of the call][dim] in place of cache, or NULL
 	int64_t rows, pos, ratio, dim, rot_dim, ring_rows;
 	int overlap, hadamard;
 	float eps;
@@ -73,7 +83,10 @@ typedef struct rm_index {
 	const float *head_weight; // [rows][heads]
 	const uint16_t *cache;    // [entries][dim]
 	int32_t *selected;        // [rows][top_k]
+	int32_t *blocks;          // [rows][blocks_kept] or NULL; with mask it is read
 	int64_t rows, pos, heads, dim, top_k, ratio, entries;
+	int64_t blocks_kept, block_size;
+	int mask;
 	float scale;
 } rm_index;
 int rm_op_index_top_k(rm_pool *p, rm_index a);

@@ -21,7 +21,7 @@ func (b *Backend) Compress(a kernels.CompressArgs) {
 	op := b.check(contract.Compress(&a))
 	b.done(op, C.rm_op_compress(b.pool, C.rm_compress{
 		kv: f32(a.KV), score: f32(a.Score), ape: cWeight(a.APE), norm: f32(a.Norm), freqs: f32(a.Freqs),
-		ring_kv: f32(a.RingKV), ring_score: f32(a.RingScore), cache: u16(a.Cache),
+		ring_kv: f32(a.RingKV), ring_score: f32(a.RingScore), cache: u16(a.Cache), latent: f32(a.Latent),
 		rows: C.int64_t(a.Rows), pos: C.int64_t(a.Pos), ratio: C.int64_t(a.Ratio), dim: C.int64_t(a.Dim),
 		rot_dim: C.int64_t(a.RotDim), ring_rows: C.int64_t(a.RingRows),
 		overlap: flag(a.Overlap), hadamard: flag(a.Hadamard), eps: C.float(a.Eps),
@@ -37,6 +37,7 @@ func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 		q: f32(a.Q), head_weight: f32(a.HeadWeight), cache: u16(a.Cache), selected: i32(a.Selected),
 		rows: C.int64_t(a.Rows), pos: C.int64_t(a.Pos), heads: C.int64_t(a.Heads), dim: C.int64_t(a.Dim),
 		top_k: C.int64_t(a.TopK), ratio: C.int64_t(a.Ratio), entries: C.int64_t(len(a.Cache) / a.Dim),
+		blocks: i32(a.Blocks), blocks_kept: C.int64_t(a.BlocksKept), block_size: C.int64_t(a.BlockSize), mask: flag(a.Mask),
 		scale: C.float(a.Scale),
 	}))
 }

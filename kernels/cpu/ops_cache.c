@@ -41,6 +41,10 @@ static void project_task(void *arg, int64_t begin, int64_t end, int worker) {
 	for (int64_t t = begin; t < end; t++) {
 		int64_t p = a->pos + t, slot = p % a->ring_rows * c->width;
 		memcpy(a->ring_kv + slot, a->kv + t * c->width, (size_t)c->width * sizeof(float));
+		if (!a->ape.data) {
+			memcpy(a->ring_score + slot, a->score + t * c->width, (size_t)c->width * sizeof(float));
+			continue;
+		}
 		c->k->add_typed(a->ring_score + slot, a->score + t * c->width, a->ape.data + p % a->ratio * a->ape.row_bytes,
 		                c->width, a->ape.type);
 	}
@@ -75,7 +79,9 @@ static void entry_task(void *arg, int64_t begin, int64_t end, int worker) {
 		n += candidates(c, kv + n, score + n, block, a->overlap ? a->dim : 0);
 		c->k->pool_channels(entry, kv, score, n, a->dim);
 		float mean = c->k->sum_squares(entry, a->dim) / (float)a->dim;
-		c->k->scale(entry, entry, a->norm, 1.0f / sqrtf(mean + a->eps), a->dim);
+		float *to = a->latent ? a->latent + i * a->dim : entry;
+		c->k->scale(to, entry, a->norm, 1.0f / sqrtf(mean + a->eps), a->dim);
+		if (a->latent) continue;
 		rm_rope_angles(cosine, sine, (int32_t)(block * a->ratio), a->freqs, a->rot_dim, 1.0f);
 		rm_rope_turn(entry + a->dim - a->rot_dim, cosine, sine, a->rot_dim, 0, 0);
 		if (a->hadamard) c->k->hadamard(entry, a->dim);

@@ -222,6 +222,45 @@ void rm_op_hc_expand(rm_pool *p, float *h, const float *y, const float *post, co
 }
 
 typedef struct {
+	const rm_op_kernels *k;
+	rm_pool *pool;
+	rm_hc_gate a;
+} gate_args;
+
+static size_t gate_scratch(const rm_hc_gate *a) { return (size_t)(2 * a->cols) * sizeof(float); }
+
+// gate_task adds the value to one stream of one token per item.
+static void gate_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const gate_args *g = arg;
+	const rm_hc_gate *a = &g->a;
+	int64_t n = a->cols;
+	float *x = rm_pool_scratch(g->pool, worker, gate_scratch(a)), *y = x + n; // [cols] each
+	for (int64_t i = begin; i < end; i++) {
+		int64_t t = i / a->streams, s = i % a->streams;
+		float *h = a->h + i * n;
+		const float *kv = a->kv + t * (a->streams + 1) * n, *key = kv + s * n;
+		double mean_h = (double)g->k->sum_squares(h, n) / (double)n;
+		double mean_key = (double)g->k->sum_squares(key, n) / (double)n;
+		float r_h = (float)(1.0 / sqrt(mean_h + (double)a->eps)), r_key = (float)(1.0 / sqrt(mean_key + (double)a->eps));
+		g->k->scale(x, h, a->h_norm + s * n, r_h, n);
+		g->k->scale(y, key, a->key_norm + s * n, r_key, n);
+		float dot;
+		g->k->dots(&dot, 1, x, n, 1, (const uint8_t *)y, n * (int64_t)sizeof(float), 1, n, RM_TYPE_F32);
+		double d = (double)dot / sqrt((double)n);
+		double size = fabs(d) > 1e-6 ? fabs(d) : 1e-6;
+		float gate = (float)sigmoid(copysign(sqrt(size), d)), keep = 1;
+		g->k->expand(h, kv + a->streams * n, &gate, &keep, 1, n, n);
+	}
+}
+
+int rm_op_hc_gate(rm_pool *p, rm_hc_gate a) {
+	gate_args g = {rm_op_kernels_at(rm_pool_level(p)), p, a};
+	if (rm_pool_reserve(p, gate_scratch(&a)) != RM_OK) return RM_E_MEMORY;
+	rm_pool_for(p, a.rows * a.streams, rm_grain(6 * a.cols), gate_task, &g);
+	return RM_OK;
+}
+
+typedef struct {
 	product_args products;
 	rm_hc_head a;
 } head_args;

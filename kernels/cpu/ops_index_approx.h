@@ -18,11 +18,14 @@ typedef struct {
 	float *qt;          // [count][groups][dim][RM_INDEX_LANES]
 	float *w;           // [count][groups][RM_INDEX_LANES]
 	float *scores;      // [count][most]
+	int blocks;          // a token of the batch does not keep all of its blocks
+	int64_t most_blocks; // of the last token, with blocks
+	float *best;         // [count][most_blocks] scores of blocks
 
 	// Used with approximate scores only.
 	uint16_t *query; // [count][rm_approx_heads/32][rm_approx_block]
 	float *weight;   // [count][rm_approx_heads]
-	int32_t *candidates; // [count][most], entries that the approximate score does not decide
+	int32_t *candidates; // [count][most], entries that the approximate score does not decide; those of blocks
 	int64_t *many;   // [count], number of candidates
 	int64_t *certain;   // [count], entries selected by their approximate score
 	double *bound;   // [count] first the sum of rm_approx_reach, then rm_approx_bound
@@ -38,6 +41,11 @@ static inline int64_t rm_approx_parts(int64_t entries) { return (entries + RM_AP
 static inline int64_t rm_index_visible(const rm_index *a, int64_t t) {
 	int64_t n = (a->pos + t + 1) / a->ratio;
 	return n < a->entries ? n : a->entries;
+}
+
+// rm_index_blocks is the number of blocks visible to token t; 0 without blocks.
+static inline int64_t rm_index_blocks(const rm_index *a, int64_t t) {
+	return a->blocks ? (rm_index_visible(a, t) + a->block_size - 1) / a->block_size : 0;
 }
 
 // rm_index_approx selects for those tokens of a batch that see more than top_k

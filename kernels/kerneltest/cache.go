@@ -34,6 +34,8 @@ func cacheCases() []opCase {
 		compressCase(compressShape{name: "128 far", rows: 300, pos: 128 * 900, ratio: 128, dim: 512, rot: 64, ape: gguf.F32}),
 		compressCase(compressShape{name: "odd", rows: 50, ratio: 3, dim: 7, rot: 2, overlap: true, ape: gguf.F32}),
 		compressCase(compressShape{name: "no block completed", rows: 3, ratio: 4, dim: 16, rot: 8, overlap: true, ape: gguf.F32}),
+		compressCase(compressShape{name: "latent", rows: 50, pos: 6, ratio: 2, dim: 72, latent: true}),
+		compressCase(compressShape{name: "latent of three", rows: 13, ratio: 3, dim: 9, latent: true, ape: gguf.F32}),
 		compressCase(compressShape{name: "large scores", rows: 40, ratio: 4, dim: 24, rot: 8, overlap: true, ape: gguf.F32, spread: 300}),
 	)
 }
@@ -56,6 +58,7 @@ type compressShape struct {
 	rows, pos         int
 	ratio, dim, rot   int
 	overlap, hadamard bool
+	latent            bool // the entries before RoPE; without an APE if ratio is 2
 	ape               gguf.Type
 	spread            float64 // standard deviation of the scores; 0 means 1
 }
@@ -84,7 +87,10 @@ func compressCase(s compressShape) opCase {
 			}
 			kv, score := long(m, m.normal(s.rows*width, 1)), long(m, m.normal(s.rows*width, spread))
 			earlierKV, earlierScore := m.normal(before*width, 1), m.normal(before*width, 1)
-			ape := m.plain(s.ape, s.ratio, width, m.normal(s.ratio*width, 0.5))
+			var ape kernels.Weight
+			if !s.latent || s.ratio != 2 {
+				ape = m.plain(s.ape, s.ratio, width, m.normal(s.ratio*width, 0.5))
+			}
 			norm := long(m, m.normal(s.dim, 1))
 			freqs := make([]float32, s.rot/2)
 			for i := range freqs {
@@ -99,6 +105,17 @@ func compressCase(s compressShape) opCase {
 				}
 			}
 			first, end := s.pos/s.ratio, (s.pos+s.rows)/s.ratio
+			if s.latent {
+				latent := blank[float32](m, (end-first)*s.dim)
+				result(m, "latent", latent, (end-first)*s.dim, tolerance{rel: 1e-5})
+				return func(from, to int) {
+					m.b.Compress(kernels.CompressArgs{
+						KV: kv[from*width:], Score: score[from*width:], APE: ape, Norm: norm,
+						RingKV: ringKV, RingScore: ringScore, Latent: latent[((s.pos+from)/s.ratio-first)*s.dim:],
+						Rows: to - from, Pos: s.pos + from, Ratio: s.ratio, Dim: s.dim, RingRows: ringRows, Eps: 1e-6,
+					})
+				}
+			}
 			cache := blank[uint16](m, end*s.dim)
 			result(m, "cache", cache[first*s.dim:], (end-first)*s.dim, halfOf)
 			return func(from, to int) {

@@ -40,6 +40,15 @@ func indexCases() []opCase {
 	for i, s := range shapes {
 		cases[i] = indexCase(s)
 	}
+	for _, mask := range []bool{false, true} {
+		cases = append(cases,
+			blocksCase(blocksShape{name: "all blocks", rows: 9, pos: 20, heads: 4, dim: 16, topK: 5, kept: 8, size: 4, mask: mask}),
+			blocksCase(blocksShape{name: "around the blocks that are kept", rows: 40, pos: 25, heads: 4, dim: 16, topK: 5, kept: 8, size: 4, mask: mask}),
+			blocksCase(blocksShape{name: "few blocks", rows: 30, pos: 500, heads: 3, dim: 8, topK: 7, kept: 3, size: 4, mask: mask}),
+			blocksCase(blocksShape{name: "blocks of one", rows: 70, pos: 90, heads: 2, dim: 8, topK: 6, kept: 6, size: 1, mask: mask}),
+			blocksCase(blocksShape{name: "true dim", rows: 3, pos: 3000, heads: 32, dim: 128, topK: 64, kept: 100, size: 8, mask: mask}),
+		)
+	}
 	return append(cases, equalScoresCase())
 }
 
@@ -143,4 +152,57 @@ func equalScoresCase() opCase {
 				})
 			}
 		}}
+}
+
+type blocksShape struct {
+	name             string
+	rows, pos        int
+	heads, dim, topK int
+	kept, size       int // blocks, and their entries
+	mask             bool
+}
+
+// blocksCase keeps blocks, or selects among the entries of random ones that have the newest.
+// Scores are small integers, so that every backend must find the only right answer.
+func blocksCase(s blocksShape) opCase {
+	name := s.name
+	if s.mask {
+		name += ", masked"
+	}
+	return opCase{op: "IndexTopK", name: name, rows: s.rows, chunks: []int{1, 4, 128},
+		setup: func(m *mem, _ int) func(from, to int) {
+			row, entries := s.heads*s.dim, s.pos+s.rows
+			q, w, cache := long(m, m.small(s.rows*row, 3)), long(m, m.small(s.rows*s.heads, 3)), place(m, toHalves(m.small(entries*s.dim, 3)))
+			selected := fresh[int32](m, "selected", s.rows*s.topK, tolerance{})
+			var blocks []int32
+			if s.mask {
+				blocks = make([]int32, s.rows*s.kept)
+				for t := range s.rows {
+					fillBlocks(m, blocks[t*s.kept:][:s.kept], (s.pos+t)/s.size+1)
+				}
+				blocks = long(m, blocks)
+			} else {
+				blocks = fresh[int32](m, "blocks", s.rows*s.kept, tolerance{})
+			}
+			return func(from, to int) {
+				m.b.IndexTopK(kernels.IndexArgs{
+					Q: q[from*row:], HeadWeight: w[from*s.heads:], Cache: cache, Selected: selected[from*s.topK:],
+					Rows: to - from, Pos: s.pos + from, Heads: s.heads, Dim: s.dim, TopK: s.topK, Ratio: 1, Scale: 1,
+					Blocks: blocks[from*s.kept:], BlocksKept: s.kept, BlockSize: s.size, Mask: s.mask,
+				})
+			}
+		}}
+}
+
+// fillBlocks writes random blocks of count, the last among them, and then -1.
+func fillBlocks(m *mem, out []int32, count int) {
+	all := m.rng.Perm(count - 1)
+	all = append([]int{count - 1}, all...)
+	all = all[:min(len(all), len(out))]
+	slices.Sort(all)
+	for i := range out {
+		if out[i] = -1; i < len(all) {
+			out[i] = int32(all[i])
+		}
+	}
 }

@@ -51,6 +51,17 @@ func streamElementCases(name string, s, cols int) []opCase {
 				m.b.HCCollapse(out[from*cols:], h[from*s*cols:], pre[from*s:], to-from, s, cols)
 			}
 		}},
+		{op: "HCGate", name: name, rows: rows, setup: func(m *mem, _ int) func(from, to int) {
+			h, kv := long(m, m.normal(rows*s*cols, 1)), long(m, m.normal(rows*(s+1)*cols, 1))
+			hNorm, keyNorm := long(m, m.normal(s*cols, 1)), long(m, m.normal(s*cols, 1))
+			result(m, "h", h, rows*s*cols, mixTolerance)
+			return func(from, to int) {
+				m.b.HCGate(kernels.HCGateArgs{
+					H: h[from*s*cols:], KV: kv[from*(s+1)*cols:], HNorm: hNorm, KeyNorm: keyNorm,
+					Rows: to - from, Streams: s, Cols: cols, Eps: 1e-20,
+				})
+			}
+		}},
 		{op: "HCExpand", name: name, rows: rows, setup: func(m *mem, _ int) func(from, to int) {
 			h, y := long(m, m.normal(rows*s*cols, 1)), long(m, m.normal(rows*cols, 1))
 			// random, so far from symmetric, because the transpose must give a different

@@ -25,13 +25,19 @@ func (b *Backend) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows 
 func (b *Backend) Compress(a kernels.CompressArgs) {
 	contract.Compress(&a)
 	width := a.Width()
-	ape := b.rows(a.APE, 0)
+	var ape [][]float32
+	if a.APE.Exists() {
+		ape = b.rows(a.APE, 0)
+	}
 	for t := range a.Rows {
 		p := a.Pos + t
 		slot := p % a.RingRows
 		for c := range width {
 			a.RingKV[slot*width+c] = a.KV[t*width+c]
-			a.RingScore[slot*width+c] = a.Score[t*width+c] + ape[p%a.Ratio][c]
+			a.RingScore[slot*width+c] = a.Score[t*width+c]
+			if ape != nil {
+				a.RingScore[slot*width+c] += ape[p%a.Ratio][c]
+			}
 		}
 	}
 	for p := a.Pos; p < a.Pos+a.Rows; p++ {
@@ -79,6 +85,12 @@ func compressEntry(a *kernels.CompressArgs, width, block int) {
 	for c := range entry {
 		entry[c] *= scale * float64(a.Norm[c])
 	}
+	if a.Latent != nil {
+		for c, v := range entry {
+			a.Latent[(block-a.Pos/a.Ratio)*a.Dim+c] = float32(v)
+		}
+		return
+	}
 	rotate(entry[a.Dim-a.RotDim:], block*a.Ratio, a.Freqs, false, false)
 	if a.Hadamard {
 		hadamard(entry)
@@ -108,17 +120,45 @@ func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 	contract.IndexTopK(&a)
 	for t := range a.Rows {
 		scores := IndexScores(a, t)
-		best := make([]int32, len(scores))
-		for e := range best {
-			best[e] = int32(e)
+		eligible := make([]int32, 0, len(scores))
+		for e := range scores {
+			if a.Blocks == nil || !a.Mask || blockKept(&a, t, e/a.BlockSize) {
+				eligible = append(eligible, int32(e))
+			}
 		}
-		descend(best, func(e int32) float64 { return scores[e] })
-		best = best[:min(len(best), a.TopK)]
-		slices.Sort(best)
-		out := a.Selected[t*a.TopK : (t+1)*a.TopK]
-		for i := copy(out, best); i < len(out); i++ {
-			out[i] = -1
+		best(a.Selected[t*a.TopK:(t+1)*a.TopK], eligible, func(e int32) float64 { return scores[e] })
+		if a.Blocks == nil || a.Mask {
+			continue
 		}
+		var blocks []int32
+		for e := 0; e < len(scores); e += a.BlockSize {
+			blocks = append(blocks, int32(len(blocks)))
+		}
+		best(a.Blocks[t*a.BlocksKept:(t+1)*a.BlocksKept], blocks, func(k int32) float64 { return BlockScore(a, scores, int(k)) })
+	}
+}
+
+// BlockScore is the score of a block of entries with the given scores.
+func BlockScore(a kernels.IndexArgs, scores []float64, block int) float64 {
+	members := scores[block*a.BlockSize : min((block+1)*a.BlockSize, len(scores))]
+	if block == (len(scores)-1)/a.BlockSize { // the newest
+		return math.Inf(1)
+	}
+	return slices.Max(members)
+}
+
+// blockKept reports whether a block is in the row of Blocks of token t.
+func blockKept(a *kernels.IndexArgs, t, block int) bool {
+	return slices.Contains(a.Blocks[t*a.BlocksKept:(t+1)*a.BlocksKept], int32(block))
+}
+
+// best writes the numbers with the largest scores, ascending, and then -1.
+func best(out, numbers []int32, score func(int32) float64) {
+	descend(numbers, score)
+	numbers = numbers[:min(len(numbers), len(out))]
+	slices.Sort(numbers)
+	for i := copy(out, numbers); i < len(out); i++ {
+		out[i] = -1
 	}
 }
 

@@ -46,7 +46,7 @@ func (b *Backend) Map([]byte) error { return nil }
 
 // CanCompute reports whether the type can be converted to float32.
 func (b *Backend) CanCompute(t gguf.Type) bool {
-	return t != gguf.I32 && t.Known()
+	return t.Weights()
 }
 
 // Submit does nothing, because ops run immediately.

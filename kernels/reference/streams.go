@@ -144,3 +144,26 @@ func (b *Backend) HCHead(a kernels.HCHeadArgs) {
 		}
 	}
 }
+
+// HCGate adds the gated value to each stream.
+func (b *Backend) HCGate(a kernels.HCGateArgs) {
+	contract.HCGate(&a)
+	n := a.Cols
+	for t := range a.Rows {
+		kv := a.KV[t*(a.Streams+1)*n:][:(a.Streams+1)*n]
+		value := kv[a.Streams*n:]
+		for s := range a.Streams {
+			h, key := a.H[(t*a.Streams+s)*n:][:n], kv[s*n:][:n]
+			sum := 0.0
+			for c := range n {
+				sum += float64(key[c]) * float64(a.KeyNorm[s*n+c]) * float64(h[c]) * float64(a.HNorm[s*n+c])
+			}
+			r := func(x []float32) float64 { return 1 / math.Sqrt(sumSquares(x)/float64(n)+float64(a.Eps)) }
+			d := sum * r(h) * r(key) / math.Sqrt(float64(n))
+			gate := sigmoid(math.Copysign(math.Sqrt(math.Max(math.Abs(d), 1e-6)), d))
+			for c := range n {
+				h[c] = float32(float64(h[c]) + gate*float64(value[c]))
+			}
+		}
+	}
+}

@@ -10,12 +10,18 @@ enum {
 	RMM_HC_STREAMS = 16,      // maximum number of streams
 	RMM_HC_SPAN = 1024,    // columns of a partial dot product
 	RMM_HC_SIMDGROUPS = 4, // of a threadgroup of hc_products
+	RMM_HC_GATE_SIMDGROUPS = 8, // of a threadgroup of hc_gate
 };
 
 // hc_init, hc_collapse, hc_expand
 struct rmm_hc_streams {
 	int32_t streams, cols;
 	int32_t vectors; // rows consist of aligned float4
+};
+
+struct rmm_hc_gate {
+	int32_t streams, cols;
+	float eps;
 };
 
 struct rmm_hc_products {

@@ -276,3 +276,50 @@ kernel void hc_head(constant rmm_hc &args [[buffer(0)]],
 		out[ulong(at.y) * cols + at.x] = collapsed<float>(h, w, s, cols, at.x);
 	}
 }
+
+// hc_gate adds the gated value to one stream of one row: see kernels.HCGateArgs. One
+// threadgroup per stream and row; its threads stride over the columns, once for the three
+// sums and once to add. Per column: reads 24 bytes, writes 4. Grid: [streams][rows].
+kernel void hc_gate(constant rmm_hc_gate &args [[buffer(0)]],
+                    device float *h [[buffer(1)]],              // [rows][streams][cols]
+                    device const float *kv [[buffer(2)]],       // [rows][streams+1][cols]
+                    device const float *h_norm [[buffer(3)]],   // [streams][cols]
+                    device const float *key_norm [[buffer(4)]], // [streams][cols]
+                    uint2 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
+                    uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+	threadgroup float partial[3 * RMM_HC_GATE_SIMDGROUPS];
+	const uint cols = uint(args.cols), streams = uint(args.streams), s = group.x, t = simdgroup * 32 + lane;
+	const uint threads = 32 * RMM_HC_GATE_SIMDGROUPS;
+	h += (ulong(group.y) * streams + s) * cols;
+	kv += ulong(group.y) * (streams + 1) * cols;
+	device const float *key = kv + ulong(s) * cols, *value = kv + ulong(streams) * cols;
+	h_norm += ulong(s) * cols;
+	key_norm += ulong(s) * cols;
+	float squares = 0, key_squares = 0, product = 0;
+	for (uint c = t; c < cols; c += threads) {
+		squares = fma(h[c], h[c], squares);
+		key_squares = fma(key[c], key[c], key_squares);
+		product = fma(key[c] * key_norm[c], h[c] * h_norm[c], product);
+	}
+	squares = simd_sum(squares);
+	key_squares = simd_sum(key_squares);
+	product = simd_sum(product);
+	if (lane == 0) {
+		partial[3 * simdgroup] = squares;
+		partial[3 * simdgroup + 1] = key_squares;
+		partial[3 * simdgroup + 2] = product;
+	}
+	threadgroup_barrier(mem_flags::mem_threadgroup);
+	squares = key_squares = product = 0;
+	for (uint i = 0; i < RMM_HC_GATE_SIMDGROUPS; i++) {
+		squares += partial[3 * i];
+		key_squares += partial[3 * i + 1];
+		product += partial[3 * i + 2];
+	}
+	const float r = 1.0f / precise::sqrt(squares / float(cols) + args.eps);
+	const float key_r = 1.0f / precise::sqrt(key_squares / float(cols) + args.eps);
+	const float d = product * r * key_r / precise::sqrt(float(cols));
+	const float root = precise::sqrt(max(fabs(d), 1e-6f));
+	const float gate = sigmoid(d < 0 ? -root : root);
+	for (uint c = t; c < cols; c += threads) h[c] = fma(gate, value[c], h[c]);
+}

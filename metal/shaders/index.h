@@ -18,6 +18,8 @@ struct rmm_index {
 	int32_t entries;         // number of entries in the cache
 	int32_t most;            // entries visible to the last row: the stride of the scores
 	int32_t tiles;           // of RMM_INDEX_TILE entries, per threadgroup
+	int32_t kept, block_size; // of the blocks of a row, and their entries; 0 without blocks
+	int32_t per;             // entries of a score of index_select: 1, or those of a block
 	uint32_t cache_skip;     // elements before the cache in its binding
 	float scale;
 };

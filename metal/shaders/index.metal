@@ -103,14 +103,55 @@ kernel void index_scores_128(constant rmm_index &args [[buffer(0)]],
 	}
 }
 
+// index_blocks: the score of a block is the largest of its visible entries, and infinite for
+// the block of the newest entry. One thread per block. Reads 4 bytes per entry, writes 4 per
+// block. Grid: [blocks][rows].
+kernel void index_blocks(constant rmm_index &args [[buffer(0)]],
+                         device float *best [[buffer(1)]],         // [rows][most / block_size, rounded up]
+                         device const float *scores [[buffer(2)]], // [rows][most]
+                         uint2 at [[thread_position_in_grid]]) {
+	const uint n = seen(args, at.y), size = uint(args.block_size), stride = (uint(args.most) + size - 1) / size;
+	const uint first = at.x * size;
+	if (first >= n) return;
+	scores += ulong(at.y) * args.most;
+	float score = INFINITY;
+	if (first + size < n) {
+		score = scores[first];
+		for (uint i = first + 1; i < first + size; i++) score = max(score, scores[i]);
+	}
+	best[ulong(at.y) * stride + at.x] = score;
+}
+
+// index_mask makes the scores of entries outside the blocks of a row the least, if the row
+// does not keep all its blocks. One thread per entry. Grid: [entries][rows].
+kernel void index_mask(constant rmm_index &args [[buffer(0)]],
+                       device float *scores [[buffer(1)]],     // [rows][most]
+                       device const int *blocks [[buffer(2)]], // [rows][kept], ascending
+                       uint2 at [[thread_position_in_grid]]) {
+	const uint n = seen(args, at.y), size = uint(args.block_size), kept = uint(args.kept);
+	if (at.x >= n || n <= kept * size) return;
+	const int block = int(at.x / size);
+	blocks += ulong(at.y) * kept;
+	uint low = 0, high = kept;
+	while (low < high) {
+		const uint middle = (low + high) / 2;
+		if (blocks[middle] < block) {
+			low = middle + 1;
+		} else {
+			high = middle;
+		}
+	}
+	if (low == kept || blocks[low] != block) scores[ulong(at.y) * args.most + at.x] = -INFINITY;
+}
+
 // sortable maps a float to a uint of the same order; both zeros map to the same.
 inline uint sortable(float f) {
 	const uint u = f == 0 ? 0u : as_type<uint>(f);
 	return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-// index_select writes the top_k entries with the largest scores in ascending
-// order of entry. One threadgroup per row. Radix select: the top_k-th largest key
+// index_select writes the top_k entries (or blocks, if a score is one of args.per entries)
+// with the largest scores in ascending order. One threadgroup per row. Radix select: the top_k-th largest key
 // is found digit by digit from the top (11, 11 and 10 bits) from histograms of the
 // keys that share the digits found so far; integer atomics make the result
 // independent of the order. Then each simdgroup takes a contiguous range of the
@@ -125,13 +166,13 @@ kernel void index_select(constant rmm_index &args [[buffer(0)]],
                          uint simdgroup [[simdgroup_index_in_threadgroup]]) {
 	threadgroup atomic_uint counts[2048];
 	threadgroup uint found[2], larger[32], equal[32]; // found: the digit, and the rank within it
-	const uint n = seen(args, row), top_k = uint(args.top_k);
+	const uint per = uint(args.per), n = (seen(args, row) + per - 1) / per, top_k = uint(args.top_k);
 	selected += ulong(row) * top_k;
 	if (n <= top_k) {
 		for (uint i = t; i < top_k; i += threads) selected[i] = i < n ? int(i) : -1;
 		return;
 	}
-	scores += ulong(row) * args.most;
+	scores += ulong(row) * ((uint(args.most) + per - 1) / per);
 
 	uint key = 0, known = 0, wanted = top_k; // digits found, the mask of them, the rank among keys that share them
 	for (uint round = 0; round < 3; round++) {

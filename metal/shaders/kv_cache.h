@@ -12,7 +12,7 @@ struct rmm_store_kv {
 };
 
 // The type of the position encodings.
-enum { RMM_APE_F32, RMM_APE_F16, RMM_APE_BF16 };
+enum { RMM_APE_F32, RMM_APE_F16, RMM_APE_BF16, RMM_APE_NONE };
 
 struct rmm_compress {
 	int32_t pos, ratio, ring_rows;

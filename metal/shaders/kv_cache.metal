@@ -25,12 +25,12 @@ kernel void compress_store(constant rmm_compress &args [[buffer(0)]],
 	const uint width = uint(args.width), p = uint(args.pos) + at.y, row = p % uint(args.ratio);
 	if (at.x >= width || row < uint(args.ape_first) || row >= uint(args.ape_first + args.ape_count)) return;
 	ape += args.ape_shift + ulong(row - args.ape_first) * args.ape_row_bytes;
-	float bias;
+	float bias = 0;
 	if (args.ape_type == RMM_APE_F32) {
 		bias = ((device const float *)ape)[at.x];
 	} else if (args.ape_type == RMM_APE_F16) {
 		bias = float(((device const half *)ape)[at.x]);
-	} else {
+	} else if (args.ape_type == RMM_APE_BF16) {
 		bias = as_type<float>(uint(((device const ushort *)ape)[at.x]) << 16);
 	}
 	const ulong from = ulong(at.y) * width + at.x, to = ulong(p % uint(args.ring_rows)) * width + at.x;
@@ -38,24 +38,13 @@ kernel void compress_store(constant rmm_compress &args [[buffer(0)]],
 	ring_score[to] = score[from] + bias;
 }
 
-// compress_entry computes one entry from the rings: see kernels.CompressArgs.
-// One threadgroup per entry; its threads stride over the channels. A thread first
-// finds the largest score of a channel and then the sums, so a score is read
-// twice, the second time from the cache. Norm, rotation and Hadamard transform run
-// in threadgroup memory. Reads 8*width*ratio bytes, writes 2*dim.
-kernel void compress_entry(constant rmm_compress &args [[buffer(0)]],
-                           device ushort *cache [[buffer(1)]],           // [entries of this call][dim]
-                           device const float *ring_kv [[buffer(2)]],    // [ring_rows][width]
-                           device const float *ring_score [[buffer(3)]], // [ring_rows][width]
-                           device const float *norm [[buffer(4)]],       // [dim]
-                           device const float *freqs [[buffer(5)]],      // [pairs]
-                           threadgroup float *entry [[threadgroup(0)]],  // [dim]
-                           uint group [[threadgroup_position_in_grid]], uint t [[thread_position_in_threadgroup]],
-                           uint threads [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
-                           uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-	threadgroup float partial[32];
+// pool_entry computes the normed entry of a block from the rings in threadgroup memory.
+// The threads of a group stride over the channels. A thread first finds the largest score
+// of a channel and then the sums, so a score is read twice, the second time from the cache.
+inline void pool_entry(constant rmm_compress &args, threadgroup float *entry, threadgroup float *partial,
+                       device const float *ring_kv, device const float *ring_score, device const float *norm, uint block,
+                       uint t, uint threads, uint lane, uint simdgroup) {
 	const uint dim = uint(args.dim), width = uint(args.width), ratio = uint(args.ratio);
-	const uint block = uint(args.first) + group;
 	// The candidates: `before` tokens of the block before, on the first channels,
 	// and the tokens of this block, with overlap on the second ones.
 	const uint before = args.overlap && block > 0 ? ratio : 0, second = args.overlap ? dim : 0;
@@ -82,6 +71,40 @@ kernel void compress_entry(constant rmm_compress &args [[buffer(0)]],
 	const float scale = 1.0f / precise::sqrt(square / float(dim) + args.eps);
 	for (uint c = t; c < dim; c += threads) entry[c] *= scale * norm[c];
 	threadgroup_barrier(mem_flags::mem_threadgroup);
+}
+
+// compress_latent stores the entry as it is: see kernels.CompressArgs. One threadgroup per
+// entry. Reads 8*width*ratio bytes, writes 4*dim.
+kernel void compress_latent(constant rmm_compress &args [[buffer(0)]],
+                            device float *latent [[buffer(1)]],           // [entries of this call][dim]
+                            device const float *ring_kv [[buffer(2)]],    // [ring_rows][width]
+                            device const float *ring_score [[buffer(3)]], // [ring_rows][width]
+                            device const float *norm [[buffer(4)]],       // [dim]
+                            threadgroup float *entry [[threadgroup(0)]],  // [dim]
+                            uint group [[threadgroup_position_in_grid]], uint t [[thread_position_in_threadgroup]],
+                            uint threads [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+                            uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+	threadgroup float partial[32];
+	const uint dim = uint(args.dim);
+	pool_entry(args, entry, partial, ring_kv, ring_score, norm, uint(args.first) + group, t, threads, lane, simdgroup);
+	for (uint c = t; c < dim; c += threads) latent[ulong(group) * dim + c] = entry[c];
+}
+
+// compress_entry rotates, transforms and rounds the entry: see kernels.CompressArgs. One
+// threadgroup per entry. Reads 8*width*ratio bytes, writes 2*dim.
+kernel void compress_entry(constant rmm_compress &args [[buffer(0)]],
+                           device ushort *cache [[buffer(1)]],           // [entries of this call][dim]
+                           device const float *ring_kv [[buffer(2)]],    // [ring_rows][width]
+                           device const float *ring_score [[buffer(3)]], // [ring_rows][width]
+                           device const float *norm [[buffer(4)]],       // [dim]
+                           device const float *freqs [[buffer(5)]],      // [pairs]
+                           threadgroup float *entry [[threadgroup(0)]],  // [dim]
+                           uint group [[threadgroup_position_in_grid]], uint t [[thread_position_in_threadgroup]],
+                           uint threads [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+                           uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+	threadgroup float partial[32];
+	const uint dim = uint(args.dim), ratio = uint(args.ratio), block = uint(args.first) + group;
+	pool_entry(args, entry, partial, ring_kv, ring_score, norm, block, t, threads, lane, simdgroup);
 	threadgroup float *tail = entry + dim - 2 * uint(args.pairs);
 	for (uint i = t; i < uint(args.pairs); i += threads) {
 		const float2 y = turn(float2(tail[2 * i], tail[2 * i + 1]), cos_sin(float(block * ratio) * freqs[i]));
