@@ -16,9 +16,9 @@ import (
 type Architecture[C Cache] struct {
 	Shape
 	Tensors []gguf.Tensor // those of the file that the model uses, for Examine
-	// Late is a position at which other ops run than at the first ones, such as those of
-	// an indexer; 0 if there is no such position.
-	Late int
+	// Late are positions at which other ops run than at the first ones, such as those of
+	// an indexer.
+	Late []int
 	// Network makes the forward pass, which embeds the base.
 	Network func(base Base) Pass[C]
 	// Block is the block for multi-token prediction of OpenOptions.DraftFile, with a
@@ -126,16 +126,18 @@ func (a *Architecture[C]) build(b kernels.Backend, o OpenOptions, fingerprint st
 }
 
 // rehearse runs steps of one token on a backend that computes nothing and checks the
-// arguments of every op: the first of a sequence, and the late one if the context has
-// room for it, with each choice of what is wanted.
+// arguments of every op: the first of a sequence, and the late ones for which the context
+// has room, with each choice of what is wanted.
 func (a *Architecture[C]) rehearse(b kernels.Backend, o OpenOptions, fingerprint string, wants ...model.Want) error {
 	m, _, err := a.build(contract.NewChecker(b), OpenOptions{Context: o.Context, MaxTokens: 1, Reduce: o.Reduce}, fingerprint)
 	if err != nil {
 		return err
 	}
 	positions := []int{0}
-	if a.Late > 0 && a.Late < o.Context {
-		positions = append(positions, a.Late)
+	for _, pos := range a.Late {
+		if pos > 0 && pos < o.Context {
+			positions = append(positions, pos)
+		}
 	}
 	var errs []error
 	for _, want := range wants {

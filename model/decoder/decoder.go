@@ -439,6 +439,24 @@ func (m *Model[C]) LayerStats() []parallel.LayerStats { return m.o.Meter.Stats()
 // head last, since the model was opened. It may be called at any time.
 func (m *Model[C]) Exchanges() [][]parallel.Exchange { return m.o.Meter.Exchanges() }
 
+// Tabled is a Network that reads rows of tables on disk.
+type Tabled interface {
+	// TableRows counts the rows that steps took from memory and those that they read. Any
+	// goroutine may call it at any time.
+	TableRows() (kept, read uint64)
+}
+
+// TableRows is that of the network; false if it has no tables. Any goroutine may call it at
+// any time.
+func (m *Model[C]) TableRows() (kept, read uint64, ok bool) {
+	t, ok := m.network.(Tabled)
+	if !ok {
+		return 0, 0, false
+	}
+	kept, read = t.TableRows()
+	return kept, read, true
+}
+
 // Rehearse runs a step of one token at each of the positions of a sequence, as if it had
 // been committed up to there. On a backend that checks the arguments of every op it finds
 // what would be misuse of an op later.

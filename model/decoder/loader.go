@@ -101,6 +101,18 @@ func (l *Loader) Find(name string) (gguf.Tensor, bool) {
 	return gguf.Tensor{}, false
 }
 
+// Table looks a tensor up from which a model reads single rows and which is not one of
+// Tensors, because nothing should read all of it.
+func (l *Loader) Table(name string) (gguf.Tensor, bool) {
+	t, ok := l.f.Tensor(name)
+	if !ok {
+		l.Missing(name)
+		return gguf.Tensor{}, false
+	}
+	l.found[t.Name] = true
+	return t, true
+}
+
 func (l *Loader) finds(t gguf.Tensor) {
 	if !l.found[t.Name] {
 		l.found[t.Name] = true

@@ -9,8 +9,8 @@ import (
 
 // A block for multi-token prediction (MTP) guesses a token further ahead. It is not part
 // of the model's layers: as a layer it would give other tokens. Files have such blocks
-// behind the layers. Any tensor named nextn.* marks one, because programs name the
-// tensors differently (nextn.eh_proj, or nextn.e_proj and nextn.h_proj).
+// behind the layers. Any tensor named nextn.* or markov_* (DSpark) marks one, because
+// programs name the tensors differently (nextn.eh_proj, or nextn.e_proj and nextn.h_proj).
 
 // mtpBlocks are the blocks that have a tensor of multi-token prediction.
 type mtpBlocks map[int]bool
@@ -19,7 +19,7 @@ type mtpBlocks map[int]bool
 func findMTP(f *gguf.File) mtpBlocks {
 	blocks := mtpBlocks{}
 	for _, t := range f.Tensors() {
-		if block, name := split(t.Name); block >= 0 && strings.HasPrefix(name, "nextn.") {
+		if block, name := split(t.Name); block >= 0 && (strings.HasPrefix(name, "nextn.") || strings.HasPrefix(name, "markov_")) {
 			blocks[block] = true
 		}
 	}

@@ -48,9 +48,17 @@ type Plan struct {
 	Embedding int64
 	Unread    int64  // mapped and never read
 	UnreadOf  string // what of the file that is, and why
-	Scratch   int64  // buffers of a step
-	Growth    int64  // the smaller cache while a cache grows
-	Derived   int64  // weights that are made of others when the file is loaded
+	// Tables is the bytes of the tensors named in TableNames (without the layer), which stay on
+	// disk: a token needs TableReads rows of them, of TableReadBytes together. TableCache is the
+	// most memory that rows which were read take.
+	Tables         int64
+	TableNames     []string
+	TableReads     int
+	TableReadBytes int64
+	TableCache     int64
+	Scratch        int64 // buffers of a step
+	Growth         int64 // the smaller cache while a cache grows
+	Derived        int64 // weights that are made of others when the file is loaded
 	// Of the block for multi-token prediction, which rank 0 alone has:
 	DraftWeights int64  // mapped
 	DraftScratch int64  // buffers of a step
@@ -79,8 +87,8 @@ type Plan struct {
 }
 
 // AddWeights adds the tensors of a file. A stack of one matrix for each expert
-// (…_exps.weight) is Experts, what nothing reads Unread, all else Dense. divided names
-// the tensors of Dense that a rank may read in part, without the layer.
+// (…_exps.weight) is Experts, what nothing reads Unread, those of TableNames Tables, all
+// else Dense. divided names the tensors of Dense that a rank may read in part, without the layer.
 func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division, unread Unread) {
 	mtp := findMTP(f)
 	left := map[string]string{} // why, by name without the layer
@@ -98,6 +106,10 @@ func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division, unread Unre
 				local = "mtp"
 			}
 			left[local] = why
+			continue
+		}
+		if slices.Contains(p.TableNames, local) {
+			p.Tables += n
 			continue
 		}
 		if len(t.Shape) == 3 && strings.HasSuffix(t.Name, "_exps.weight") {
@@ -140,7 +152,7 @@ func (p *Plan) AddBlock(f *gguf.File, o OpenOptions, at BlockNames, shape Shape,
 }
 
 // Fixed is the bytes that are needed beside the weights and the KV caches.
-func (p Plan) Fixed() int64 { return p.Scratch + p.Growth + p.Derived + p.DraftScratch }
+func (p Plan) Fixed() int64 { return p.Scratch + p.Growth + p.Derived + p.DraftScratch + p.TableCache }
 
 // PerSequence is the bytes of the KV cache of one sequence of Context tokens.
 func (p Plan) PerSequence() (n int64) {
@@ -186,6 +198,11 @@ func (p Plan) rows() []Row {
 	}
 	if p.Unread > 0 {
 		rows = append(rows, Row{"not read", p.Unread, p.UnreadOf})
+	}
+	if p.Tables > 0 {
+		rows = append(rows,
+			Row{"tables", p.Tables, fmt.Sprintf("stay on disk: a token reads %d rows of them, %s", p.TableReads, units.Bytes(p.TableReadBytes))},
+			Row{"rows of tables", p.TableCache, "kept after they were read, at most"})
 	}
 	if p.Derived > 0 {
 		rows = append(rows, Row{"derived weights", p.Derived, "attention's keys, transposed, because the file has the old format"})

@@ -53,7 +53,7 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 		}
 		sizes := w.sizes(&c)
 		a := &decoder.Architecture[*cache]{
-			Shape: c.shape(sizes, w.denseParts(&c, sizes)), Tensors: w.tensors, Late: c.Index.TopK,
+			Shape: c.shape(sizes, w.denseParts(&c, sizes)), Tensors: w.tensors, Late: []int{c.Index.TopK},
 			Network: func(base decoder.Base) decoder.Pass[*cache] { return &forward{Base: base, c: &c, w: w} },
 		}
 		if o.DraftFile != nil {

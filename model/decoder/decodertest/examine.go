@@ -88,6 +88,9 @@ func (Architecture) findsFlips(t *testing.T, r *rand.Rand, f *gguf.File, want []
 		if strings.HasSuffix(x.Name, "tid2eid.weight") {
 			continue // it may name an expert that does not exist
 		}
+		if strings.HasSuffix(x.Name, "exp_probs_b_vl.bias") || strings.HasSuffix(x.Name, "engram_embd.weight") {
+			continue // not read, or one row at a time
+		}
 		require.True(t, named[x.Name], "tensor %s is not examined", x.Name)
 		if strings.HasSuffix(x.Name, "_exps.weight") {
 			if stacks++; stacks > 2 {
