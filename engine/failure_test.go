@@ -245,6 +245,24 @@ func TestMemoryFailsOnlyWhoNeedsIt(t *testing.T) {
 	})
 }
 
+// TestStorageThatFails: a step that cannot read the model's file ends its requests; one that
+// waits and later ones go on.
+func TestStorageThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, gate := gated(enginetest.Options{})
+		e := start(t, m, Options{PrefillChunk: 16, MaxActive: 1})
+		broken := submit(t, e, Request{Prompt: encode("broken"), MaxTokens: 10, IgnoreEOS: true})
+		waiting := submit(t, e, Request{Prompt: encode("waiting"), MaxTokens: 10, IgnoreEOS: true})
+		gate <- nil
+		gate <- fmt.Errorf("row 7: %w", model.ErrStorage)
+		synctest.Wait()
+		close(gate)
+		wantError(t, broken, ErrStorage)
+		require.Equal(t, 10, finish(t, waiting).Usage.Completion)
+		require.NoError(t, e.Ready())
+	})
+}
+
 func TestNoMemoryToForgetIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, gate := gated(enginetest.Options{})

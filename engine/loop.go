@@ -143,6 +143,9 @@ func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float
 	case errors.Is(err, model.ErrNoMemory) && len(step.Entries) > 0:
 		e.noMemory(step, err)
 		return true
+	case errors.Is(err, model.ErrStorage) && len(step.Entries) > 0:
+		e.storageFailed(step, err)
+		return true
 	case ended && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		// Interrupted on purpose: nothing was committed, and the next step leaves out the
 		// cancelled requests.
@@ -388,6 +391,20 @@ func (e *Engine) noMemory(step model.Step, err error) {
 	}
 	if r := e.runs[victim]; r != nil {
 		e.endForMemoryLocked(r, fmt.Errorf("step of %s: %w", describe(step), err))
+	}
+}
+
+// storageFailed ends the requests of a step that could not read what it needs.
+func (e *Engine) storageFailed(step model.Step, err error) {
+	e.opts.Logger.Error("a step could not read the model's file; its requests end", "step", describe(step), "error", err)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range e.sched.stepFailed() {
+		if r := e.runs[id]; r != nil {
+			delete(e.runs, id)
+			r.unwatch()
+			r.stream.end(fmt.Errorf("%w: %w", ErrStorage, err))
+		}
 	}
 }
 

@@ -34,6 +34,8 @@ var (
 	// ErrNoMemory: the model has no memory for the KV cache of this request;
 	// other requests continue.
 	ErrNoMemory = errors.New("out of memory")
+	// ErrStorage: a step of this request could not read what it needs of the model's file.
+	ErrStorage = errors.New("the model's file cannot be read")
 	// ErrConstraint: the constraint allows no token that continues the answer; other
 	// requests continue.
 	ErrConstraint = errors.New("the constraint of the answer cannot be met")

@@ -440,6 +440,26 @@ func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 	return victim
 }
 
+// stepFailed is called in place of abort when the requests of the step in flight cannot
+// continue. It removes them, with their sequences, and returns their ids.
+func (s *scheduler) stepFailed() (victims []requestID) {
+	var tasks []*task
+	for _, p := range s.parts {
+		tasks = append(tasks, p.task)
+	}
+	s.finishStep()
+	for _, t := range tasks {
+		if s.find(t.id) == nil { // cancelled meanwhile
+			continue
+		}
+		victims = append(victims, t.id)
+		s.remove(t)
+		s.drop = append(s.drop, t.seq)
+	}
+	s.dropFirst = len(s.drop) > 0
+	return victims
+}
+
 // forget is called, while no step is in flight, when the model has lost all sequences. It
 // empties the prefix cache and removes the requests that a step has run; lost has their
 // ids. Requests that no step has run yet stay. Sequence ids are not used again.

@@ -75,7 +75,7 @@ func (s *Stream) step(began, ended time.Time, prompt, last bool) {
 // Finish set, it returns io.EOF. Other errors are: ctx's, when ctx is done first
 // (the stream stays usable); that of Submit's context when it has ended;
 // context.Canceled after Close; and errors that wrap ErrClosed, ErrFailed,
-// ErrUnavailable, ErrNoMemory, ErrConstraint or ErrNonFinite. Events generated before an error are returned
+// ErrUnavailable, ErrNoMemory, ErrStorage, ErrConstraint or ErrNonFinite. Events generated before an error are returned
 // before it, except after Close.
 //
 // The engine never waits for a reader: events that a slow reader has not taken

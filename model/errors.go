@@ -10,6 +10,11 @@ import (
 // are dropped. Test for it with errors.Is.
 var ErrNoMemory = errors.New("not enough memory for the sequences")
 
+// ErrStorage: a step could not read what it needs of the model's file, such as a row of a
+// table. It changed nothing that was committed. The engine ends the requests of the step;
+// later steps may succeed. Test for it with errors.Is.
+var ErrStorage = errors.New("the model's file cannot be read")
+
 // MemoryError is an ErrNoMemory that names the sequence that could not grow. The engine
 // then ends the request of that sequence. With a plain ErrNoMemory the engine chooses
 // one.

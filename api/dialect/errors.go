@@ -69,6 +69,9 @@ func EngineError(err error, retry time.Duration) *Error {
 	case errors.Is(err, engine.ErrNoMemory):
 		return &Error{Status: http.StatusServiceUnavailable, Code: "out_of_memory", RetryAfter: retry,
 			Message: "The server is out of memory for the KV cache of this request; try again later or shorten the prompt."}
+	case errors.Is(err, engine.ErrStorage):
+		return &Error{Status: http.StatusServiceUnavailable, Code: "storage_failed", RetryAfter: retry,
+			Message: "The server could not read a part of the model's file that this request needs; see the server log."}
 	case errors.Is(err, engine.ErrUnavailable):
 		return &Error{Status: http.StatusServiceUnavailable, Code: "group_unavailable", RetryAfter: retry,
 			Message: "The group of hosts that runs the model is unavailable; try again later: " + unavailableCause(err)}
