@@ -1,4 +1,4 @@
-// Command mkmodel writes deepseek4, deepseek2, deepseek32 and glm-dsa model files of any shape with random
+// Command mkmodel writes deepseek4, deepseek41, deepseek2, deepseek32 and glm-dsa model files of any shape with random
 // weights: for tests, benchmarks and bug reports without a real model.
 package main
 
@@ -54,7 +54,7 @@ func command(now func() time.Time) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mkmodel --preset NAME --out FILE",
 		Short: "Write a GGUF of DeepSeek's and GLM's architectures with seeded random weights",
-		Long: `Write a deepseek4, deepseek2, deepseek32 or glm-dsa GGUF with seeded random weights. The same flags give the same bytes.
+		Long: `Write a deepseek4, deepseek41, deepseek2, deepseek32 or glm-dsa GGUF with seeded random weights. The same flags give the same bytes.
 
 Presets:
   tiny      every kind of layer, 19 MB
@@ -62,6 +62,11 @@ Presets:
   bench     V4 Flash's widths, 6 layers, 64 experts, 6.6 GB
   flash     V4 Flash, tensor data left as holes (a sparse file)
   pro       V4 Pro, tensor data left as holes (a sparse file)
+and of the architecture deepseek41
+  v41-tiny  every kind of layer of V4.1, 26 MB
+  small-v41 192 experts, 6 used, 10 layers, 1 GB
+  bench-v41 V4.1 Flash's widths, 6 layers, 64 experts
+  v41       V4.1 Flash, tensor data left as holes
 and of the architecture deepseek2
   ds2-tiny, ds2lite-tiny, k2-tiny, glm-tiny   the switches of V3, V2-Lite, Kimi K2, GLM-4.7-Flash
   small-v3  256 experts in 8 groups, 8 used, 8 layers, 1 GB
@@ -91,7 +96,7 @@ Each flag has an environment variable, used when the flag is not given:
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&o.preset, "preset", "tiny", "shape: "+strings.Join(synthetic.Presets(), ", "))
-	f.StringVar(&o.arch, "arch", "", "architecture: deepseek4, deepseek2, deepseek32 or glm-dsa (default that of the preset);\nwithout --preset its tiny one, with a preset of one of the last three its shape as another of them")
+	f.StringVar(&o.arch, "arch", "", "architecture: deepseek4, deepseek41, deepseek2, deepseek32 or glm-dsa (default that of the preset);\nwithout --preset its tiny one, with a preset of one of the last three its shape as another of them")
 	f.StringVarP(&o.out, "out", "o", "", "the GGUF to write")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the weights")
 	f.StringSliceVar(&o.set, "set", nil, "change a size, e.g. --set n_layer=4,n_expert=33")
@@ -124,7 +129,7 @@ Each flag has an environment variable, used when the flag is not given:
 }
 
 // tinyPresets are the smallest presets by architecture.
-var tinyPresets = map[string]string{"deepseek4": "tiny", "deepseek2": "ds2-tiny", "deepseek32": "v32-tiny", "glm-dsa": "glm5-tiny"}
+var tinyPresets = map[string]string{"deepseek4": "tiny", "deepseek41": "v41-tiny", "deepseek2": "ds2-tiny", "deepseek32": "v32-tiny", "glm-dsa": "glm5-tiny"}
 
 // config turns the flags into the model's shape.
 func (o *options) config() (synthetic.Config, error) {

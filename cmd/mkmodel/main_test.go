@@ -42,7 +42,7 @@ func TestArchitecture(t *testing.T) {
 		f := gguftest.OpenFile(t, path)
 		return f
 	}
-	for arch, experts := range map[string]uint64{"deepseek4": 16, "deepseek2": 32, "deepseek32": 32, "glm-dsa": 16} {
+	for arch, experts := range map[string]uint64{"deepseek4": 16, "deepseek41": 9, "deepseek2": 32, "deepseek32": 32, "glm-dsa": 16} {
 		f := open("--arch", arch)
 		require.Equal(t, arch, f.Architecture())
 		n, err := f.RequireUint(arch + ".expert_count")

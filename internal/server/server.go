@@ -258,7 +258,7 @@ func (o *Options) engineOn(n *node.Node, nodeOptions node.Options, options engin
 		Replays: disk.replays, MaxGrammars: grammars(nodeOptions.Memory),
 		// As much of that work is admitted as of the engine's.
 		MaxTexts:   o.Engine.MaxActive + o.Engine.QueueLength,
-		Collectors: slices.Concat(server.Collectors(), timings.Collectors(), []prometheus.Collector{buildInfo(n.Kernels)}),
+		Collectors: slices.Concat(server.Collectors(), timings.Collectors(), []prometheus.Collector{buildInfo(n.Kernels)}, tableMetrics(n.Model)),
 		Budgets:    budgets(server, n.AtMost),
 	}
 	if n.Leader != nil {

@@ -16,6 +16,7 @@ import (
 	"ringmaster/model/decoder"
 	"ringmaster/model/deepseek2"
 	"ringmaster/model/deepseek4"
+	"ringmaster/model/deepseek41"
 )
 
 // architecture is one row of the registry.
@@ -27,6 +28,7 @@ type architecture struct {
 
 var registry = []architecture{
 	{"deepseek4", deepseek4.NewPlan, open(deepseek4.Open)},
+	{"deepseek41", deepseek41.NewPlan, open(deepseek41.Open)},
 	{"deepseek2", deepseek2.NewPlan, open(deepseek2.Open)},
 	{"deepseek32", deepseek2.NewPlan, open(deepseek2.Open)},
 	{"glm-dsa", deepseek2.NewPlan, open(deepseek2.Open)},

@@ -38,7 +38,7 @@ func TestRegistry(t *testing.T) {
 func TestUnknownArchitecture(t *testing.T) {
 	f := decodertest.Header(t, map[string]any{"general.architecture": "llama"})
 	_, err := arch.Plan(f, decoder.OpenOptions{}, 1)
-	require.ErrorContains(t, err, `is a Llama model (architecture "llama"); Ringmaster runs DeepSeek V2 to V4, Kimi K2, GLM-4.7-Flash and GLM-5`)
+	require.ErrorContains(t, err, `is a Llama model (architecture "llama"); Ringmaster runs DeepSeek V2 to V4.1, Kimi K2, GLM-4.7-Flash and GLM-5`)
 	m, err := arch.Open(f, nil, decoder.OpenOptions{})
 	require.ErrorContains(t, err, "is a Llama model")
 	require.Nil(t, m)

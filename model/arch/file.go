@@ -11,7 +11,7 @@ import (
 )
 
 // runs lists for people the models that the rows of the registry run.
-const runs = "DeepSeek V2 to V4, Kimi K2, GLM-4.7-Flash and GLM-5"
+const runs = "DeepSeek V2 to V4.1, Kimi K2, GLM-4.7-Flash and GLM-5"
 
 // OpenFile opens the file of a model and checks that this program runs its architecture and
 // that it is a whole model. Its error wraps a model.FileError or is gguf's.
@@ -100,7 +100,7 @@ var kinds = map[string]string{
 // makers are the architectures that people are likely to try, by the beginnings of their
 // names. Longer beginnings come first, so that they match first.
 var makers = []struct{ prefix, what string }{
-	{"deepseek41", "a DeepSeek V4.1 model, which this version does not run"},
+	{"deepseek41-dspark", "a draft model (DSpark), with which other programs do speculative decoding for DeepSeek V4.1"},
 	{"deepseek", "a DeepSeek model of an architecture that this version does not run"},
 	{"dflash", "a draft model (DSpark), with which other programs do speculative decoding for DeepSeek V4"},
 	{"clip", "an encoder of images or sound (mmproj), which accompanies a model"},

@@ -150,6 +150,8 @@ func Detect(e Evidence) (f *Format, why string) {
 	kimiVocabulary := e.Has(kimiMiddle) && e.Has(kimiEnd)
 	glmVocabulary := e.Has(glmStart) && e.Has(glmObservation) && e.Has(markThinkEnd) // GLM-4 and older have no reasoning
 	switch {
+	case e.Architecture == "deepseek41": // files of ds4 have no template
+		return named("v4.1"), "its architecture"
 	case template("<｜DSML｜ calls>"), template(markSystem):
 		return named("v4.1"), "its chat template"
 	case template("Beyond maximum"):

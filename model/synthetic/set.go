@@ -22,6 +22,7 @@ func (o option[T]) in(arch string) bool { return o.archs == nil || slices.Contai
 
 const (
 	archStreams = "deepseek4"
+	archEngram  = "deepseek41"
 	archLatent  = "deepseek2"
 	archV32     = "deepseek32"
 	archGLM     = "glm-dsa"
@@ -29,9 +30,11 @@ const (
 
 // The architectures with some numbers in common.
 var (
-	streams = []string{archStreams}
+	streams = []string{archStreams, archEngram}
+	hashed  = []string{archStreams}
+	engrams = []string{archEngram}
 	latent  = []string{archLatent, archV32, archGLM}
-	indexed = []string{archStreams, archV32, archGLM}
+	indexed = []string{archStreams, archEngram, archV32, archGLM}
 	sparse  = []string{archV32, archGLM}
 )
 
@@ -57,12 +60,20 @@ var sizes = []option[int]{
 	{"n_used", 1, nil, func(c *Config) *int { return &c.Used }},
 	{"n_shared", 0, nil, func(c *Config) *int { return &c.Shared }},
 	{"n_ff", 1, nil, func(c *Config) *int { return &c.FF }},
-	{"n_hash", 0, streams, func(c *Config) *int { return &c.HashLayers }},
+	{"n_hash", 0, hashed, func(c *Config) *int { return &c.HashLayers }},
 	{"idx_head", 1, indexed, func(c *Config) *int { return &c.IndexHeads }},
 	{"idx_dim", 2, indexed, func(c *Config) *int { return &c.IndexDim }},
 	{"idx_topk", 1, indexed, func(c *Config) *int { return &c.TopK }},
 	{"hc", 1, streams, func(c *Config) *int { return &c.Streams }},
 	{"sinkhorn", 1, streams, func(c *Config) *int { return &c.Sinkhorn }},
+	{"src_every", 1, engrams, func(c *Config) *int { return &c.Engram.SourceEvery }},
+	{"ix_every", 1, engrams, func(c *Config) *int { return &c.Engram.IndexEvery }},
+	{"cand_blocks", 1, engrams, func(c *Config) *int { return &c.Engram.Kept }},
+	{"cand_size", 1, engrams, func(c *Config) *int { return &c.Engram.Size }},
+	{"eg_head", 1, engrams, func(c *Config) *int { return &c.Engram.Heads }},
+	{"eg_key", 1, engrams, func(c *Config) *int { return &c.Engram.Width }},
+	{"eg_gram", 2, engrams, func(c *Config) *int { return &c.Engram.Gram }},
+	{"eg_vocab", 2, engrams, func(c *Config) *int { return &c.Engram.LeastPrime }},
 	{"kv_lora", 1, latent, func(c *Config) *int { return &c.Latent.Rank }},
 	{"nope", 1, latent, func(c *Config) *int { return &c.Latent.Nope }},
 	{"v_dim", 1, latent, func(c *Config) *int { return &c.Latent.Value }},
@@ -155,6 +166,9 @@ func (c *Config) SetArch(arch string) error {
 // comma-separated ratios. There may be more of these than Layers, as in files
 // with layers for draft tokens, but not fewer.
 func (c *Config) SetRatios(s string) error {
+	if c.Arch != archStreams {
+		return fmt.Errorf("%s takes no list of ratios", c.Arch)
+	}
 	if s == "flash" || s == "pro" {
 		c.Pattern, c.Ratios = s, nil
 		return nil

@@ -1,5 +1,5 @@
-// Package synthetic makes deepseek4, deepseek2, deepseek32 and glm-dsa models of any
-// shape with random weights: for tests, benchmarks and bug reports without a real model.
+// Package synthetic makes deepseek4, deepseek41, deepseek2, deepseek32 and glm-dsa models of
+// any shape with random weights: for tests, benchmarks and bug reports without a real model.
 // The weights are seeded and scaled so that activations keep about unit variance through
 // all layers. The same Config gives the same bytes on every host.
 //
@@ -24,7 +24,7 @@ import (
 
 // Config is the shape of a model. Start from a Preset.
 type Config struct {
-	Arch string // general.architecture: deepseek4, deepseek2, deepseek32 or glm-dsa
+	Arch string // general.architecture: deepseek4, deepseek41, deepseek2, deepseek32 or glm-dsa
 	Name string // general.name
 	Seed uint64
 
@@ -53,8 +53,8 @@ type Config struct {
 	Sinkhorn int
 	Context  int
 
-	// Ratios are the compression ratios (0, 4, 128) of the layers, at least
-	// Layers long. If nil, Pattern ("flash" or "pro") determines them.
+	// Ratios are the compression ratios of the layers (0, 4, 128, of deepseek41 0, 1, 2), at
+	// least Layers long. If nil, Pattern ("flash" or "pro") determines them.
 	Ratios  []int
 	Pattern string
 
@@ -67,7 +67,9 @@ type Config struct {
 	YaRNFactor       float64
 	YaRNContext      int
 
-	// Of all but deepseek4. Of the fields above those have no HeadDim, ORank, OGroups,
+	Engram Engram // of deepseek41
+
+	// Of all but deepseek4 and deepseek41. Of the fields above those have no HeadDim, ORank, OGroups,
 	// Window, HashLayers, Streams, Sinkhorn, Ratios, Pattern, HyperEps, Clamp,
 	// CompressRopeBase, and deepseek2 has no Index… and TopK.
 	Latent Latent
@@ -136,7 +138,7 @@ var presets = map[string]func(c *Config){
 
 // Presets lists the names that Preset knows.
 func Presets() []string {
-	return append(slices.Sorted(maps.Keys(presets)), slices.Sorted(maps.Keys(latentPresets))...)
+	return slices.Concat(slices.Sorted(maps.Keys(presets)), slices.Sorted(maps.Keys(v41Presets)), slices.Sorted(maps.Keys(latentPresets)))
 }
 
 // Preset returns a named shape:
@@ -146,6 +148,13 @@ func Presets() []string {
 //	bench     V4 Flash's widths, 6 layers, 64 experts, 6.6 GB
 //	flash     DeepSeek V4 Flash, its large tensors holes
 //	pro       DeepSeek V4 Pro, its large tensors holes
+//
+// and of deepseek41
+//
+//	v41-tiny   every kind of layer, about 26 MB
+//	small-v41  192 experts, 6 used, 10 layers, about 1 GB
+//	bench-v41  V4.1 Flash's widths, 6 layers, 64 experts
+//	v41        DeepSeek V4.1 Flash, its large tensors holes
 //
 // and of deepseek2
 //
@@ -164,6 +173,10 @@ func Presets() []string {
 //	v32, glm5      true shapes, their large tensors holes
 func Preset(name string) (Config, error) {
 	c, change, ok := flash, presets[name], true
+	if of41 := v41Presets[name]; of41 != nil {
+		v41(&c)
+		change = of41
+	}
 	if change == nil {
 		c = v3
 		change, ok = latentPresets[name]
@@ -212,13 +225,17 @@ func (c *Config) Writer() (*gguf.Writer, error) {
 	if err := w.SetParts(max(c.Parts, 1)); err != nil {
 		return nil, err
 	}
+	vocabulary, tokens := c.vocabularyKeys()
 	keys := c.streamKeys
-	if c.latent() {
+	switch {
+	case c.latent():
 		keys = c.latentKeys
+	case c.Arch == archEngram:
+		keys = func() []pair { return c.engramKeys(tokens) }
 	}
 	pairs := c.general()
 	if c.Block != BlockAlone {
-		pairs = slices.Concat(pairs, keys(), c.vocabularyKeys())
+		pairs = slices.Concat(pairs, keys(), vocabulary)
 	}
 	if err := put(w, pairs); err != nil {
 		return nil, err
@@ -267,6 +284,12 @@ func (c *Config) check() error {
 	}
 	if c.latent() {
 		if err := c.checkLatent(); err != nil {
+			return err
+		}
+		return c.checkCommon()
+	}
+	if c.Arch == archEngram {
+		if err := c.checkEngram(); err != nil {
 			return err
 		}
 		return c.checkCommon()

@@ -162,16 +162,20 @@ func (c *Config) addTensors(w *gguf.Writer) error {
 		m.latentTensors()
 		return m.err
 	}
-	E := c.Embd
 	// Never quantised, because llama.cpp reads these tensors as floats only.
 	small := c.Types.Aux
 	if small != gguf.F16 {
 		small = gguf.F32
 	}
+	if c.Arch == archEngram {
+		m.engramTensors(small)
+		return m.err
+	}
 	if c.Block == BlockAlone {
 		m.streamBlock(small)
 		return m.err
 	}
+	E := c.Embd
 	m.matrix("token_embd.weight", c.Types.Embd, 1, E, c.Vocab)
 	m.matrix("output.weight", c.Types.Output, 3*inv(E), E, c.Vocab)
 	m.vector("output_norm.weight", gguf.F32, normal(1, 0.1), E)
@@ -187,11 +191,11 @@ func (c *Config) addTensors(w *gguf.Writer) error {
 
 func inv(inputs int) float64 { return 1 / math.Sqrt(float64(inputs)) }
 
-// layer adds layer i; its tensors' names begin with p.
-func (m *maker) layer(i, ratio int, p string, small gguf.Type) {
+// window adds the tensors of attention over the window and of the hyper-connections.
+func (m *maker) window(p string, small gguf.Type) {
 	c := m.c
 	E, H, D, Q, hc := c.Embd, c.Heads, c.HeadDim, c.QRank, c.Streams
-	dense, aux := c.Types.Dense, c.Types.Aux
+	dense := c.Types.Dense
 	m.vector(p+"attn_norm.weight", gguf.F32, normal(1, 0.1), E)
 	m.vector(p+"attn_sinks.weight", gguf.F32, normal(0, 1), H)
 	m.matrix(p+"attn_q_a.weight", dense, inv(E), E, Q)
@@ -215,8 +219,15 @@ func (m *maker) layer(i, ratio int, p string, small gguf.Type) {
 		}, mix)
 		m.vector(hyper+"_scale.weight", gguf.F32, constant(0.7), 3)
 	}
+}
+
+// layer adds layer i; its tensors' names begin with p.
+func (m *maker) layer(i, ratio int, p string, small gguf.Type) {
+	c := m.c
+	E, Q, aux := c.Embd, c.QRank, c.Types.Aux
+	m.window(p, small)
 	if ratio > 0 {
-		m.compressor(p+"attn_compressor_", ratio, D, 1.3, small)
+		m.compressor(p+"attn_compressor_", ratio, c.HeadDim, 1.3, small)
 	}
 	if ratio == 4 {
 		m.compressor(p+"indexer_compressor_", ratio, c.IndexDim, 1, small)

@@ -26,11 +26,14 @@ const mostMerges = 1200
 // vocabularyKeys has a byte-level BPE vocabulary of exactly c.Vocab tokens:
 // the family's first markers, the bytes, the merged pieces, fillers, and the other
 // markers, at their true ids if these are known and the vocabulary is long enough,
-// and otherwise at its end.
-func (c *Config) vocabularyKeys() []pair {
+// and otherwise at its end. It also returns the tokens.
+func (c *Config) vocabularyKeys() (keys []pair, tokens []string) {
 	f := families[c.Pre]
 	head, tail := f.head, f.tail
-	tokens := make([]string, c.Vocab)
+	if c.Arch == archEngram { // the id is not the true one
+		tail = append(slices.Clone(tail), marker{128829, "<｜System｜>", control})
+	}
+	tokens = make([]string, c.Vocab)
 	kinds := make([]int32, c.Vocab)
 	set := func(id int, text string, kind int32) { tokens[id], kinds[id] = text, kind }
 	for _, m := range head {
@@ -77,5 +80,5 @@ func (c *Config) vocabularyKeys() []pair {
 		{"tokenizer.ggml.add_bos_token", false},
 		{"tokenizer.ggml.add_eos_token", false},
 		{"tokenizer.chat_template", f.template},
-	}
+	}, tokens
 }

@@ -1,0 +1,216 @@
+package deepseek41
+
+import (
+	"context"
+	"math"
+
+	"ringmaster/kernels"
+	"ringmaster/model/hyper"
+	"ringmaster/parallel"
+)
+
+// attention encodes attention of the normalised input X [rows][D] into Y [rows][D], of this
+// rank's rows. Projections run over many rows of the step at once; what reads the KV cache
+// runs segment by segment. In a group every rank fills the whole KV cache. If heads are
+// divided it computes those that it owns, of all rows, and their outputs are combined;
+// otherwise all heads of its own rows. The error is the backend's or the group's.
+func (m *forward) attention(ctx context.Context, l *layer, number int, step step) error {
+	attends := m.Heads.Own().Len() > 0
+	indexed := l.index != nil && m.chooses(step.End, l.Ratio)
+	rows := m.HeadRows(step.Own, step.Rows)
+	m.project(l, step, attends, indexed)
+	if err := m.gatherInputs(ctx, l, step); err != nil {
+		return err
+	}
+	for _, g := range step.Segments {
+		m.Backend.StoreKV(g.Cache.layers[number].raw, m.KV[g.First*m.c.HeadDim:], g.N, m.c.HeadDim, g.Pos, m.c.RawRows(m.MaxTokens))
+	}
+	if l.source != nil {
+		m.makeEntries(l, number, step)
+	}
+	if indexed {
+		if err := m.choose(ctx, l, number, step, attends); err != nil {
+			return err
+		}
+	}
+	if attends {
+		m.HeadsOf(&l.attn, l.freqs, rows, step.Pos, false, m.Y[step.Own.Start*m.c.Embd:], func(own *hyper.Local) {
+			for _, whole := range step.Segments {
+				if g, ok := whole.Part(rows); ok {
+					m.attend(l, own, g, number, g.First-rows.Start, m.chooses(whole.Pos+whole.N, l.Ratio))
+				}
+			}
+		})
+	}
+	return m.CombineHeads(ctx, rows.Len(), step.Cut, m.Y[step.Own.Start*m.c.Embd:])
+}
+
+// project encodes the products with the input of the attention of this rank's rows: the rows
+// to cache, and the low-rank query. A rank without heads needs the query only if others
+// gather it or for the indexer.
+func (m *forward) project(l *layer, step step, attends, indexed bool) {
+	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
+	at := own.Start
+	kv, qr := m.KV[at*c.HeadDim:], m.QR[at*c.QRank:]
+	inputs := []kernels.Product{{W: l.attn.KV, Out: kv}}
+	query := attends || step.Cut != nil
+	if query {
+		inputs = append(inputs, kernels.Product{W: l.attn.QA, Out: qr})
+	}
+	if w := l.source; w != nil {
+		inputs = append(inputs, kernels.Product{W: w.kv, Out: s.compKV[at*c.HeadDim:]})
+		if w.gate.Exists() {
+			inputs = append(inputs, kernels.Product{W: w.gate, Out: s.compGate[at*c.HeadDim:]})
+		}
+	}
+	if query && indexed {
+		inputs = append(inputs, kernels.Product{W: l.index.proj, Out: s.idxW[at*c.IndexHeads:]})
+	}
+	b.MatMul(m.X[at*c.Embd:], n, inputs...)
+	b.RMSNorm(kv, kv, l.attn.KVNorm, n, c.HeadDim, c.RMSEps)
+	b.RoPE(kernels.RoPEArgs{X: kv, Pos: step.Pos[at:own.End], Freqs: l.freqs, Rows: n, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim})
+	if query {
+		b.RMSNorm(qr, qr, l.attn.QANorm, n, c.QRank, c.RMSEps)
+	}
+}
+
+// gatherInputs sends what project has computed to all ranks, if the rows of the step are
+// divided; the query only if heads are divided too.
+func (m *forward) gatherInputs(ctx context.Context, l *layer, step step) error {
+	if step.Cut == nil {
+		return nil
+	}
+	c, s := m.c, &m.scratch
+	fields := []parallel.Field{parallel.FieldOf(m.KV, c.HeadDim)}
+	if m.Heads.Divided() {
+		fields = append(fields, parallel.FieldOf(m.QR, c.QRank))
+	}
+	if w := l.source; w != nil {
+		fields = append(fields, parallel.FieldOf(s.compKV, c.HeadDim))
+		if w.gate.Exists() {
+			fields = append(fields, parallel.FieldOf(s.compGate, c.HeadDim))
+		}
+	}
+	return m.GatherRows(ctx, step.Cut, fields...)
+}
+
+// entries is the compressed entries of one ratio that a segment completes: count of them,
+// from number first of its sequence on, in rows from at on of the buffers.
+type entries struct{ at, first, count int }
+
+func entriesOf(g segment, ratio, at int) entries {
+	first := g.Pos / ratio
+	return entries{at, first, (g.Pos+g.N)/ratio - first}
+}
+
+// countEntries computes the positions at which the entries of ratio 2 are rotated that the
+// step completes: those of their first tokens.
+func (m *forward) countEntries(step step) {
+	if !m.c.compressed() {
+		return
+	}
+	at := 0
+	for _, g := range step.Segments {
+		e := entriesOf(g, 2, at)
+		for i := range e.count {
+			m.scratch.entryPos[at+i] = int32(2 * (e.first + i))
+		}
+		at += e.count
+	}
+}
+
+// makeEntries appends the entries that the step completes, and their index keys, to the KV
+// caches, of all rows of the step. The keys are made of the entries before these are rotated.
+func (m *forward) makeEntries(l *layer, number int, step step) {
+	b, c, s, w := m.Backend, m.c, &m.scratch, l.source
+	total, pos := step.Rows, step.Pos
+	if l.Ratio == 1 {
+		b.RMSNorm(s.latent, s.compKV, w.norm, total, c.HeadDim, c.RMSEps)
+	} else {
+		total, pos = 0, s.entryPos
+		for _, g := range step.Segments {
+			state := g.Cache.layers[number].source
+			b.Compress(kernels.CompressArgs{
+				KV: s.compKV[g.First*c.HeadDim:], Score: s.compGate[g.First*c.HeadDim:], Norm: w.norm,
+				RingKV: state.kv, RingScore: state.score, Latent: s.latent[total*c.HeadDim:],
+				Rows: g.N, Pos: g.Pos, Ratio: l.Ratio, Dim: c.HeadDim, RingRows: state.ringRows, Eps: c.RMSEps,
+			})
+			total += entriesOf(g, l.Ratio, total).count
+		}
+	}
+	if total == 0 {
+		return
+	}
+	b.MatMul(s.latent, total, kernels.Product{W: w.key, Out: s.keys})
+	b.RMSNorm(s.keys, s.keys, w.keyNorm, total, c.IndexDim, c.RMSEps)
+	b.RoPE(kernels.RoPEArgs{X: s.keys, Pos: pos, Freqs: l.freqs, Rows: total, Heads: 1, HeadDim: c.IndexDim, RotDim: c.RotDim})
+	b.RoPE(kernels.RoPEArgs{X: s.latent, Pos: pos, Freqs: l.freqs, Rows: total, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim})
+	at := 0
+	for _, g := range step.Segments {
+		e := entriesOf(g, l.Ratio, at)
+		if e.count > 0 {
+			state := g.Cache.layers[number].source
+			b.StoreKV(state.entries, s.latent[e.at*c.HeadDim:], e.count, c.HeadDim, e.first, len(state.entries)/c.HeadDim)
+			b.StoreKV(state.keys, s.keys[e.at*c.IndexDim:], e.count, c.IndexDim, e.first, len(state.keys)/c.IndexDim)
+		}
+		at += e.count
+	}
+}
+
+// chooses reports whether a token of a step or segment that ends before position end sees
+// more entries of a ratio than attention reads. Otherwise the indexer need not run, because
+// attention reads all of them.
+func (m *forward) chooses(end, ratio int) bool { return ratio > 0 && end/ratio > m.c.IndexTopK }
+
+// choose encodes the choice of entries for the tokens of the segments that see more than
+// attention reads. If rows are divided it chooses for this rank's rows, and gathers the
+// choice if its heads need all rows. It stays for the following layers without an indexer,
+// and the blocks that the candidates' layer keeps for those that choose within them.
+func (m *forward) choose(ctx context.Context, l *layer, number int, step step, attends bool) error {
+	if !attends && step.Cut == nil {
+		return nil
+	}
+	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
+	q := s.idxQ[own.Start*c.IndexHeads*c.IndexDim:]
+	b.MatMul(m.QR[own.Start*c.QRank:], n, kernels.Product{W: l.index.qB, Out: q})
+	b.RoPE(kernels.RoPEArgs{X: q, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim})
+	for _, whole := range step.Segments {
+		g, ok := whole.Part(own)
+		if !ok || !m.chooses(whole.Pos+whole.N, l.Ratio) {
+			continue
+		}
+		a := kernels.IndexArgs{
+			Q: s.idxQ[g.First*c.IndexHeads*c.IndexDim:], HeadWeight: s.idxW[g.First*c.IndexHeads:],
+			Cache: g.Cache.layers[l.Source].source.keys, Selected: s.selected[g.First*c.IndexTopK:],
+			Rows: g.N, Pos: g.Pos, Heads: c.IndexHeads, Dim: c.IndexDim, TopK: c.IndexTopK, Ratio: l.Ratio,
+			Scale: float32(1 / math.Sqrt(float64(c.IndexDim)*float64(c.IndexHeads))),
+		}
+		if m.keepsBlocks(number) && (whole.Pos+whole.N)/l.Ratio > c.BlocksKept*c.BlockSize {
+			a.Blocks, a.BlocksKept, a.BlockSize = s.blocks[g.First*c.BlocksKept:], c.BlocksKept, c.BlockSize
+			a.Mask = number != c.Candidates
+		}
+		b.IndexTopK(a)
+	}
+	if !m.Heads.Divided() {
+		return nil
+	}
+	return m.GatherRows(ctx, step.Cut, parallel.FieldOf(s.selected, c.IndexTopK))
+}
+
+// keepsBlocks reports whether a layer keeps blocks of entries or chooses within them.
+func (m *forward) keepsBlocks(layer int) bool {
+	return m.c.Candidates >= 0 && layer >= m.c.Candidates
+}
+
+// attend encodes the attention of one segment for this rank's heads. Their queries begin at
+// row first of Q; chosen says whether the indexer has chosen entries for it.
+func (m *forward) attend(l *layer, own *hyper.Local, g segment, number, first int, chosen bool) {
+	a := m.Windowed(own, g.Cache.layers[number].raw, first, g.N, g.Pos)
+	if l.Ratio > 0 {
+		a.Compressed, a.Ratio = g.Cache.layers[l.Source].source.entries, l.Ratio
+	}
+	if chosen {
+		a.Selected, a.TopK = m.scratch.selected[g.First*m.c.IndexTopK:], m.c.IndexTopK
+	}
+	m.Backend.Attend(a)
+}

@@ -1,0 +1,138 @@
+package deepseek41
+
+import (
+	"context"
+	"fmt"
+
+	"ringmaster/kernels"
+	"ringmaster/model"
+	"ringmaster/model/decoder"
+	"ringmaster/parallel"
+)
+
+// step is a step of the decoder with this architecture's KV caches.
+type (
+	step    = decoder.Step[*cache]
+	segment = decoder.Segment[*cache]
+)
+
+// Layers implements decoder.Network. The weights with which a sub-layer collapses the
+// streams lag by one sub-layer: attention takes those of the FFN before it, the FFN those of
+// the attention before it.
+func (m *forward) Layers(ctx context.Context, step step) error {
+	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
+	h, y := m.H[own.Start*c.Streams*c.Embd:], m.Y[own.Start*c.Embd:]
+	if err := m.readRows(ctx, step); err != nil {
+		return err
+	}
+	m.countEntries(step)
+	b.Embed(m.X, m.w.embd, step.IDs[own.Start:own.End])
+	b.HCInit(h, m.X, n, c.Streams, c.Embd)
+	for i := range n * c.Streams { // the first attention takes the first stream
+		s.carried[i] = 0
+		if i%c.Streams == 0 {
+			s.carried[i] = 1
+		}
+	}
+	for i := range m.w.layers {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
+		}
+		l := &m.w.layers[i]
+		if l.engram != nil {
+			m.addEngram(l, h, n)
+		}
+		m.Mix(&l.hcAttn, m.Pre, s.carried, l.attnNorm, own)
+		if err := m.attention(ctx, l, i, step); err != nil {
+			return fmt.Errorf("layer %d: %w", i, err)
+		}
+		b.HCExpand(h, y, m.Post, m.Comb, n, c.Streams, c.Embd)
+
+		m.Mix(&l.hcFFN, s.carried, m.Pre, l.ffnNorm, own)
+		if err := m.Routed.Begin(ctx, i, &l.experts, m.X, step.IDs, step.Rows, step.Cut); err != nil {
+			return err
+		}
+		if err := m.Routed.Finish(ctx, y); err != nil {
+			return err
+		}
+		b.HCExpand(h, y, m.Post, m.Comb, n, c.Streams, c.Embd)
+	}
+	b.HCCollapse(m.X[own.Start*c.Embd:], h, s.carried, n, c.Streams, c.Embd)
+	if err := m.Gather.Some(ctx, step.Cut, step.Kept, parallel.FieldOf(m.X, c.Embd)); err != nil {
+		return fmt.Errorf("output head: %w", err)
+	}
+	return nil
+}
+
+// addEngram adds the rows of the tables of n tokens to their streams h.
+func (m *forward) addEngram(l *layer, h []float32, n int) {
+	c, s := m.c, &m.scratch
+	rows := s.rows[l.Engram*m.MaxTokens*c.Engram.values():]
+	m.Backend.MatMul(rows, n, kernels.Product{W: l.engram.kv, Out: s.gramKV})
+	m.Backend.HCGate(kernels.HCGateArgs{
+		H: h, KV: s.gramKV, HNorm: l.engram.hNorm, KeyNorm: l.engram.keyNorm,
+		Rows: n, Streams: c.Streams, Cols: c.Embd, Eps: c.RMSEps,
+	})
+}
+
+// Head implements decoder.Network: the logits of rows [wanted][V]. A rank computes its part
+// of the vocabulary; rank 0 gets all of it.
+func (m *forward) Head(ctx context.Context, rows []int32) ([][]float32, error) {
+	b, c, n := m.Backend, m.c, len(rows)
+	x := m.Pick(m.X, rows)
+	if x == nil {
+		return nil, b.Flush()
+	}
+	b.RMSNorm(x, x, m.w.outputNorm, n, c.Embd, c.RMSEps)
+	return m.Logits.Run(ctx, x, n, m.w.output)
+}
+
+// readRows remembers the folded ids of the step's tokens and reads the rows of the tables
+// for those that this rank computes.
+func (m *forward) readRows(ctx context.Context, step step) error {
+	e := &m.c.Engram
+	if !e.exists() {
+		return nil
+	}
+	for _, g := range step.Segments {
+		for i, id := range step.IDs[g.First : g.First+g.N] {
+			g.Cache.remember(g.Pos+i, int32(e.Map[id]))
+		}
+	}
+	if !kernels.ValuesMatter(m.Backend) {
+		return nil
+	}
+	if m.tables == nil {
+		var err error
+		if m.tables, err = openTables(m.file, e, &m.counts); err != nil {
+			return err
+		}
+	}
+	columns, folded := e.columns(), make([]uint64, e.Gram)
+	hashed := make([]uint64, columns)
+	wants := make([]want, 0, len(e.Layers)*step.Own.Len()*columns)
+	for _, whole := range step.Segments {
+		g, ok := whole.Part(step.Own)
+		if !ok {
+			continue
+		}
+		for i := range g.N {
+			g.Cache.folded(folded, g.Pos+i, e.Pad)
+			for l := range e.Layers {
+				e.hash(hashed, l, folded)
+				at := (l*m.MaxTokens + g.First + i - step.Own.Start) * e.values()
+				for j, row := range hashed {
+					wants = append(wants, want{key(l, row), m.scratch.rows[at+j*e.Width:][:e.Width]})
+				}
+			}
+		}
+	}
+	err := m.tables.read(ctx, wants)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("step cancelled before layer 0: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("engram: %w: %w", model.ErrStorage, err)
+	}
+	return nil
+}
