@@ -23,12 +23,13 @@ var (
 // OpError says which operation of a group failed, where and why. Unknown fields
 // are -1, 0 or "".
 type OpError struct {
-	Op      string // "all_sum", "recv", "connect"…
-	Seq     uint64 // number of the operation in its group
-	Rank    int    // the rank that reports
-	Peer    int    // the rank at fault or waited for, -1 if unknown
-	Addr    string // address of the peer
-	World   []int  // world rank of each rank of the group; nil if the ranks are those of the world
+	Op      string   // "all_sum", "recv", "connect"…
+	Seq     uint64   // number of the operation in its group
+	Rank    int      // the rank that reports
+	Peer    int      // the rank at fault or waited for, -1 if unknown
+	Addr    string   // address of the peer
+	World   []int    // world rank of each rank of the group; nil if the ranks are those of the world
+	Hosts   []string // name of each rank's host; nil if unknown
 	Elapsed time.Duration
 	Err     error // wraps one of the sentinel errors above
 }
@@ -36,9 +37,9 @@ type OpError struct {
 // Error returns one line: what failed, where, after how long, and why.
 func (e *OpError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s #%d on rank %d%s", e.Op, e.Seq, e.Rank, e.outside(e.Rank))
+	fmt.Fprintf(&b, "%s #%d on %s%s", e.Op, e.Seq, RankName(e.Rank, hostOf(e.Hosts, e.Rank)), e.outside(e.Rank))
 	if e.Peer >= 0 {
-		fmt.Fprintf(&b, ": rank %d%s", e.Peer, e.outside(e.Peer))
+		fmt.Fprintf(&b, ": %s%s", RankName(e.Peer, hostOf(e.Hosts, e.Peer)), e.outside(e.Peer))
 		if e.Addr != "" {
 			fmt.Fprintf(&b, " at %s", e.Addr)
 		}
@@ -97,6 +98,7 @@ func (e *UnconnectedError) Error() string {
 // same verdict.
 type PeerError struct {
 	Rank  int    // the rank at fault, -1 if no rank is at fault
+	Host  string // name of its host, "" if unknown
 	Addr  string // its address, "" if unknown
 	Cause string // "connection closed", "no heartbeat for 4 s", …
 }
@@ -107,9 +109,9 @@ func (e *PeerError) Error() string {
 	case e.Rank < 0:
 		return e.Cause
 	case e.Addr == "":
-		return fmt.Sprintf("rank %d: %s", e.Rank, e.Cause)
+		return fmt.Sprintf("%s: %s", RankName(e.Rank, e.Host), e.Cause)
 	}
-	return fmt.Sprintf("rank %d at %s: %s", e.Rank, e.Addr, e.Cause)
+	return fmt.Sprintf("%s at %s: %s", RankName(e.Rank, e.Host), e.Addr, e.Cause)
 }
 
 // culprit returns the world rank that an error blames, -1 if it names none.

@@ -108,6 +108,9 @@ func newGroup(l Link) *Group {
 // Rank returns the number of this rank in the group.
 func (g *Group) Rank() int { return g.link.Rank }
 
+// Name names a rank of the group for people.
+func (g *Group) Name(rank int) string { return g.link.Name(rank) }
+
 // Size returns the number of ranks.
 func (g *Group) Size() int { return g.link.Size }
 

@@ -75,7 +75,7 @@ func (g *Group) suspect(peer int, err error) {
 		g.mu.Unlock()
 		return
 	}
-	s := &OpError{Op: idleOp, Rank: g.link.Rank, Peer: peer, World: g.link.World, Err: err}
+	s := &OpError{Op: idleOp, Rank: g.link.Rank, Peer: peer, World: g.link.World, Hosts: g.link.Hosts, Err: err}
 	if g.active {
 		s.Op, s.Seq, s.Elapsed = g.op.Kind.String(), g.op.Number, time.Since(g.op.Begun)
 	}

@@ -87,9 +87,15 @@ func (l *Link) child(id uint64, rank int, members []int, report func(peer int, c
 			report(peer, cause)
 		},
 	}
+	if l.Hosts != nil {
+		c.Hosts = make([]string, len(members))
+	}
 	for i, r := range members {
 		if r < len(l.Addrs) {
 			c.Addrs[i] = l.Addrs[r]
+		}
+		if l.Hosts != nil {
+			c.Hosts[i] = l.Host(r)
 		}
 		c.World[i] = l.world(r)
 	}

@@ -29,7 +29,7 @@ func (g *Group) start(ctx context.Context, op *Op, args error) Pending {
 // await ends the operation with the given number.
 func (g *Group) await(number uint64) error {
 	if !g.busy.Load() || number != g.op.Number {
-		return &OpError{Op: "wait", Rank: g.link.Rank, Peer: -1, World: g.link.World, Err: fmt.Errorf("%w: Wait was called before", ErrArgument)}
+		return &OpError{Op: "wait", Rank: g.link.Rank, Peer: -1, World: g.link.World, Hosts: g.link.Hosts, Err: fmt.Errorf("%w: Wait was called before", ErrArgument)}
 	}
 	return g.finish()
 }
@@ -38,7 +38,7 @@ func (g *Group) await(number uint64) error {
 // check.
 func (g *Group) begin(ctx context.Context, op *Op, args error) error {
 	if !g.busy.CompareAndSwap(false, true) {
-		return &OpError{Op: op.Kind.String(), Rank: g.link.Rank, Peer: -1, World: g.link.World, Err: ErrBusy}
+		return &OpError{Op: op.Kind.String(), Rank: g.link.Rank, Peer: -1, World: g.link.World, Hosts: g.link.Hosts, Err: ErrBusy}
 	}
 	return g.enter(ctx, op, args)
 }
@@ -199,7 +199,7 @@ func (g *Group) wrap(cause error) error {
 	if e, ok := cause.(*OpError); ok {
 		return e // names the operation that failed; later ones return the same
 	}
-	return &OpError{Op: g.op.Kind.String(), Seq: g.op.Number, Rank: g.link.Rank, Peer: g.link.Culprit(cause), World: g.link.World,
+	return &OpError{Op: g.op.Kind.String(), Seq: g.op.Number, Rank: g.link.Rank, Peer: g.link.Culprit(cause), World: g.link.World, Hosts: g.link.Hosts,
 		Elapsed: time.Since(g.op.Begun), Err: cause}
 }
 

@@ -24,7 +24,7 @@ import (
 // group, as in any operation. A child of one rank is a Local group.
 func (g *Group) Split(ctx context.Context, color, key int) (*Group, error) {
 	if !g.busy.CompareAndSwap(false, true) {
-		return nil, &OpError{Op: Agree.String(), Rank: g.link.Rank, Peer: -1, World: g.link.World, Err: ErrBusy}
+		return nil, &OpError{Op: Agree.String(), Rank: g.link.Rank, Peer: -1, World: g.link.World, Hosts: g.link.Hosts, Err: ErrBusy}
 	}
 	g.held = true
 	ops, number := g.ops.Load(), g.number
@@ -53,7 +53,7 @@ func (g *Group) split(ctx context.Context, color, key int) (*Group, error) {
 	number, rank := g.splits+1, g.link.Rank
 	begun := time.Now()
 	fault := func(peer int, err error) error {
-		return &OpError{Op: Agree.String(), Seq: number, Rank: rank, Peer: peer, World: g.link.World, Elapsed: time.Since(begun), Err: err}
+		return &OpError{Op: Agree.String(), Seq: number, Rank: rank, Peer: peer, World: g.link.World, Hosts: g.link.Hosts, Elapsed: time.Since(begun), Err: err}
 	}
 	var offer []byte
 	if o, ok := g.driver.(Offerer); ok {
@@ -90,7 +90,7 @@ func (g *Group) split(ctx context.Context, color, key int) (*Group, error) {
 	case peer == rank:
 		err = fault(-1, fmt.Errorf("%w: %w", ErrBootstrap, problem))
 	case peer >= 0:
-		err = fault(peer, fmt.Errorf("%w: rank %d has not formed its child: %s", ErrBootstrap, peer, text))
+		err = fault(peer, fmt.Errorf("%w: %s has not formed its child: %s", ErrBootstrap, g.link.Name(peer), text))
 	}
 	if err != nil {
 		if child != nil {

@@ -36,6 +36,7 @@ type Link struct {
 	Epoch      uint32   // connections of other epochs are rejected
 	Token      []byte   // [32] the epoch token: proves that a connection belongs to the epoch
 	Addrs      []string // [Size] what Listen returned on each rank
+	Hosts      []string // [Size] names of the ranks' hosts, for people; nil if unknown
 	// World holds the world rank of each rank of this group [Size], which
 	// verdicts and the owner of the group use; nil if they are the ranks of
 	// this group: all ranks of the world are members.

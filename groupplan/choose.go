@@ -15,8 +15,9 @@ import (
 // The request by which Share.Auto compares: what a chunk of a prompt and a token of an
 // answer take, each as often as there.
 const (
-	requestPrompt = 512
-	requestAnswer = 128
+	// RequestPrompt and RequestAnswer are its tokens.
+	RequestPrompt = 512
+	RequestAnswer = 128
 	// DecodeDepth is how many tokens a sequence has before a token of an answer.
 	DecodeDepth = 128
 	// LeastGain is the part of the time that more exchanges must save.
@@ -136,7 +137,7 @@ func better(experts, all expected) int {
 }
 
 // chunk is the tokens of a step of prefill that placements are compared by.
-func (c *chooser) chunk() int { return min(requestPrompt, c.o.MaxTokens, c.o.Context) }
+func (c *chooser) chunk() int { return min(RequestPrompt, c.o.MaxTokens, c.o.Context) }
 
 // works are the steps that placements are compared by: a chunk of prefill, and a token of
 // an answer.
@@ -191,7 +192,7 @@ func (c *chooser) alone(ctx context.Context, sizes parallel.Sizes) lone {
 		_, err = c.o.divide(parallel.ShareExperts, one.members, 0)
 		noRoom := err != nil
 		if s := e.request(); best.noRoom && !noRoom || best.noRoom == noRoom && s < least {
-			least, best = s, lone{expected: e, rank: m.Rank, noRoom: noRoom}
+			least, best = s, lone{expected: e, name: m.Name(), noRoom: noRoom}
 		}
 	}
 	return best

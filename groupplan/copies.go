@@ -39,9 +39,9 @@ func (o Options) copy(plan decoder.Plan, members []cluster.Hello, placement para
 			room[r] = 0
 		case room[r] > 0 || lacks != "":
 		case m.Memory == 0:
-			lacks = fmt.Sprintf("the memory of rank %d is not known", m.Rank)
+			lacks = fmt.Sprintf("the memory of %s is not known", m.Name())
 		default:
-			lacks = fmt.Sprintf("rank %d has no memory beyond its part and its KV caches for one more expert of %s", m.Rank, units.Bytes(plan.OneExpert()))
+			lacks = fmt.Sprintf("%s has no memory beyond its part and its KV caches for one more expert of %s", m.Name(), units.Bytes(plan.OneExpert()))
 		}
 	}
 	layers := plan.ExpertLayers()
@@ -96,7 +96,7 @@ func (o Options) noBuffers(plan decoder.Plan, members []cluster.Hello, ranks []d
 	more := moe.CopiesBytes(plan.Routed) + max(held-plan.PerSequence(), 0)
 	for r, m := range members {
 		if m.OwnMemory > 0 && ranks[r].Need()+more > m.OwnMemory || m.Memory > 0 && !o.Overcommit && ranks[r].Resident()+more > m.Memory {
-			return fmt.Sprintf("rank %d has no memory for their buffers", m.Rank)
+			return m.Name() + " has no memory for their buffers"
 		}
 	}
 	return ""

@@ -19,7 +19,7 @@ type expected struct {
 
 // request is the seconds of the request by which placements are compared.
 func (e expected) request() float64 {
-	return e.prefill.Seconds*requestPrompt/float64(e.chunk) + requestAnswer*e.decode.Seconds
+	return e.prefill.Seconds*RequestPrompt/float64(e.chunk) + RequestAnswer*e.decode.Seconds
 }
 
 // known is an error if a cost is missing.
@@ -35,9 +35,9 @@ func (e expected) known() error {
 // lone is what steps take on the fastest rank that can run the model without the others.
 type lone struct {
 	expected
-	rank    int
-	noRoom  bool  // the rank, like every other, has no memory for the whole model
-	unknown error // why nothing is expected
+	name    string // of the rank
+	noRoom  bool   // the rank, like every other, has no memory for the whole model
+	unknown error  // why nothing is expected
 }
 
 // slower says by how much a group is slower than the rank alone, "" if it is not.
@@ -57,7 +57,7 @@ func (l lone) slower(group expected) string {
 	if len(all) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("slower than rank %d alone: %s", l.rank, strings.Join(all, ", "))
+	return fmt.Sprintf("slower than %s alone: %s", l.name, strings.Join(all, ", "))
 }
 
 // line says in one line what is expected of the chosen placement, of one rank alone, and of
@@ -119,7 +119,7 @@ func (c *chooser) table(rows []expected, one lone) string {
 		row(share, e, fromRows(e.from), fmt.Sprintf("%.2fx, %.2fx of the mean", e.prefill.Imbalance, e.decode.Imbalance))
 	}
 	if one.unknown == nil {
-		row(fmt.Sprintf("rank %d alone", one.rank), one.expected, "", "")
+		row(one.name+" alone", one.expected, "", "")
 	}
 	_ = t.Flush() // to memory
 	return b.String()

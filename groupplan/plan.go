@@ -141,13 +141,13 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 	}
 	for _, m := range members {
 		if own := rest(plan, m) + plan.PerSequence(); m.OwnMemory > 0 && own > m.OwnMemory {
-			return p, fmt.Errorf("%s needs %s on rank %d for buffers and one sequence of %d tokens; its --memory allows %s. Raise it there, or use a smaller --ctx, --max-batch or --max-body",
-				o.Model.Path(), units.Bytes(own), m.Rank, plan.Context, units.Bytes(m.OwnMemory))
+			return p, fmt.Errorf("%s needs %s on %s for buffers and one sequence of %d tokens; its --memory allows %s. Raise it there, or use a smaller --ctx, --max-batch or --max-body",
+				o.Model.Path(), units.Bytes(own), m.Name(), plan.Context, units.Bytes(m.OwnMemory))
 		}
 	}
 	if !fits(plan) {
-		return p, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s, %s too little. Use a smaller --ctx or --max-batch, or --memory unlimited to start anyway",
-			o.Model.Path(), units.Bytes(need(plan)), plan.Context, members[small].Rank, units.Bytes(members[small].Memory), units.Bytes(need(plan)-members[small].Memory))
+		return p, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; %s offers %s, %s too little. Use a smaller --ctx or --max-batch, or --memory unlimited to start anyway",
+			o.Model.Path(), units.Bytes(need(plan)), plan.Context, members[small].Name(), units.Bytes(members[small].Memory), units.Bytes(need(plan)-members[small].Memory))
 	}
 	placement, err := o.place(plan, share, members, need(plan))
 	if err != nil {
@@ -156,7 +156,7 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 	ranks := make([]decoder.RankPlan, len(members))
 	names := make([]string, len(members))
 	for r, m := range members {
-		ranks[r], names[r] = plan.ForRank(r, placement), m.Data
+		ranks[r], names[r] = plan.ForRank(r, placement), strings.TrimSpace(m.Host+" "+m.Data)
 		ranks[r].Rank = m.Rank
 		ranks[r].Buffers = o.rest(plan, m, ranks[r].Buffers)
 	}
@@ -198,8 +198,8 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 func (o Options) refuse(members []cluster.Hello, ranks []decoder.RankPlan, budget, held int64) error {
 	for r, m := range members {
 		if m.Memory > 0 && ranks[r].Resident() > m.Memory && !o.Overcommit {
-			return fmt.Errorf("rank %d needs %s of memory and offers %s, %s too little, so every token would read from disk; give it less with --share %v:NUMBERS, add ranks, or use --memory unlimited to run anyway%s",
-				m.Rank, units.Bytes(ranks[r].Resident()), units.Bytes(m.Memory), units.Bytes(ranks[r].Resident()-m.Memory), Share{Of: o.Share.Of, Auto: o.Share.Auto}, onGPU(m))
+			return fmt.Errorf("%s needs %s of memory and offers %s, %s too little, so every token would read from disk; give it less with --share %v:NUMBERS, add ranks, or use --memory unlimited to run anyway%s",
+				m.Name(), units.Bytes(ranks[r].Resident()), units.Bytes(m.Memory), units.Bytes(ranks[r].Resident()-m.Memory), Share{Of: o.Share.Of, Auto: o.Share.Auto}, onGPU(m))
 		}
 	}
 	if held > 0 && budget > 0 && held > budget {
@@ -214,13 +214,13 @@ func (o Options) place(plan decoder.Plan, share parallel.Share, members []cluste
 	forWeights, numbers := make([]int64, len(members)), make([]int, len(members))
 	for i, m := range members {
 		if m.Memory == 0 && o.Share.Shares.Memory {
-			return nil, fmt.Errorf("--share %v: the memory of rank %d is unknown; give the shares as numbers", o.Share, m.Rank)
+			return nil, fmt.Errorf("--share %v: the memory of %s is unknown; give the shares as numbers", o.Share, m.Name())
 		}
 		whole := plan.Replicated(share) + need
 		forWeights[i], numbers[i] = m.Memory-whole, m.Rank
 		if forWeights[i] <= 0 && o.Share.Shares.Memory {
-			return nil, fmt.Errorf("--share %v: rank %d offers %s, but %s is needed in addition to %s, %s more; give the shares as numbers",
-				o.Share, m.Rank, units.Bytes(m.Memory), units.Bytes(whole), share.Divides(), units.Bytes(whole-m.Memory))
+			return nil, fmt.Errorf("--share %v: %s offers %s, but %s is needed in addition to %s, %s more; give the shares as numbers",
+				o.Share, m.Name(), units.Bytes(m.Memory), units.Bytes(whole), share.Divides(), units.Bytes(whole-m.Memory))
 		}
 	}
 	weights, err := o.Share.Shares.weights(numbers, forWeights)

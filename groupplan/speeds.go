@@ -54,7 +54,7 @@ func speedsLine(members []cluster.Hello, speeds []int) string {
 	}
 	var all []string
 	for r, m := range members {
-		all = append(all, fmt.Sprintf("rank %d %d", m.Rank, speeds[r]))
+		all = append(all, fmt.Sprintf("%s %d", m.Name(), speeds[r]))
 	}
 	return fmt.Sprintf("measured speeds of routed experts, of %d for the fastest: %s; copies are shared accordingly\n", speedSteps, strings.Join(all, ", "))
 }

@@ -68,6 +68,7 @@ func (n *Node) describeGroup() verify.Reply {
 	}
 	for i, r := range members {
 		out.Experts = append(out.Experts, [2]int{p[i].Experts.Start, p[i].Experts.End})
+		out.Hosts = append(out.Hosts, s.Ranks[r].Hello.Host)
 		out.Kernels = append(out.Kernels, s.Ranks[r].Hello.Kernels)
 	}
 	return verify.Reply{Epoch: e.Number, Group: out}

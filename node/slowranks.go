@@ -27,13 +27,14 @@ const (
 // slowRanks compares the ranks' times.
 type slowRanks struct {
 	log   *slog.Logger
+	hosts func(rank int) string // names, for people
 	last  []replica.Report
 	found map[int]int // looks in a row that found a rank slow
 }
 
 // WatchSlowRanks looks at the ranks until ctx ends.
 func (l *Leader) WatchSlowRanks(ctx context.Context) {
-	s := slowRanks{log: slog.Default(), found: map[int]int{}}
+	s := slowRanks{log: slog.Default(), hosts: l.Host, found: map[int]int{}}
 	t := time.NewTicker(slowEvery)
 	defer t.Stop()
 	for {
@@ -71,7 +72,7 @@ func (s *slowRanks) look(now []replica.Report, members []int, p parallel.Placeme
 		}
 		if s.found[r]++; s.found[r] == slowInARow {
 			s.log.Warn("a rank is much slower than planned, and all others wait for it: look at its temperature, clock frequency, memory and other programs (ringmaster doctor on its host), or give it less work (--share)",
-				"rank", r, "step", perStep[i].Round(time.Microsecond), "planned", planned.Round(time.Microsecond), "ratio", fmt.Sprintf("%.1f", float64(perStep[i])/float64(planned)))
+				"rank", r, "host", s.hosts(r), "step", perStep[i].Round(time.Microsecond), "planned", planned.Round(time.Microsecond), "ratio", fmt.Sprintf("%.1f", float64(perStep[i])/float64(planned)))
 		}
 	}
 }

@@ -22,12 +22,12 @@ func TestSlowRanks(t *testing.T) {
 		slow    string          // what the log has, "" for nothing
 	}{
 		"alike":                            {[]int{8, 8}, []time.Duration{20 * ms, 30 * ms}, 100, ""},
-		"rank 1 of two":                    {[]int{8, 8}, []time.Duration{20 * ms, 70 * ms}, 100, "rank=1 step=70ms planned=20ms ratio=3.5"},
-		"rank 0 of two":                    {[]int{8, 8}, []time.Duration{70 * ms, 20 * ms}, 100, "rank=0 step=70ms planned=20ms"},
-		"rank 2 of three":                  {[]int{8, 8, 8}, []time.Duration{20 * ms, 25 * ms, 90 * ms}, 100, "rank=2 step=90ms planned=25ms"},
+		"rank 1 of two":                    {[]int{8, 8}, []time.Duration{20 * ms, 70 * ms}, 100, "rank=1 host=studio-b step=70ms planned=20ms ratio=3.5"},
+		"rank 0 of two":                    {[]int{8, 8}, []time.Duration{70 * ms, 20 * ms}, 100, "rank=0 host=studio-b step=70ms planned=20ms"},
+		"rank 2 of three":                  {[]int{8, 8, 8}, []time.Duration{20 * ms, 25 * ms, 90 * ms}, 100, "rank=2 host=studio-b step=90ms planned=25ms"},
 		"one fast rank of three":           {[]int{8, 8, 8}, []time.Duration{20 * ms, 90 * ms, 95 * ms}, 100, ""},
 		"four times the experts":           {[]int{8, 32}, []time.Duration{20 * ms, 70 * ms}, 100, ""},
-		"four times the experts, and slow": {[]int{8, 32}, []time.Duration{20 * ms, 250 * ms}, 100, "rank=1 step=250ms planned=80ms"},
+		"four times the experts, and slow": {[]int{8, 32}, []time.Duration{20 * ms, 250 * ms}, 100, "rank=1 host=studio-b step=250ms planned=80ms"},
 		"less experts, yet slow":           {[]int{32, 8}, []time.Duration{20 * ms, 70 * ms}, 100, "rank=1"},
 		"no experts on one rank":           {[]int{8, 0}, []time.Duration{20 * ms, 20 * ms}, 100, ""},
 		"too few steps":                    {[]int{8, 8}, []time.Duration{20 * ms, 200 * ms}, leastSteps - 1, ""},
@@ -35,7 +35,7 @@ func TestSlowRanks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			s := slowRanks{log: slog.New(slog.NewTextHandler(&log, nil)), found: map[int]int{}}
+			s := slowRanks{log: slog.New(slog.NewTextHandler(&log, nil)), hosts: func(int) string { return "studio-b" }, found: map[int]int{}}
 			var p parallel.Placement
 			var members []int
 			at := 0

@@ -13,6 +13,7 @@ import (
 	"sort"
 	"time"
 
+	"ringmaster/distributed"
 	"ringmaster/distributed/cluster"
 	"ringmaster/internal/units"
 	"ringmaster/model"
@@ -89,9 +90,9 @@ func (l *Leader) bring(ctx context.Context) {
 			sent, left, err := l.copyTo(ctx, r)
 			switch {
 			case errors.Is(err, cluster.ErrRefused):
-				slog.Warn("a rank refused the sequences sent before it joins; it gets all of them when it joins, which takes longer", "rank", r.Rank, "error", err)
+				slog.Warn("a rank refused the sequences sent before it joins; it gets all of them when it joins, which takes longer", "rank", r.Rank, "host", r.Host, "error", err)
 			case err == nil:
-				slog.Info("a rank has the sequences and joins", "rank", r.Rank, "sent_ahead", units.Bytes(sent), "remaining", units.Bytes(left), "duration", time.Since(began).Round(time.Millisecond))
+				slog.Info("a rank has the sequences and joins", "rank", r.Rank, "host", r.Host, "sent_ahead", units.Bytes(sent), "remaining", units.Bytes(left), "duration", time.Since(began).Round(time.Millisecond))
 			}
 		})
 	}
@@ -231,7 +232,7 @@ func (l *Leader) forgetCopied(ctx context.Context, rank int, c *copied) {
 
 // within calls Send or Flush with a limit.
 func within(ctx context.Context, r *cluster.Recruit, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, aheadLimit, fmt.Errorf("rank %d did not accept what was sent to it within %v", r.Rank, aheadLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, aheadLimit, fmt.Errorf("%s did not accept what was sent to it within %v", distributed.RankName(r.Rank, r.Host), aheadLimit))
 	defer cancel()
 	return do(ctx)
 }

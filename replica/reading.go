@@ -39,7 +39,7 @@ func (r *reading) planned(members []cluster.Hello, s Settings) {
 		if o, ok := r.owned[m.Rank]; ok && o.process == m.Process {
 			before = &o.part
 		}
-		one := cluster.Reads{Rank: m.Rank, Bytes: r.fresh(s, i, before), Rate: m.ReadRate}
+		one := cluster.Reads{Rank: m.Rank, Host: m.Host, Bytes: r.fresh(s, i, before), Rate: m.ReadRate}
 		most := r.reads
 		if one.Takes() > most.Takes() || one.Takes() == most.Takes() && one.Bytes > most.Bytes {
 			r.reads = one

@@ -44,7 +44,7 @@ leader cannot be reached; 2: the command cannot work as it was given.`,
 			}
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), limit, fmt.Errorf("--timeout %v is over", limit))
 			defer cancel()
-			err = cluster.Drain(ctx, cluster.Config{Coordinator: o.Coordinator, Key: key, Encrypt: o.Encrypt.TCP()}, o.Rank)
+			name, err := cluster.Drain(ctx, cluster.Config{Coordinator: o.Coordinator, Key: key, Encrypt: o.Encrypt.TCP()}, o.Rank)
 			var refused *cluster.DrainRefusedError
 			switch {
 			case errors.As(err, &refused):
@@ -52,7 +52,7 @@ leader cannot be reached; 2: the command cannot work as it was given.`,
 			case err != nil:
 				return stopped(cmd.Context(), err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "rank %d left the group; the other ranks continue\n", o.Rank)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s left the group; the other ranks continue\n", name)
 			return err
 		},
 	}

@@ -98,6 +98,6 @@ func logExchanges(ctx context.Context, l *node.Leader) {
 	}
 	for _, r := range reports {
 		t := r.Total()
-		slog.Info("exchanged", "rank", r.Rank, "steps", r.Steps, "exchanges", t.Exchanges, "float32_repeats", t.Overflows, "sent_bytes", t.Sent)
+		slog.Info("exchanged", "rank", r.Rank, "host", l.Host(r.Rank), "steps", r.Steps, "exchanges", t.Exchanges, "float32_repeats", t.Overflows, "sent_bytes", t.Sent)
 	}
 }

@@ -49,6 +49,7 @@ type (
 		epoch uint32
 		token []byte
 		addrs []string
+		hosts []string
 		ranks []int // the members' numbers in the world
 	}
 	// start calls Program.Start on this rank; answered by started or failed.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"ringmaster/distributed"
 	"ringmaster/distributed/control"
 )
 
@@ -23,35 +24,37 @@ func (e *DrainRefusedError) Error() string { return e.Reason }
 // that rank has left: the next epoch runs without it, and its process ends. It uses only
 // the coordinator and the key of cfg. The error is a DrainRefusedError if the leader
 // refuses. If ctx ends before the rank has left, the rank still leaves.
-func Drain(ctx context.Context, cfg Config, rank int) error {
+//
+// name is how the leader names the rank.
+func Drain(ctx context.Context, cfg Config, rank int) (name string, err error) {
 	cfg = cfg.withDefaults()
 	conn, err := control.Dial(ctx, cfg.Coordinator, cfg.control())
 	if err != nil {
-		return fmt.Errorf("no leader at %s: %w; check that rank 0 is running with --coordinator %s", cfg.Coordinator, err, cfg.Coordinator)
+		return "", fmt.Errorf("no leader at %s: %w; check that rank 0 is running with --coordinator %s", cfg.Coordinator, err, cfg.Coordinator)
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	m := message{Kind: kindDrain, Peer: rank}
 	if err := conn.Send(control.Frame{Type: uint16(m.Kind), Payload: m.encode()}); err != nil {
-		return fmt.Errorf("the leader at %s: %w", cfg.Coordinator, err)
+		return "", fmt.Errorf("the leader at %s: %w", cfg.Coordinator, err)
 	}
 	for {
 		f, err := conn.Receive()
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return fmt.Errorf("rank %d has not left yet; it leaves as soon as the other ranks can continue: %w", rank, context.Cause(ctx))
+			return "", fmt.Errorf("rank %d has not left yet; it leaves as soon as the other ranks can continue: %w", rank, context.Cause(ctx))
 		case err != nil:
-			return fmt.Errorf("the leader at %s: %s before rank %d had left; see /readyz there", cfg.Coordinator, closeCause(err), rank)
+			return "", fmt.Errorf("the leader at %s: %s before rank %d had left; see /readyz there", cfg.Coordinator, closeCause(err), rank)
 		}
 		switch m, err := decode(kind(f.Type), f.Payload); {
 		case err != nil:
-			return fmt.Errorf("the leader at %s: %w", cfg.Coordinator, err)
+			return "", fmt.Errorf("the leader at %s: %w", cfg.Coordinator, err)
 		case m.Kind == kindDrained:
-			return nil
+			return distributed.RankName(m.Peer, m.Host), nil
 		case m.Kind == kindReject:
-			return &DrainRefusedError{m.Reason}
+			return "", &DrainRefusedError{m.Reason}
 		case m.Kind == kindShutdown:
-			return fmt.Errorf("the group has ended: %s", m.Reason)
+			return "", fmt.Errorf("the group has ended: %s", m.Reason)
 		}
 	}
 }
@@ -78,16 +81,16 @@ func (m *stateMachine) keeps(rank int) string {
 	case rank < 0 || rank >= len(m.members):
 		return fmt.Sprintf("rank %d does not exist: the followers of this group have ranks 1 to %d", rank, len(m.members)-1)
 	case m.members[rank] == nil:
-		return fmt.Sprintf("rank %d is not connected%s", rank, m.waitingFor())
+		return fmt.Sprintf("%s is not connected%s", m.name(rank), m.waitingFor())
 	case m.members[rank].leaving:
-		return fmt.Sprintf("rank %d is already leaving: %s", rank, m.members[rank].goodbye)
+		return fmt.Sprintf("%s is already leaving: %s", m.name(rank), m.members[rank].goodbye)
 	case m.onLoss != Continue:
-		return fmt.Sprintf("the leader runs with --on-loss %v, so the others would wait for rank %d; start rank 0 with --on-loss continue, or stop the rank", m.onLoss, rank)
+		return fmt.Sprintf("the leader runs with --on-loss %v, so the others would wait for %s; start rank 0 with --on-loss continue, or stop the rank", m.onLoss, m.name(rank))
 	case m.phase != running:
 		_, err := m.status()
-		return fmt.Sprintf("no epoch is running that rank %d could leave in order: %v; try again when /readyz returns 200", rank, err)
+		return fmt.Sprintf("no epoch is running that %s could leave in order: %v; try again when /readyz returns 200", m.name(rank), err)
 	case !m.enough(m.without(rank)):
-		return fmt.Sprintf("only %s would be left, and --on-loss continue:%d allows no fewer", rankNames(m.without(rank)), m.minRanks)
+		return fmt.Sprintf("only %s would be left, and --on-loss continue:%d allows no fewer", m.names(m.without(rank)), m.minRanks)
 	}
 	return ""
 }
@@ -110,7 +113,7 @@ func (m *stateMachine) hellos(ranks []int) []Hello {
 // model.
 func (m *stateMachine) fitAnswered(id, rank int, why string) {
 	if why != "" {
-		m.reject(id, fmt.Sprintf("the other ranks cannot run the model without rank %d: %s", rank, why), false)
+		m.reject(id, fmt.Sprintf("the other ranks cannot run the model without %s: %s", m.name(rank), why), false)
 		return
 	}
 	c, x := m.conns[id], m.members[rank]
@@ -136,7 +139,7 @@ func (m *stateMachine) letGo(rank int, reason string) {
 
 // drained answers those who asked for a rank to leave: it has left.
 func (m *stateMachine) drained(rank int) {
-	m.answerDrains(message{Kind: kindDrained}, func(r int) bool { return r == rank })
+	m.answerDrains(message{Kind: kindDrained, Peer: rank, Host: m.gone[rank].host}, func(r int) bool { return r == rank })
 }
 
 // answerDrains sends the last message on the connections that wait for ranks to leave.

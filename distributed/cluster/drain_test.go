@@ -20,7 +20,8 @@ func TestDrain(t *testing.T) {
 	e := r.running(0)
 	require.NoError(t, r.do(e, "a"))
 	drain := func(key []byte, rank int) error {
-		return Drain(soon(t), Config{Coordinator: r.addr, Key: key}, rank)
+		_, err := Drain(soon(t), Config{Coordinator: r.addr, Key: key}, rank)
+		return err
 	}
 	var strange *control.RefusedError
 	require.ErrorAs(t, drain([]byte("some other key of 16 or more"), 2), &strange)
@@ -46,7 +47,10 @@ func TestDrain(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	given := make(chan error, 1)
-	go func() { given <- Drain(ctx, Config{Coordinator: r.addr, Key: key}, 1) }()
+	go func() {
+		_, err := Drain(ctx, Config{Coordinator: r.addr, Key: key}, 1)
+		given <- err
+	}()
 	require.Eventually(t, func() bool {
 		r.leader.mu.Lock()
 		defer r.leader.mu.Unlock()

@@ -263,7 +263,7 @@ func (c *leaderConn) missing(err error) []distributed.Unconnected {
 // checkMembers verifies the ranks of a message that this rank is to connect to (self is set,
 // and it is one of them) or to reach.
 func (c *leaderConn) checkMembers(m message, self bool) error {
-	ok := len(m.Members) == len(m.Addrs) && (!self || slices.Contains(m.Members, c.cfg.Hello.Rank))
+	ok := len(m.Members) == len(m.Addrs) && (len(m.Hosts) == 0 || len(m.Hosts) == len(m.Members)) && (!self || slices.Contains(m.Members, c.cfg.Hello.Rank))
 	for i, r := range m.Members {
 		ok = ok && r >= 0 && r < c.cfg.Hello.Size && (i == 0 || r > m.Members[i-1])
 	}
@@ -294,7 +294,8 @@ func (c *leaderConn) reach(ctx context.Context, m message) error {
 		}
 		all.Go(func() {
 			if err := c.cfg.Transport.Probe(ctx, addr); err != nil {
-				failed[i] = fmt.Errorf("rank %d does not reach rank %d at %s: %w%s", c.cfg.Hello.Rank, rank, addr, err, network.Target{Addr: addr, Who: fmt.Sprintf("rank %d", rank)}.Cure(err))
+				name := distributed.RankName(rank, m.host(i))
+				failed[i] = fmt.Errorf("%s does not reach %s at %s: %w%s", c.cfg.Hello.Name(), name, addr, err, network.Target{Addr: addr, Who: name}.Cure(err))
 			}
 		})
 	}
@@ -349,6 +350,7 @@ func (c *leaderConn) connect(r *run, m message) error {
 		c.send(message{Kind: kindSuspect, Epoch: m.Epoch, Peer: peer, Reason: cause.Error(), Desync: errors.Is(cause, distributed.ErrDesync)})
 	})
 	link.GroupID, link.Epoch, link.Token, link.Addrs = c.group, m.Epoch, m.Token, inZone(m.Addrs, c.conn.LocalAddr())
+	link.Hosts = m.Hosts
 	g, err := c.cfg.Transport.Connect(ctx, link)
 	if err != nil {
 		return err

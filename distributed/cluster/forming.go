@@ -15,7 +15,7 @@ func (m *stateMachine) hello(id int, c *conn, h Hello) {
 		why = mismatch(m.self, h)
 	}
 	if why != "" {
-		m.noteStranger("rank %d at %s rejected: %s", h.Rank, c.addr, why)
+		m.noteStranger("%s at %s rejected: %s", h.Name(), c.addr, why)
 		m.reject(id, why, false)
 		return
 	}
@@ -26,12 +26,12 @@ func (m *stateMachine) hello(id int, c *conn, h Hello) {
 	}
 	if old := m.members[h.Rank]; old != nil {
 		quiet := m.now - m.conns[old.conn].heard
-		why := fmt.Sprintf("rank %d is taken by %s, last heard from %v ago; give each host its own --rank",
-			h.Rank, old.addr, quiet.Round(100*time.Millisecond))
+		why := fmt.Sprintf("%s is taken by %s, last heard from %v ago; give each host its own --rank",
+			old.hello.Name(), old.addr, quiet.Round(100*time.Millisecond))
 		// A rank that has been silent for a while may be this same host before it lost
 		// its link. A later attempt may succeed, because the rank becomes free when the
 		// silence is long enough.
-		m.noteStranger("%s rejected: %s", c.addr, why)
+		m.noteStranger("%s at %s rejected: %s", h.Name(), c.addr, why)
 		m.reject(id, why, quiet > m.peerTimeout/4)
 		return
 	}
@@ -43,9 +43,9 @@ func (m *stateMachine) hello(id int, c *conn, h Hello) {
 	}
 	delete(m.gone, h.Rank)
 	m.do(send{id, fmt.Sprintf("rank %d", h.Rank), message{Kind: kindWelcome, Group: m.groupID}})
-	m.noteOf(EventJoined, h.Rank, "rank %d joined from %s%s", h.Rank, c.addr, m.waitingFor())
+	m.noteOf(EventJoined, h.Rank, "%s joined from %s%s", h.Name(), c.addr, m.waitingFor())
 	if why := m.excluded(h.Rank); why != "" {
-		m.note("rank %d stays out for now: %s", h.Rank, why)
+		m.note("%s stays out for now: %s", h.Name(), why)
 	}
 	m.form()
 	m.recruit()
@@ -88,7 +88,7 @@ func (m *stateMachine) planned(epoch uint32, settings, token []byte) {
 	m.token, m.settings = token, settings
 	form := message{Kind: kindForm, Epoch: m.epoch, Settings: settings}
 	if m.hasSuspectLink() {
-		form.Members, form.Addrs = slices.Clone(m.suspectLink[:]), m.addrs(m.suspectLink[:])
+		form.Members, form.Addrs, form.Hosts = slices.Clone(m.suspectLink[:]), m.addrs(m.suspectLink[:]), m.hosts(m.suspectLink[:])
 	}
 	m.toGroup(form)
 	m.do(load{m.epoch, settings, m.group})
@@ -114,8 +114,8 @@ func (m *stateMachine) answered(rank int, k kind) {
 	if m.phase == loading {
 		addrs := m.addrs(m.group)
 		m.enter(connecting)
-		m.toGroup(message{Kind: kindConnect, Epoch: m.epoch, Token: m.token, Addrs: addrs, Members: m.group})
-		m.do(connect{m.epoch, m.token, addrs, m.group})
+		m.toGroup(message{Kind: kindConnect, Epoch: m.epoch, Token: m.token, Addrs: addrs, Hosts: m.hosts(m.group), Members: m.group})
+		m.do(connect{m.epoch, m.token, addrs, m.hosts(m.group), m.group})
 		return
 	}
 	m.enter(starting)
@@ -132,6 +132,18 @@ func (m *stateMachine) addrs(ranks []int) []string {
 	out := make([]string, len(ranks))
 	for i, r := range ranks {
 		out[i] = m.members[r].hello.Data
+	}
+	return out
+}
+
+// hosts returns the names of the hosts of connected ranks, nil if all are unknown.
+func (m *stateMachine) hosts(ranks []int) []string {
+	out := make([]string, len(ranks))
+	for i, r := range ranks {
+		out[i] = m.members[r].hello.Host
+	}
+	if !slices.ContainsFunc(out, func(host string) bool { return host != "" }) {
+		return nil
 	}
 	return out
 }

@@ -36,7 +36,7 @@ func TestFormingClock(t *testing.T) {
 	f.ended(at(80), 0, -1, true)
 	f.next(at(81), Placing)
 	require.Equal(t, "mapping for 20ms; rank 2 has to read up to 5.00 GiB of weights that are new to it, within 2.5s at the 2.00 GiB/s that it measured; the last time an epoch replaced another within 56ms",
-		(&formingClock{running: true, part: Mapping, since: at(81), last: 56 * time.Millisecond}).progress(at(101), Reads{2, 5 << 30, 2 << 30}))
+		(&formingClock{running: true, part: Mapping, since: at(81), last: 56 * time.Millisecond}).progress(at(101), Reads{2, 5 << 30, 2 << 30, ""}))
 	require.Equal(t, "placing for 0s; the last time an epoch replaced another within 56ms", f.progress(at(82), Reads{}))
 	_, ok = f.runs(at(85))
 	require.True(t, ok)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"ringmaster/distributed"
 )
 
 // Hello is what a rank says about itself when it joins. The leader rejects a rank if its
@@ -43,12 +45,15 @@ type Hello struct {
 	Process string `json:"process,omitempty"`
 }
 
+// Name names the rank for people.
+func (h Hello) Name() string { return distributed.RankName(h.Rank, h.Host) }
+
 // mismatch lists the fields in which a rank's hello must equal the leader's and does not;
 // "" if all do. The text names both values and the cure; both sides show it.
 func mismatch(leader, h Hello) string {
 	var all []string
 	differ := func(what, ours, theirs, cure string) {
-		all = append(all, fmt.Sprintf("%s: rank 0 has %s, rank %d has %s; %s", what, cmp.Or(ours, "none"), h.Rank, cmp.Or(theirs, "none"), cure))
+		all = append(all, fmt.Sprintf("%s: %s has %s, %s has %s; %s", what, leader.Name(), cmp.Or(ours, "none"), h.Name(), cmp.Or(theirs, "none"), cure))
 	}
 	compare := func(what, ours, theirs, cure string) {
 		if ours != theirs {
@@ -61,18 +66,18 @@ func mismatch(leader, h Hello) string {
 		}
 	}
 	if h.Size != leader.Size {
-		all = append(all, fmt.Sprintf("world size: rank 0 has %d, rank %d has %d; start every rank with the same --world-size", leader.Size, h.Rank, h.Size))
+		all = append(all, fmt.Sprintf("world size: %s has %d, %s has %d; start every rank with the same --world-size", leader.Name(), leader.Size, h.Name(), h.Size))
 	}
 	if h.Rank < 1 || h.Rank >= leader.Size {
-		all = append(all, fmt.Sprintf("rank %d: followers of a group of %d have ranks 1 to %d; change --rank", h.Rank, leader.Size, leader.Size-1))
+		all = append(all, fmt.Sprintf("%s: followers of a group of %d have ranks 1 to %d; change --rank", h.Name(), leader.Size, leader.Size-1))
 	}
 	if cure := otherProgram(leader, h); cure != "" {
 		differ("build", leader.program(), h.program(), cure)
 	}
 	compare("byte order", leader.ByteOrder, h.ByteOrder, "all hosts of a group need the same byte order")
 	if leader.Fingerprint != h.Fingerprint {
-		all = append(all, fmt.Sprintf("model: rank 0 has %s with fingerprint %s, rank %d has %s with %s; give every rank the same file",
-			leader.Model, short(leader.Fingerprint), h.Rank, h.Model, short(h.Fingerprint)))
+		all = append(all, fmt.Sprintf("model: %s has %s with fingerprint %s, %s has %s with %s; give every rank the same file",
+			leader.Name(), leader.Model, short(leader.Fingerprint), h.Name(), h.Model, short(h.Fingerprint)))
 	} else {
 		compareHash("weights", leader.Weights, h.Weights, "the files have the same metadata and different weights: give every rank the same file")
 		compareHash("model content", leader.Content, h.Content, "copy the file again, and use --verify-model on all ranks or on none")

@@ -125,7 +125,7 @@ func (l *Leader) perform(a action) {
 			l.broadcast()
 		}
 	case recruited:
-		l.recruits = append(l.recruits, &recruit{l: l, conn: a.conn, rank: a.rank, epoch: a.epoch})
+		l.recruits = append(l.recruits, &recruit{l: l, conn: a.conn, rank: a.rank, host: l.sm.hostOf(a.rank), epoch: a.epoch})
 		l.broadcast()
 	case taken:
 		for _, r := range l.recruits {
@@ -186,7 +186,7 @@ func (l *Leader) connect(r *run, a connect) error {
 		default:
 		}
 	})
-	link.GroupID, link.Epoch, link.Token, link.Addrs = l.sm.groupID, a.epoch, a.token, a.addrs
+	link.GroupID, link.Epoch, link.Token, link.Addrs, link.Hosts = l.sm.groupID, a.epoch, a.token, a.addrs, a.hosts
 	g, err := l.cfg.Transport.Connect(ctx, link)
 	if err != nil {
 		return err

@@ -77,7 +77,7 @@ func (m *stateMachine) exclude(rank int, d time.Duration, why string) {
 		until = m.now + d
 	}
 	m.out[rank] = &exclusion{until, why}
-	m.noteOf(EventOut, rank, "rank %d stays out %s: %s", rank, span(d), why)
+	m.noteOf(EventOut, rank, "%s stays out %s: %s", m.name(rank), span(d), why)
 }
 
 func span(d time.Duration) string {
@@ -117,8 +117,8 @@ func (m *stateMachine) slept(d time.Duration) {
 		return
 	}
 	if !m.awoke {
-		m.do(note{text: fmt.Sprintf("rank 0 did not run for %v (its process was stopped, its host slept or is overloaded, or its clock jumped): ranks that drop their connection because of that do not count as lost",
-			d.Round(100*time.Millisecond)), kind: EventNote, rank: 0, warning: true})
+		m.do(note{text: fmt.Sprintf("%s did not run for %v (its process was stopped, its host slept or is overloaded, or its clock jumped): ranks that drop their connection because of that do not count as lost",
+			m.name(0), d.Round(100*time.Millisecond)), kind: EventNote, rank: 0, warning: true})
 	}
 	m.awoke, m.forgiven = true, m.now+m.peerTimeout
 }
@@ -180,12 +180,12 @@ func (m *stateMachine) recruit() {
 		switch {
 		case x.prepared == m.epoch && m.brings && x.brought != m.epoch:
 		case x.prepared == m.epoch:
-			m.replan(fmt.Sprintf("rank %d joins", r))
+			m.replan(m.name(r) + " joins")
 			return
 		case x.asked != m.epoch:
 			x.asked, x.askedAt = m.epoch, m.now
-			m.note("rank %d prepares to join epoch %d", r, m.epoch)
-			m.do(send{x.conn, fmt.Sprintf("rank %d", r), message{Kind: kindPrepare, Epoch: m.epoch, Settings: m.settings, Members: m.group, Addrs: m.addrs(m.group)}})
+			m.note("%s prepares to join epoch %d", m.name(r), m.epoch)
+			m.do(send{x.conn, fmt.Sprintf("rank %d", r), message{Kind: kindPrepare, Epoch: m.epoch, Settings: m.settings, Members: m.group, Addrs: m.addrs(m.group), Hosts: m.hosts(m.group)}})
 		case m.now-x.askedAt > m.loadTimeout:
 			m.exclude(r, m.failPause, fmt.Sprintf("it did not load the model within %v", m.loadTimeout))
 		}
@@ -248,8 +248,8 @@ func (m *stateMachine) depart(id, rank int, reason string) {
 func (m *stateMachine) departs(rank int, reason string) {
 	x := m.members[rank]
 	x.leaving, x.goodbye, x.leavingSince = true, reason, m.now
-	m.noteOf(EventLeaves, rank, "rank %d leaves between two pieces of work: %s", rank, reason)
-	m.replan(fmt.Sprintf("rank %d leaves: %s", rank, reason))
+	m.noteOf(EventLeaves, rank, "%s leaves between two pieces of work: %s", m.name(rank), reason)
+	m.replan(fmt.Sprintf("%s leaves: %s", m.name(rank), reason))
 }
 
 // release disconnects the ranks that have said goodbye, because the epoch no longer uses
@@ -284,6 +284,6 @@ func (m *stateMachine) noFit(ranks []int, why string) {
 	if m.last == nil || m.last.Rank < 0 {
 		m.last = planError(why)
 	}
-	m.note("%s cannot run the model without the others: %s%s", rankNames(ranks), why, m.waitingFor())
+	m.note("%s cannot run the model without the others: %s%s", m.names(ranks), why, m.waitingFor())
 	m.release()
 }

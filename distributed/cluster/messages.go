@@ -65,10 +65,12 @@ type message struct {
 	Settings []byte   `json:"settings,omitempty"` // form, prepare
 	Token    []byte   `json:"token,omitempty"`    // connect
 	Addrs    []string `json:"addrs,omitempty"`    // connect, form, prepare: data plane of each of Members
+	Hosts    []string `json:"hosts,omitempty"`    // connect, form, prepare: names of the hosts of Members
 	Members  []int    `json:"members,omitempty"`  // connect, prepare: rank of each member in the world, ascending; form: two that must reach each other, if any
 	Peer     int      `json:"peer,omitempty"`     // suspect, verdict: the rank at fault; drain: the rank
 	Desync   bool     `json:"desync,omitempty"`   // suspect: the two do different things
 	Addr     string   `json:"addr,omitempty"`     // verdict
+	Host     string   `json:"host,omitempty"`     // verdict, drained: name of the rank's host
 	// failed, of a rank that could not connect: to whom.
 	Missing []distributed.Unconnected `json:"missing,omitempty"`
 	All     bool                      `json:"all,omitempty"` // leave: the user stops the whole group
@@ -155,10 +157,18 @@ func decode(k kind, payload []byte) (message, error) {
 
 // verdict returns the error that a verdict message carries.
 func (m message) verdict() *distributed.PeerError {
-	return &distributed.PeerError{Rank: m.Peer, Addr: m.Addr, Cause: m.Reason}
+	return &distributed.PeerError{Rank: m.Peer, Host: m.Host, Addr: m.Addr, Cause: m.Reason}
 }
 
 // verdictMessage returns the message that carries a verdict.
 func verdictMessage(epoch uint32, v *distributed.PeerError) message {
-	return message{Kind: kindVerdict, Epoch: epoch, Peer: v.Rank, Addr: v.Addr, Reason: v.Cause}
+	return message{Kind: kindVerdict, Epoch: epoch, Peer: v.Rank, Host: v.Host, Addr: v.Addr, Reason: v.Cause}
+}
+
+// host returns the name of the host of Members[i], "" if it is not known.
+func (m message) host(i int) string {
+	if i < len(m.Hosts) {
+		return m.Hosts[i]
+	}
+	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"ringmaster/distributed"
 	"ringmaster/internal/units"
 )
 
@@ -11,9 +12,10 @@ import (
 // did not own it in the previous epoch. It describes the rank that needs the most time.
 // No rank reads in advance: a page is read when the first step needs it.
 type Reads struct {
-	Rank  int   // of the world
-	Bytes int64 // 0: no rank owns anything new
-	Rate  int64 // bytes per second that the rank has measured, 0 if unknown
+	Rank  int    // of the world
+	Bytes int64  // 0: no rank owns anything new
+	Rate  int64  // bytes per second that the rank has measured, 0 if unknown
+	Host  string // name of the rank's host, empty if unknown
 }
 
 // Takes returns how long reading takes at most, 0 if that is unknown.
@@ -29,7 +31,7 @@ func (r Reads) String() string {
 	if r.Bytes == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("rank %d has to read up to %s of weights that are new to it", r.Rank, units.Bytes(r.Bytes))
+	s := fmt.Sprintf("%s has to read up to %s of weights that are new to it", distributed.RankName(r.Rank, r.Host), units.Bytes(r.Bytes))
 	if r.Rate > 0 {
 		s += fmt.Sprintf(", within %v at the %s/s that it measured", roundUp(r.Takes()), units.Bytes(r.Rate))
 	}

@@ -13,6 +13,7 @@ import (
 // program can send it what it lacks while the others work.
 type Recruit struct {
 	Rank int
+	Host string // name of its host, for people
 	// Send sends a payload of at most 1 MiB less 12 bytes to the rank's Joiner. It waits
 	// only while mostAhead payloads are in flight, so that the latency of the link is
 	// hidden. Its error wraps ErrRefused and says why the Joiner refused a payload, or says
@@ -42,6 +43,7 @@ var errNoRecruit = errors.New("the rank no longer waits to join the epoch")
 type recruit struct {
 	l          *Leader
 	conn, rank int
+	host       string
 	epoch      uint32
 	given      bool   // to a caller of Leader.Recruit
 	inFlight   int    // payloads that were sent and not answered
@@ -70,7 +72,7 @@ func (l *Leader) Recruit(ctx context.Context) (*Recruit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Recruit{Rank: r.rank, Send: r.send, Flush: r.flush, Join: r.join}, nil
+	return &Recruit{Rank: r.rank, Host: r.host, Send: r.send, Flush: r.flush, Join: r.join}, nil
 }
 
 // send implements Recruit.Send.
@@ -101,14 +103,16 @@ func (r *recruit) await(ctx context.Context, most int) error {
 		case !r.l.sm.waits(r.conn, r.epoch):
 			return false, r.gone()
 		case r.refusal != "":
-			return false, fmt.Errorf("rank %d: %w: %s", r.rank, ErrRefused, r.refusal)
+			return false, fmt.Errorf("%s: %w: %s", distributed.RankName(r.rank, r.host), ErrRefused, r.refusal)
 		}
 		return r.inFlight <= most, nil
 	})
 }
 
 // gone is the error when the rank no longer waits.
-func (r *recruit) gone() error { return fmt.Errorf("rank %d: %w", r.rank, errNoRecruit) }
+func (r *recruit) gone() error {
+	return fmt.Errorf("%s: %w", distributed.RankName(r.rank, r.host), errNoRecruit)
+}
 
 // join implements Recruit.Join.
 func (r *recruit) join() { r.l.event(func() { r.l.sm.brought(r.conn, r.epoch) }) }

@@ -209,18 +209,32 @@ func (m *stateMachine) missing() []int {
 // waitingFor returns the end of a sentence that names the missing ranks.
 func (m *stateMachine) waitingFor() string {
 	if x := m.missing(); len(x) > 0 {
-		return fmt.Sprintf("; waiting for %s", rankNames(x))
+		return fmt.Sprintf("; waiting for %s", m.names(x))
 	}
 	return "; all ranks have joined"
 }
 
-// rankNames is "rank 1", "ranks 1 and 2" or "ranks 1, 2 and 3".
-func rankNames(ranks []int) string {
-	text := strings.Trim(strings.ReplaceAll(fmt.Sprint(ranks), " ", ", "), "[]")
-	if i := strings.LastIndex(text, ", "); i >= 0 {
-		return "ranks " + text[:i] + " and " + text[i+2:]
+// hostOf returns the name of the host of a rank that is or was here, else "".
+func (m *stateMachine) hostOf(rank int) string {
+	if rank >= 0 && rank < len(m.members) && m.members[rank] != nil {
+		return m.members[rank].hello.Host
 	}
-	return "rank " + text
+	return m.gone[rank].host
+}
+
+// name names a rank for people.
+func (m *stateMachine) name(rank int) string { return distributed.RankName(rank, m.hostOf(rank)) }
+
+// names is "rank 1 (studio-a)", "ranks 1 (studio-a) and 2" or "ranks 1, 2 and 3".
+func (m *stateMachine) names(ranks []int) string {
+	all := make([]string, len(ranks))
+	for i, r := range ranks {
+		all[i] = strings.TrimPrefix(m.name(r), "rank ")
+	}
+	if n := len(all); n > 1 {
+		return "ranks " + strings.Join(all[:n-1], ", ") + " and " + all[n-1]
+	}
+	return "rank " + strings.Join(all, "")
 }
 
 // status returns the running epoch, or why none is running.
@@ -341,9 +355,9 @@ func (m *stateMachine) tick(now time.Duration) {
 	switch age := now - m.since; {
 	case m.phase == gathering && !m.everRan && len(m.missing()) > 0 && age > m.joinTimeout:
 		m.stop(fmt.Sprintf("%s did not join within %v; check that every rank is running and can reach the coordinator",
-			rankNames(m.missing()), m.joinTimeout), false)
+			m.names(m.missing()), m.joinTimeout), false)
 	case m.phase == gathering && m.irreplaceable != "" && m.everRan && len(m.missing()) > 0 && age > m.joinTimeout:
-		m.stop(fmt.Sprintf("%v; %s did not return within %v: %s", m.last, rankNames(m.missing()), m.joinTimeout, m.irreplaceable), false)
+		m.stop(fmt.Sprintf("%v; %s did not return within %v: %s", m.last, m.names(m.missing()), m.joinTimeout, m.irreplaceable), false)
 	case m.phase == gathering:
 		m.form()
 	case m.phase == loading && age > m.loadTimeout:

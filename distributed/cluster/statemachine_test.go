@@ -136,7 +136,7 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		h := testHello(number(1), m.self.Size)
 		numbers := map[string]*int{"rank": &h.Rank, "size": &h.Size}
 		texts := map[string]*string{"fingerprint": &h.Fingerprint, "model": &h.Model, "build": &h.Build, "kernels": &h.Kernels,
-			"math": &h.Math, "weights": &h.Weights, "program": &h.Program, "platform": &h.Platform, "commit": &h.Commit, "process": &h.Process}
+			"math": &h.Math, "weights": &h.Weights, "program": &h.Program, "platform": &h.Platform, "commit": &h.Commit, "process": &h.Process, "host": &h.Host}
 		for _, w := range words[2:] {
 			k, v, _ := strings.Cut(w, "=")
 			if n := numbers[k]; n != nil {

@@ -139,3 +139,11 @@ func (m *stateMachine) ranks() []RankStatus {
 	}
 	return out
 }
+
+// Host returns the name of the host of a rank that is or was in the group, "" if it is not
+// known.
+func (l *Leader) Host(rank int) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sm.hostOf(rank)
+}

@@ -118,9 +118,9 @@ func (m *stateMachine) blame(culprit int, pairs []pair) string {
 		}
 	}
 	for _, p := range pairs {
-		text := fmt.Sprintf("rank %d does not reach %s", p.from, p.cause)
+		text := fmt.Sprintf("%s does not reach %s", m.name(p.from), p.cause)
 		if !p.proved {
-			text = fmt.Sprintf("rank %d is not connected to rank %d: %s", p.from, p.to, p.cause)
+			text = fmt.Sprintf("%s is not connected to %s: %s", m.name(p.from), m.name(p.to), p.cause)
 		}
 		if p.to == culprit {
 			failed++

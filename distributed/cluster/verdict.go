@@ -42,7 +42,7 @@ func (m *stateMachine) closed(id int, cause string) {
 	m.members[c.rank], m.gone[c.rank] = nil, departure{cause, c.addr, host}
 	m.do(hangUp{id})
 	if m.phase != stopped {
-		m.noteOf(EventLost, c.rank, "rank %d at %s is gone: %s%s", c.rank, c.addr, cause, m.waitingFor())
+		m.noteOf(EventLost, c.rank, "%s at %s is gone: %s%s", m.name(c.rank), c.addr, cause, m.waitingFor())
 	}
 	m.drained(c.rank)
 	if member && !leaving {
@@ -65,7 +65,7 @@ func (m *stateMachine) afterLoss() {
 // leave handles the orderly exit of a rank, or its request to end the group.
 func (m *stateMachine) leave(id, rank int, msg message) {
 	if msg.All {
-		m.stop(fmt.Sprintf("rank %d: %s", rank, msg.Reason), true)
+		m.stop(fmt.Sprintf("%s: %s", m.name(rank), msg.Reason), true)
 		return
 	}
 	m.depart(id, rank, msg.Reason)
@@ -97,7 +97,7 @@ func (m *stateMachine) suspect(by int, epoch uint32, peer int, cause string, des
 	if !slices.Contains(m.group, peer) || peer == by {
 		return
 	}
-	s := &suspicion{peer, fmt.Sprintf("%s (reported by rank %d)", cause, by), epoch, m.now, by, desync}
+	s := &suspicion{peer, fmt.Sprintf("%s (reported by %s)", cause, m.name(by)), epoch, m.now, by, desync}
 	if m.suspicion == nil {
 		m.suspicion, m.reports = s, map[int]*suspicion{}
 	}
@@ -222,7 +222,7 @@ func (m *stateMachine) end(rank int, cause string) {
 	}
 	v := &distributed.PeerError{Rank: rank, Cause: cause}
 	if rank >= 0 && m.members[rank] != nil {
-		v.Addr = m.members[rank].addr
+		v.Addr, v.Host = m.members[rank].addr, m.hostOf(rank)
 	}
 	ran := m.phase == running
 	if ran {

@@ -115,7 +115,7 @@ func (m *stateMachine) diverged(e entry) bool {
 	if len(wrong) == 0 {
 		return false
 	}
-	cause := fmt.Sprintf("differs from rank 0 in work %d at %s; %s", e.number, where, sameResults)
+	cause := fmt.Sprintf("differs from %s in work %d at %s; %s", m.name(0), e.number, where, sameResults)
 	if len(m.group) > 2 && m.alone(e) {
 		m.dispute(0, fmt.Sprintf("differs from all other ranks, which agree, in work %d at %s; compare its memory and processor with theirs", e.number, where))
 		return true

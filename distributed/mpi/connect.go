@@ -124,7 +124,7 @@ func (t *Transport) join(ctx context.Context, l distributed.Link) (distributed.D
 		at.Elapsed = time.Since(begun)
 		return nil, at
 	}
-	return nil, &distributed.OpError{Op: "connect", Rank: l.Rank, Peer: -1, Elapsed: time.Since(begun), Err: fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)}
+	return nil, &distributed.OpError{Op: "connect", Rank: l.Rank, Peer: -1, Hosts: l.Hosts, Elapsed: time.Since(begun), Err: fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)}
 }
 
 // proof identifies a group: it differs between epochs and between leaders.
@@ -157,7 +157,7 @@ func (l *controlMessage) differs(from controlMessage) string {
 
 // trouble returns the error for a failed connection with a peer.
 func trouble(l *distributed.Link, peer int, err error) error {
-	return &distributed.OpError{Op: "connect", Rank: l.Rank, Peer: peer, Addr: l.Addrs[peer], Err: fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)}
+	return &distributed.OpError{Op: "connect", Rank: l.Rank, Peer: peer, Addr: l.Addrs[peer], Hosts: l.Hosts, Err: fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)}
 }
 
 // agree makes the communicator of an epoch once all ranks want it; the owner
@@ -223,7 +223,7 @@ func silent(l *distributed.Link, there []bool, cause error) error {
 	var who []string
 	for p := 1; p < len(there); p++ {
 		if !there[p] {
-			who = append(who, fmt.Sprintf("rank %d at %s", p, l.Addrs[p]))
+			who = append(who, fmt.Sprintf("%s at %s", l.Name(p), l.Addrs[p]))
 			if first < 0 {
 				first = p
 			}

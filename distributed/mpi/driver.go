@@ -234,7 +234,7 @@ func (d *driver) late(set *round) error {
 		if (in || out) && first < 0 {
 			first = p
 		}
-		switch who := fmt.Sprintf("rank %d at %s", p, d.link.Addrs[p]); {
+		switch who := fmt.Sprintf("%s at %s", d.link.Name(p), d.link.Addrs[p]); {
 		case in:
 			silent = append(silent, who)
 		case out:

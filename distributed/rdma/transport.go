@@ -141,7 +141,7 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (*distribut
 		}
 		var op *distributed.OpError
 		if !errors.As(err, &op) {
-			err = &distributed.OpError{Op: "connect", Rank: l.Rank, Peer: -1, Err: err}
+			err = &distributed.OpError{Op: "connect", Rank: l.Rank, Peer: -1, Hosts: l.Hosts, Err: err}
 		}
 		if !errors.Is(err, distributed.ErrBootstrap) {
 			err = fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)

@@ -60,7 +60,7 @@ func (d *driver) peerEnded(n liveness.Notice) {
 		kind = distributed.ErrDesync
 	}
 	if n.Culprit != n.Peer && n.Culprit != d.link.Rank && n.Culprit >= 0 && n.Culprit < d.link.Size {
-		d.suspect(n.Culprit, fmt.Errorf("%w: rank %d reports: %s", kind, n.Peer, n.Text))
+		d.suspect(n.Culprit, fmt.Errorf("%w: %s reports: %s", kind, d.link.Name(n.Peer), n.Text))
 		return
 	}
 	text := closedText
@@ -165,7 +165,7 @@ func (d *driver) late() {
 		} else {
 			text += ", "
 		}
-		text += fmt.Sprintf("rank %d at %s", p, d.link.Addrs[p])
+		text += fmt.Sprintf("%s at %s", d.link.Name(p), d.link.Addrs[p])
 	}
 	d.suspect(peer, fmt.Errorf("%w: not delivered within %v: %s", distributed.ErrTimeout, d.link.OpTimeout, text))
 }

@@ -280,16 +280,17 @@ func (s *session) missing(cause error, elapsed time.Duration) error {
 		if s.link.World != nil {
 			m.Rank = s.link.World[p]
 		}
+		name := distributed.RankName(m.Rank, s.link.Host(p))
 		switch problem := s.problems[p]; {
 		case !m.Dialled:
 			m.Addr = s.link.Addrs[s.link.Rank]
 			_, port, _ := net.SplitHostPort(m.Addr) // this rank's own address always has a port
-			m.Cause = fmt.Sprintf("rank %d at %s has not connected to this rank at %s (make sure that this host's firewall allows TCP to port %s)", m.Rank, s.link.Addrs[p], m.Addr, port)
+			m.Cause = fmt.Sprintf("%s at %s has not connected to this rank at %s (make sure that this host's firewall allows TCP to port %s)", name, s.link.Addrs[p], m.Addr, port)
 		case problem != nil:
 			m.Unreachable = !s.reached[p] || network.Lost(problem)
-			m.Cause = fmt.Sprintf("rank %d at %s: %v%s", m.Rank, m.Addr, problem, network.Target{Addr: m.Addr, Who: fmt.Sprintf("rank %d", m.Rank)}.Cure(problem))
+			m.Cause = fmt.Sprintf("%s at %s: %v%s", name, m.Addr, problem, network.Target{Addr: m.Addr, Who: name}.Cure(problem))
 		default:
-			m.Cause = fmt.Sprintf("rank %d at %s does not answer", m.Rank, m.Addr)
+			m.Cause = fmt.Sprintf("%s at %s does not answer", name, m.Addr)
 		}
 		all.Missing = append(all.Missing, m)
 	}
@@ -297,7 +298,7 @@ func (s *session) missing(cause error, elapsed time.Duration) error {
 	if first >= 0 {
 		addr = s.link.Addrs[first]
 	}
-	return &distributed.OpError{Op: "connect", Rank: s.link.Rank, Peer: first, Addr: addr, World: s.link.World, Elapsed: elapsed,
+	return &distributed.OpError{Op: "connect", Rank: s.link.Rank, Peer: first, Addr: addr, World: s.link.World, Hosts: s.link.Hosts, Elapsed: elapsed,
 		Err: fmt.Errorf("%w: %w; %w", distributed.ErrBootstrap, cause, &all)}
 }
 

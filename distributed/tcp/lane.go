@@ -236,13 +236,13 @@ func (d *driver) undelivered(peer int) (int, string) {
 				n = max(0, l.got-headerSize)
 			}
 			missing := n < l.inLen || !d.op.bulk && l.got < l.want || d.op.bulk && l.recving && !l.showed
-			return fmt.Sprintf("rank %d (received %d of %d bytes)", l.peer, n, l.inLen), l.receives && missing
+			return fmt.Sprintf("%s, received %d of %d bytes", d.link.Name(l.peer), n, l.inLen), l.receives && missing
 		},
 		func(l *lane) (string, bool) {
-			return fmt.Sprintf("rank %d (sent %d of %d bytes)", l.peer, l.departed, len(l.out)), l.sending
+			return fmt.Sprintf("%s, sent %d of %d bytes", d.link.Name(l.peer), l.departed, len(l.out)), l.sending
 		},
 		func(l *lane) (string, bool) {
-			return fmt.Sprintf("rank %d (its result did not arrive)", l.peer), l.recving
+			return fmt.Sprintf("%s, its result did not arrive", d.link.Name(l.peer)), l.recving
 		},
 	} {
 		var who []string
@@ -259,10 +259,10 @@ func (d *driver) undelivered(peer int) (int, string) {
 			}
 		}
 		if len(who) > 0 {
-			return first, strings.Join(who, ", ")
+			return first, strings.Join(who, "; ")
 		}
 	}
-	return peer, fmt.Sprintf("rank %d", peer)
+	return peer, d.link.Name(peer)
 }
 
 // deadline is the operation's deadline, for waits in the kernel.

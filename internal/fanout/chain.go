@@ -73,7 +73,7 @@ func (r *rank) send(ctx context.Context, g *distributed.Group, blocks []block) e
 			if err := d.wait(); err != nil { // the previous block has been written
 				return err
 			}
-			d.start(func() error { return r.store(blocks[in], at(in), me-1) })
+			d.start(func() error { return r.store(blocks[in], at(in), g.Name(me-1)) })
 		}
 	}
 	return d.wait()
@@ -89,9 +89,9 @@ func (r *rank) load(b block, p []byte) error {
 }
 
 // store checks a block that came from a rank, and writes it unless this rank has it.
-func (r *rank) store(b block, p []byte, from int) error {
+func (r *rank) store(b block, p []byte, from string) error {
 	if crc32.Checksum(p[:b.length], castagnoli) != binary.LittleEndian.Uint32(p[b.length:]) {
-		return fmt.Errorf("block %d of %s arrived damaged from rank %d: check that link and the memory of both hosts, then run the same command again",
+		return fmt.Errorf("block %d of %s arrived damaged from %s: check that link and the memory of both hosts, then run the same command again",
 			b.at, r.files[b.file].Name, from)
 	}
 	if r.has(b) {

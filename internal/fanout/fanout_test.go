@@ -245,7 +245,7 @@ func TestDamage(t *testing.T) {
 func TestDamagedBlock(t *testing.T) {
 	r := &rank{manifest: manifest{Block: testBlock}, files: []*file{{entry: entry{Name: "m.gguf"}}}}
 	p := make([]byte, 10+checksumBytes)
-	require.ErrorContains(t, r.store(block{0, 7, 10}, append([]byte("x"), p[1:]...), 3), "block 7 of m.gguf arrived damaged from rank 3")
+	require.ErrorContains(t, r.store(block{0, 7, 10}, append([]byte("x"), p[1:]...), "rank 3 (c)"), "block 7 of m.gguf arrived damaged from rank 3 (c)")
 }
 
 // A rank without room, or that cannot write, is named on all ranks before anything is

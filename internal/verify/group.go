@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
+	"ringmaster/distributed"
 	"ringmaster/internal/safetext"
 	"ringmaster/model"
 	"ringmaster/replica"
@@ -27,15 +29,24 @@ type Reply struct {
 
 // Group describes a running group.
 type Group struct {
-	Ranks       []int        `json:"ranks"`   // members, by their numbers in the world
-	Experts     [][2]int     `json:"experts"` // [members] first expert and end of those that each owns
-	Kernels     []string     `json:"kernels"` // [members]
+	Ranks       []int        `json:"ranks"`           // members, by their numbers in the world
+	Hosts       []string     `json:"hosts,omitempty"` // [members] names of their hosts
+	Experts     [][2]int     `json:"experts"`         // [members] first expert and end of those that each owns
+	Kernels     []string     `json:"kernels"`         // [members]
 	Extent      model.Extent `json:"extent"`
 	Model       string       `json:"model"`
 	Fingerprint string       `json:"fingerprint"` // of the model's file
 	Reduce      string       `json:"reduce"`
 	Transport   string       `json:"transport"`
 	Topology    string       `json:"topology"`
+}
+
+// host returns the name of the host of a rank of the world, "" if it is not known.
+func (g *Group) host(rank int) string {
+	if i := slices.Index(g.Ranks, rank); i >= 0 && i < len(g.Hosts) {
+		return g.Hosts[i]
+	}
+	return ""
 }
 
 // Asker sends requests to the leader.
@@ -86,7 +97,7 @@ func (x *Examination) do(ctx context.Context, t replica.Task) (Reply, error) {
 	}
 	for _, f := range a.Found {
 		if f.Error != "" {
-			return a, fmt.Errorf("rank %d cannot examine: %s", f.Rank, f.Error)
+			return a, fmt.Errorf("%s cannot examine: %s", distributed.RankName(f.Rank, x.group.host(f.Rank)), f.Error)
 		}
 	}
 	x.longest, x.paused = max(x.longest, a.Took), x.paused+a.Took

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"ringmaster/distributed"
 	"ringmaster/model"
 	"ringmaster/replica"
 )
@@ -27,13 +28,19 @@ type Difference struct {
 	Expert  int    `json:"expert"` // -1 for none
 	First   int    `json:"row,omitempty"`
 	Rows    int    `json:"rows,omitempty"`
+	// Hosts has the names of the hosts of Ranks; nil if they are not known.
+	Hosts []string `json:"hosts,omitempty"`
 }
 
 // String names rank, layer and kind.
 func (d Difference) String() string {
 	ranks := make([]string, len(d.Ranks))
 	for i, r := range d.Ranks {
-		ranks[i] = nameOf(r)
+		host := ""
+		if i < len(d.Hosts) {
+			host = d.Hosts[i]
+		}
+		ranks[i] = nameOf(r, host)
 	}
 	where := d.Kind
 	if d.Layer >= 0 {
@@ -59,11 +66,11 @@ func (d Difference) String() string {
 // arbiter is the number of the host that verifies among ranks.
 const arbiter = -1
 
-func nameOf(rank int) string {
+func nameOf(rank int, host string) string {
 	if rank == arbiter {
 		return "this host"
 	}
-	return fmt.Sprintf("rank %d", rank)
+	return distributed.RankName(rank, host)
 }
 
 // mostDifferences is how many a report keeps.
@@ -285,6 +292,11 @@ func (c *comparison) judge(p place, all map[place]view) {
 		}
 	}
 	c.different++
+	if len(c.x.group.Hosts) > 0 {
+		for _, r := range d.Ranks {
+			d.Hosts = append(d.Hosts, c.x.group.host(r))
+		}
+	}
 	if len(c.found) < mostDifferences {
 		c.found = append(c.found, d)
 	}

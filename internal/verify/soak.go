@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"ringmaster/distributed"
 	"ringmaster/internal/units"
 	"ringmaster/replica"
 )
@@ -38,6 +39,13 @@ type Link struct {
 	Latency     time.Duration `json:"latency"`     // half of the median round trip of 8 bytes
 	Worst       time.Duration `json:"worst"`       // half of the longest
 	Why         string        `json:"why,omitempty"`
+	FromHost    string        `json:"from_host,omitempty"`
+	ToHost      string        `json:"to_host,omitempty"`
+}
+
+// ends names the two ranks.
+func (l Link) ends() string {
+	return fmt.Sprintf("from %s to %s", distributed.RankName(l.From, l.FromHost), distributed.RankName(l.To, l.ToHost))
 }
 
 // trips is how many round trips are timed at once.
@@ -59,9 +67,10 @@ func (x *Examination) Soak(ctx context.Context, each time.Duration, expected *Ex
 				continue
 			}
 			l := Link{From: x.group.Ranks[from], To: x.group.Ranks[to]}
-			x.progress("links: from rank %d to rank %d", l.From, l.To)
+			l.FromHost, l.ToHost = x.group.host(l.From), x.group.host(l.To)
+			x.progress("links: %s", l.ends())
 			if err := x.soak(ctx, &l, from, to, each, seed); err != nil {
-				return c, append(links, l), fmt.Errorf("the link from rank %d to rank %d, after %d bytes: %w", l.From, l.To, l.Bytes, err)
+				return c, append(links, l), fmt.Errorf("the link %s, after %d bytes: %w", l.ends(), l.Bytes, err)
 			}
 			l.Why = l.fault(expected)
 			links = append(links, l)
@@ -161,7 +170,7 @@ func (c *Check) summary(links []Link, e *Expected, x *Examination) {
 			if c.Verdict = Fail; bad != "" {
 				bad += "; "
 			}
-			bad += fmt.Sprintf("from rank %d to rank %d: %s", l.From, l.To, l.Why)
+			bad += fmt.Sprintf("%s: %s", l.ends(), l.Why)
 		}
 	}
 	c.Figures["links"], c.Figures["bytes"], c.Figures["corrupt_bytes"], c.Figures["retransmits"] = float64(len(links)), float64(bytes), float64(corrupt), float64(again)
@@ -171,8 +180,8 @@ func (c *Check) summary(links []Link, e *Expected, x *Examination) {
 	if again >= 0 {
 		sent += fmt.Sprintf(", %d segments sent again", again)
 	}
-	c.Detail = fmt.Sprintf("%s; slowest from rank %d to rank %d %s (median of all %s), latest from rank %d to rank %d %v",
-		sent, slow.From, slow.To, rateText(slow.Rate), rateText(median(rates)), late.From, late.To, late.Latency.Round(100))
+	c.Detail = fmt.Sprintf("%s; slowest %s %s (median of all %s), latest %s %v",
+		sent, slow.ends(), rateText(slow.Rate), rateText(median(rates)), late.ends(), late.Latency.Round(100))
 	switch {
 	case bad != "":
 		c.Detail = bad + "; " + c.Detail

@@ -97,10 +97,10 @@ func Measure(ctx context.Context, g *distributed.Group, m Model, b *record.Backe
 	for r, text := range all {
 		var from reported
 		if err := json.Unmarshal(text, &from); err != nil {
-			return Costs{}, fmt.Errorf("the costs of rank %d: %w", r, err)
+			return Costs{}, fmt.Errorf("the costs of %s: %w", g.Name(r), err)
 		}
 		if from.Missing != "" {
-			return Costs{Missing: fmt.Sprintf("rank %d: %s", r, safetext.Line(from.Missing, mostReason))}, nil
+			return Costs{Missing: fmt.Sprintf("%s: %s", g.Name(r), safetext.Line(from.Missing, mostReason))}, nil
 		}
 		c.Models[r] = from.Model
 	}
@@ -150,7 +150,7 @@ func gather(ctx context.Context, g *distributed.Group, text []byte) ([][]byte, e
 	for r := range sizes {
 		n := binary.LittleEndian.Uint64(lengths[8*r:])
 		if n > mostModel {
-			return nil, fmt.Errorf("rank %d has costs of %d bytes; at most %d are allowed", r, n, mostModel)
+			return nil, fmt.Errorf("%s has costs of %d bytes; at most %d are allowed", g.Name(r), n, mostModel)
 		}
 		sizes[r] = int(n)
 		total += int(n)

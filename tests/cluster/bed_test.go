@@ -38,6 +38,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/distributed"
 	"ringmaster/gguf"
 	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
@@ -52,6 +53,15 @@ const (
 	// hangLimit is for what has no documented limit: it only ends a hang.
 	hangLimit = 3 * time.Minute
 )
+
+// hostName names a rank as logs and errors do; all ranks run on this host.
+func hostName(rank int) string {
+	host, _ := os.Hostname() // without one ranks have no names either
+	return distributed.RankName(rank, host)
+}
+
+// named is hostName as a regular expression.
+func named(rank int) string { return regexp.QuoteMeta(hostName(rank)) }
 
 var dir string // holds the program and the models during the run
 

@@ -101,8 +101,8 @@ func TestRejectedRanks(t *testing.T) {
 		{"no key", "1", []string{"--cluster-key-file", noKey}, "key", "rejected"},
 		{"an empty name for the key", "1", []string{"--cluster-key-file", ""}, "--cluster-key-file (or RINGMASTER_CLUSTER_KEY_FILE) is empty", ""},
 		{"wrong model", "1", []string{"--model", other}, "other.gguf", "other.gguf"},
-		{"other world size", "1", []string{"--world-size", "3"}, "world size: rank 0 has 2, rank 1 has 3", "world size: rank 0 has 2, rank 1 has 3"},
-		{"a rank too many", "2", []string{"--world-size", "3"}, "rank 2: followers of a group of 2 have ranks 1 to 1", "rank 2 at"},
+		{"other world size", "1", []string{"--world-size", "3"}, "world size: " + hostName(0) + " has 2, " + hostName(1) + " has 3", "world size: " + hostName(0) + " has 2, " + hostName(1) + " has 3"},
+		{"a rank too many", "2", []string{"--world-size", "3"}, hostName(2) + ": followers of a group of 2 have ranks 1 to 1", hostName(2) + " at"},
 		{"another zero", "0", nil, "address already in use", ""},
 		{"other instructions", "1", []string{"--simd", "portable"}, "--simd", "kernels"},
 		{"other activations", "1", []string{"--activations", "8"}, "--activations", "8-bit activations"},
@@ -140,7 +140,7 @@ func TestRejectedRanks(t *testing.T) {
 		change []string
 		text   string
 	}{
-		{nil, "rank 1 is taken"},
+		{nil, hostName(1) + " is taken"},
 		{[]string{"--cluster-key-file", wrong}, "key"},
 		{[]string{"--rank", "2", "--world-size", "3"}, "world size"},
 	} {
@@ -148,7 +148,7 @@ func TestRejectedRanks(t *testing.T) {
 		requireExit(t, p, c.text)
 		t.Log(lastLine(p))
 	}
-	b.waitLog(0, from, "rank 1 is taken")
+	b.waitLog(0, from, named(1)+" is taken")
 	b.requireWhole(u, longAnswer)
 	b.othersRun(-1)
 }
@@ -173,7 +173,7 @@ func TestOtherWeights(t *testing.T) {
 		t.Parallel()
 		b := newBed(t, harness.Options{Size: 2, Model: m, RankFlags: map[int][]string{1: {"--model", model(t, strangeModel)}}})
 		require.NoError(t, b.Start(0, 1))
-		requireExit(t, b.Rank(1), "weights: rank 0 has")
+		requireExit(t, b.Rank(1), "weights: "+hostName(0)+" has")
 	})
 	t.Run("verified", func(t *testing.T) {
 		t.Parallel()
@@ -227,10 +227,10 @@ func TestOtherProgram(t *testing.T) {
 	require.NoError(t, os.WriteFile(other, append(file, 0), 0o700)) // as far as the version tells, the same
 	require.NoError(t, b.Start(0))
 	require.NoError(t, b.StartArgs(1, append([]string{other}, b.Args(1)[1:]...)))
-	requireExit(t, b.Rank(1), "build: rank 0 has")
+	requireExit(t, b.Rank(1), "build: "+hostName(0)+" has")
 	hash := sha256.Sum256(append(file, 0))
 	for _, rank := range []int{0, 1} {
-		b.waitLog(rank, 0, "rank 1 has .* with hash "+hex.EncodeToString(hash[:6])+"; .* copy one program file to every host")
+		b.waitLog(rank, 0, named(1)+" has .* with hash "+hex.EncodeToString(hash[:6])+"; .* copy one program file to every host")
 	}
 	require.NoError(t, b.Start(1))
 	b.ready()
@@ -271,7 +271,7 @@ func TestFaultsWhileForming(t *testing.T) {
 			f.inject(b, 1)
 			require.NoError(t, b.Start(2))
 			b.waitLog(2, 0, joined)
-			b.waitLog(0, from, "rank 1 at .* is gone")
+			b.waitLog(0, from, named(1)+" at .* is gone")
 			ok, reason := b.Client.Ready(b.ctx)
 			require.False(t, ok)
 			t.Logf("/readyz in the meantime: %s", reason)

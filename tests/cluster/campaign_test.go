@@ -352,7 +352,7 @@ func TestFlippedBit(t *testing.T) {
 			_, victim := flip(b, rand.New(rand.NewPCG(1, 1)))
 			line := b.waitLog(0, from, `epoch \d+ has ended: .*`)
 			requireRank(t, line, victim)
-			require.Contains(t, line, "differs from rank 0 in work")
+			require.Contains(t, line, "differs from "+hostName(0)+" in work")
 			b.requireWhole(u, longAnswer)
 			b.untilRanks(2)
 			b.requireAnswer(brief)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -190,12 +191,12 @@ func TestRollingRestart(t *testing.T) {
 			b.signal(r, syscall.SIGTERM)
 		} else {
 			b.drain(3, 1, "refused: rank 3 does not exist")
-			b.drain(r, 0, "rank 2 left the group")
+			b.drain(r, 0, hostName(2)+" left the group")
 			require.Zero(t, exitCode(t, b.Rank(r)), "a rank that was drained ends in order")
-			b.drain(r, 1, "refused: rank 2 is not connected")
+			b.drain(r, 1, "refused: "+hostName(2)+" is not connected")
 		}
 		line := b.waitLog(0, from, `epoch \d+ has ended: .*`)
-		require.Contains(t, line, fmt.Sprintf("rank %d leaves: ", r), "a planned end, between two steps")
+		require.Contains(t, line, hostName(r)+" leaves: ", "a planned end, between two steps")
 		b.restart(r)
 		b.requireWhole(u, longAnswer)
 		b.untilRanks(b.Size)
@@ -235,6 +236,6 @@ func TestTooFewRanks(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a cluster that continues, with too few ranks")
 	t.Parallel()
 	b := formed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append(slices.Clone(continueFlags), "--on-loss", "continue:3")})
-	b.drain(2, 1, "refused: only ranks 0 and 1 would be left, and --on-loss continue:3 allows no fewer")
+	b.drain(2, 1, "refused: only ranks "+strings.TrimPrefix(hostName(0), "rank ")+" and "+strings.TrimPrefix(hostName(1), "rank ")+" would be left, and --on-loss continue:3 allows no fewer")
 	b.survive(faults[0], phases[2], 2)
 }

@@ -61,13 +61,13 @@ func TestFlippedDigest(t *testing.T) {
 			})
 			line := b.waitLog(0, 0, `epoch 1 has ended: .*`)
 			requireRank(t, line, 1)
-			require.Contains(t, line, "differs from rank 0 in work")
+			require.Contains(t, line, "differs from "+hostName(0)+" in work")
 			b.requireWhole(u, longAnswer)
 			require.True(t, flipped.Load())
 			if size == 2 {
 				require.Contains(t, line, "which of them is wrong is not known")
 			} else {
-				b.waitLog(0, 0, "rank 1 stays out until the leader is restarted")
+				b.waitLog(0, 0, named(1)+" stays out until the leader is restarted")
 			}
 			b.untilRanks(2)
 			b.requireAnswer(brief)

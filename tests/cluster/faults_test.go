@@ -324,7 +324,7 @@ func TestLeaderSlept(t *testing.T) {
 		b.waitLog(1, from, "looking for the leader.*no heartbeat")
 		from = b.Rank(0).Log.Len()
 		b.signal(0, syscall.SIGCONT)
-		b.waitLog(0, from, `rank 0 did not run for \d`)
+		b.waitLog(0, from, named(0)+` did not run for \d`)
 		b.waitLog(0, from, `the group is running.* ranks=2|stays out`)
 		require.NotContains(t, b.Rank(0).Log.String(), "stays out")
 	}

@@ -55,23 +55,23 @@ func TestDataPortClosed(t *testing.T) {
 		verdict string
 	}{
 		{"rank 0 of two", 2, map[int]map[string][]string{0: onlyCoordinator}, nil,
-			`rank 0: no rank reaches its data plane: rank 1 does not reach rank 0 at 10\.77\.0\.1:7701: .*timeout .*firewall on rank 0's host.* allow TCP to port 7701`},
+			`rank 0 \(\S+\): no rank reaches its data plane: rank 1 \(\S+\) does not reach rank 0 \(\S+\) at 10\.77\.0\.1:7701: .*timeout .*firewall on rank 0 \(\S+\)'s host.* allow TCP to port 7701`},
 		{"rank 0 of three", 3, map[int]map[string][]string{0: onlyCoordinator}, nil,
-			`rank 0: no rank reaches its data plane: rank 1 does not reach rank 0 .*rank 2 does not reach rank 0 .*timeout`},
+			`rank 0 \(\S+\): no rank reaches its data plane: rank 1 \(\S+\) does not reach rank 0 \(\S+\) .*rank 2 \(\S+\) does not reach rank 0 \(\S+\) .*timeout`},
 		{"rank 1 of three", 3, map[int]map[string][]string{1: onlyCoordinator}, nil,
-			`rank 1 at 10\.77\.0\.2:\d+: no rank reaches its data plane: rank 2 does not reach rank 1 at 10\.77\.0\.2:7701: .*timeout .*allow TCP to port 7701`},
+			`rank 1 \(\S+\) at 10\.77\.0\.2:\d+: no rank reaches its data plane: rank 2 \(\S+\) does not reach rank 1 \(\S+\) at 10\.77\.0\.2:7701: .*timeout .*allow TCP to port 7701`},
 		{"all of three", 3, map[int]map[string][]string{0: onlyCoordinator, 1: onlyCoordinator, 2: onlyCoordinator}, nil,
-			`rank 0: no rank reaches its data plane: rank 1 does not reach rank 0 .*; rank 2 does not reach rank 0 .*; rank 2 does not reach rank 1 `},
+			`rank 0 \(\S+\): no rank reaches its data plane: rank 1 \(\S+\) does not reach rank 0 \(\S+\) .*; rank 2 \(\S+\) does not reach rank 0 \(\S+\) .*; rank 2 \(\S+\) does not reach rank 1 \(\S+\) `},
 		{"rank 1 rejects", 3, map[int]map[string][]string{1: reject}, nil,
-			`rank 1 at .*: no rank reaches its data plane: rank 2 does not reach rank 1 at 10\.77\.0\.2:7701: .*no route to host .*firewall`},
+			`rank 1 \(\S+\) at .*: no rank reaches its data plane: rank 2 \(\S+\) does not reach rank 1 \(\S+\) at 10\.77\.0\.2:7701: .*no route to host .*firewall`},
 		{"rank 1 resets", 3, map[int]map[string][]string{1: reset}, nil,
-			`rank 1 at .*: no rank reaches its data plane: rank 2 does not reach rank 1 at 10\.77\.0\.2:7701: .*connection refused .*firewall`},
+			`rank 1 \(\S+\) at .*: no rank reaches its data plane: rank 2 \(\S+\) does not reach rank 1 \(\S+\) at 10\.77\.0\.2:7701: .*connection refused .*firewall`},
 		{"rank 0 drops what follows the beginning", 2, map[int]map[string][]string{0: begun}, nil,
-			`rank 0: no rank reaches its data plane: rank 1 does not reach rank 0 at 10\.77\.0\.1:7701: .*nothing comes back on it: a firewall .*allow TCP to port 7701`},
+			`rank 0 \(\S+\): no rank reaches its data plane: rank 1 \(\S+\) does not reach rank 0 \(\S+\) at 10\.77\.0\.1:7701: .*nothing comes back on it: a firewall .*allow TCP to port 7701`},
 		{"rank 1 drops what follows the beginning", 3, map[int]map[string][]string{1: begun}, nil,
-			`rank 1 at 10\.77\.0\.2:\d+: no rank reaches its data plane: rank 2 does not reach rank 1 at 10\.77\.0\.2:7701: .*nothing comes back on it: a firewall .*allow TCP to port 7701`},
+			`rank 1 \(\S+\) at 10\.77\.0\.2:\d+: no rank reaches its data plane: rank 2 \(\S+\) does not reach rank 1 \(\S+\) at 10\.77\.0\.2:7701: .*nothing comes back on it: a firewall .*allow TCP to port 7701`},
 		{"rank 2 reaches no one", 3, map[int]map[string][]string{2: out}, nil,
-			`rank 2 at .*: did not connect to all ranks: rank 2 does not reach rank 0 at .*rank 2 does not reach rank 1 at `},
+			`rank 2 \(\S+\) at .*: did not connect to all ranks: rank 2 \(\S+\) does not reach rank 0 \(\S+\) at .*rank 2 \(\S+\) does not reach rank 1 \(\S+\) at `},
 		{"rank 1 behind an address translation", 3,
 			map[int]map[string][]string{1: {"postrouting": {"ip saddr 192.168.9.2 snat ip to 10.77.0.2"}}},
 			func(n *harness.Net) error {
@@ -80,7 +80,7 @@ func TestDataPortClosed(t *testing.T) {
 				}
 				return n.IP(1, "route", "replace", "10.77.0.0/24", "dev", "eth0", "src", "192.168.9.2")
 			},
-			`rank 1 at 10\.77\.0\.2:\d+: no rank reaches its data plane: rank 2 does not reach rank 1 at 192\.168\.9\.2:7701: .*its data plane is at 192\.168\.9\.2, but it is seen at 10\.77\.0\.2: an address translation \(NAT\)`},
+			`rank 1 \(\S+\) at 10\.77\.0\.2:\d+: no rank reaches its data plane: rank 2 \(\S+\) does not reach rank 1 \(\S+\) at 192\.168\.9\.2:7701: .*its data plane is at 192\.168\.9\.2, but it is seen at 10\.77\.0\.2: an address translation \(NAT\)`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +112,7 @@ func TestDataPortClosed(t *testing.T) {
 	}
 }
 
-// TestCoordinatorUnreachable: a follower that cannot reach rank 0 says why at once, and what
+// TestCoordinatorUnreachable: a follower that cannot reach rank 0 \(\S+\) says why at once, and what
 // to do.
 func TestCoordinatorUnreachable(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a coordinator behind a firewall")
@@ -155,9 +155,9 @@ func TestLargePacketsDropped(t *testing.T) {
 		{"from the coordinator", 0, map[string][]string{"output": {"tcp sport 7070 " + large}},
 			map[int]string{0: `WARN.*rejected a connection.*` + cure, 1: `WARN.*looking for the leader.*` + cure}},
 		{"to the data port", 0, map[string][]string{"input": {"tcp dport 7701 " + large}},
-			map[int]string{0: `WARN.*epoch 1 has ended: rank 0: no rank reaches its data plane: rank 1 .*` + cure, 1: `WARN.*rank 1 does not reach rank 0.*` + cure}},
+			map[int]string{0: `WARN.*epoch 1 has ended: rank 0 \(\S+\): no rank reaches its data plane: rank 1 \(\S+\) .*` + cure, 1: `WARN.*rank 1 \(\S+\) does not reach rank 0 \(\S+\).*` + cure}},
 		{"from the data port", 0, map[string][]string{"output": {"tcp sport 7701 " + large}},
-			map[int]string{0: `WARN.*epoch 1 has ended: rank 0: no rank reaches its data plane: rank 1 .*` + cure, 1: `WARN.*rank 1 does not reach rank 0.*` + cure}},
+			map[int]string{0: `WARN.*epoch 1 has ended: rank 0 \(\S+\): no rank reaches its data plane: rank 1 \(\S+\) .*` + cure, 1: `WARN.*rank 1 \(\S+\) does not reach rank 0 \(\S+\).*` + cure}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -195,7 +195,7 @@ func TestPathBeginsToDropLargePackets(t *testing.T) {
 	b.ready()
 }
 
-// TestLoopbackName: the coordinator's name means 127.0.1.1 on rank 0, as Debian sets it up.
+// TestLoopbackName: the coordinator's name means 127.0.1.1 on rank 0 \(\S+\), as Debian sets it up.
 func TestLoopbackName(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a coordinator whose name means a loopback address")
 	t.Parallel()
@@ -217,7 +217,7 @@ func TestLoopbackName(t *testing.T) {
 }
 
 // TestCoordinatorOfSeveralAddresses: the coordinator's name means an address that no host
-// has before it means that of rank 0. Rank 0 listens on its own, and the follower finds it.
+// has before it means that of rank 0 \(\S+\). Rank 0 listens on its own, and the follower finds it.
 func TestCoordinatorOfSeveralAddresses(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a coordinator whose name means several addresses")
 	t.Parallel()

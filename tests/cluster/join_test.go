@@ -57,7 +57,7 @@ func TestAJoinUnderWay(t *testing.T) {
 	if *joinProgram == "" {
 		b.waitLog(0, from, "a rank has the sequences and joins")
 	}
-	b.waitLog(0, from, "has ended: rank 1 joins")
+	b.waitLog(0, from, "has ended: "+named(1)+" joins")
 	joins := time.Now()
 	b.untilRanks(2)
 	if ended(streams) {

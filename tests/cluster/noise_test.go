@@ -133,7 +133,7 @@ func TestHalfOpenWhileForming(t *testing.T) {
 	p.Swallow()
 	from := b.Rank(1).Log.Len()
 	require.NoError(t, b.Start(2))
-	b.waitLog(0, 0, "rank 1 at .* is gone: no heartbeat")
+	b.waitLog(0, 0, named(1)+" at .* is gone: no heartbeat")
 	b.waitLog(1, from, looking)
 	p.Drop()
 	b.ready()

@@ -90,7 +90,7 @@ func again(strike func(b *bed, rank, from int)) func(*bed, int) {
 	return func(b *bed, rank int) {
 		from := b.Rank(0).Log.Len()
 		b.restart(rank)
-		b.waitLog(0, from, fmt.Sprintf(`rank %d (prepares|joined)`, rank))
+		b.waitLog(0, from, named(rank)+` (prepares|joined)`)
 		strike(b, rank, from)
 	}
 }
@@ -169,7 +169,7 @@ var strokes = []stroke{
 	})},
 	{"killed, and stopped while joining", 2, false, silent, one(syscall.SIGKILL), again(func(b *bed, rank, from int) {
 		b.signal(rank, syscall.SIGSTOP)
-		b.waitLog(0, from, fmt.Sprintf(`rank %d at \S+ is gone`, rank))
+		b.waitLog(0, from, named(rank)+` at \S+ is gone`)
 		b.signal(rank, syscall.SIGCONT)
 	})},
 	{"slowed to a crawl", 2, false, slow, crawl, nil},
@@ -189,7 +189,7 @@ var strokes = []stroke{
 	}, cabling((*harness.Net).Restore)},
 	{"killed, and its cable pulled while joining", 2, true, silent, one(syscall.SIGKILL), again(func(b *bed, rank, from int) {
 		require.NoError(b.t, b.Net.Cut(rank))
-		b.waitLog(0, from, fmt.Sprintf(`rank %d at \S+ is gone`, rank))
+		b.waitLog(0, from, named(rank)+` at \S+ is gone`)
 		require.NoError(b.t, b.Net.Restore(rank))
 	})},
 	{"a link slowed", 2, true, slow, func(b *bed, r *rand.Rand) ([]int, int) {

@@ -125,7 +125,7 @@ func TestVerifyRanks(t *testing.T) {
 			require.Equal(t, "weights", d.What)
 			require.Equal(t, fmt.Sprintf("blk.%d.%s", layer, tensor), d.Kind)
 			require.Equal(t, [2]int{layer, expert}, [2]int{d.Layer, d.Expert})
-			require.Contains(t, r.Checks[0].Detail, fmt.Sprintf("rank %d: layer %d, %s of expert %d", victim, layer, tensor, expert))
+			require.Contains(t, r.Checks[0].Detail, fmt.Sprintf("%s: layer %d, %s of expert %d", hostName(victim), layer, tensor, expert))
 		})
 	}
 }
@@ -233,7 +233,7 @@ func TestVerifyLinks(t *testing.T) {
 	code, r = b.verify(soak...)
 	require.Equal(t, 5, code)
 	require.Equal(t, "fail", r.Verdict)
-	require.Contains(t, r.Checks[0].Detail, "the link from rank 0 to rank 1, after")
+	require.Contains(t, r.Checks[0].Detail, "the link from "+hostName(0)+" to "+hostName(1)+", after")
 	require.Contains(t, r.Checks[0].Detail, "rank 1")
 	b.untilRanks(2)
 	b.requireAnswer(brief)

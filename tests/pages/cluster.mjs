@@ -18,7 +18,7 @@ await check("the group forms on the page", async () => {
   await ask("start 2");
   await until(cluster, "member", "member", "member");
   await event(cluster, "formed", "3 of 3 ranks over tcp");
-  await event(cluster, "joined", "rank 2 joined");
+  await event(cluster, "joined", `rank 2 (${hostname()}) joined`);
   assert.equal(await cluster.textContent("#phase"), "Ready: all 3 ranks answer.");
   assert.match(await cluster.textContent("#detail"), /Epoch 1: 3 of 3 ranks over tcp/);
   for (const card of await cluster.$$eval("#ranks > li", l => l.map(e => e.textContent))) {
@@ -74,7 +74,7 @@ await check("charts of what the server did since it started", async () => {
 await check("a rank is killed", async () => {
   await ask("kill 1");
   await until(cluster, "member", "lost", "member");
-  await event(cluster, "lost", "rank 1 at 127.0.0.1");
+  await event(cluster, "lost", `rank 1 (${hostname()}) at 127.0.0.1`);
   await cluster.waitForFunction(() => document.querySelector("#phase").textContent.includes("2 of 3."));
   const phase = await cluster.textContent("#phase");
   assert.match(phase, /^Rank 1 \(.+\) is lost since \d\d:\d\d; answers continue on 2 of 3\.$/);

@@ -292,7 +292,7 @@ func (b *bringup) card(ctx context.Context) (card, net.Listener, error) {
 }
 
 func (b *bringup) mismatch(rank int, format string, args ...any) error {
-	return &distributed.OpError{Op: "connect", Rank: b.Link.Rank, Peer: rank, Addr: b.Link.Addrs[rank], World: b.Link.World,
+	return &distributed.OpError{Op: "connect", Rank: b.Link.Rank, Peer: rank, Addr: b.Link.Addrs[rank], World: b.Link.World, Hosts: b.Link.Hosts,
 		Err: fmt.Errorf("%w: %w: rank %d %s", distributed.ErrBootstrap, distributed.ErrConfig, rank, fmt.Sprintf(format, args...))}
 }
 

@@ -106,7 +106,7 @@ func vote[T any](ctx context.Context, b *bringup, stage string, mine T, err erro
 			return nil, fmt.Errorf("%w: rank %d at %s sent no ballot: %w", distributed.ErrBootstrap, r, b.Link.Addrs[r], err)
 		}
 		if v.Error != "" {
-			return nil, &distributed.OpError{Op: "connect", Rank: b.Link.Rank, Peer: r, Addr: b.Link.Addrs[r], World: b.Link.World,
+			return nil, &distributed.OpError{Op: "connect", Rank: b.Link.Rank, Peer: r, Addr: b.Link.Addrs[r], World: b.Link.World, Hosts: b.Link.Hosts,
 				Err: &stageError{stage: stage, text: strings.TrimSpace(v.Error), kind: kinds[v.Kind]}}
 		}
 		if err := json.Unmarshal(v.Body, &out[r]); err != nil {
