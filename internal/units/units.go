@@ -35,22 +35,48 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// ParseBytes reads a size such as 24GiB, 512 MiB or 1000000; 0 for "".
+// ParseBytes reads a size such as 24GiB, 512 MiB, 20GB or 100 B; 0 for "". A number without
+// a unit is refused, because whoever writes 20 does not mean 20 bytes.
 func ParseBytes(s string) (int64, error) {
 	if s == "" {
 		return 0, nil
 	}
-	number, unit := s, int64(1)
+	number, unit := cutUnit(s)
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	switch {
+	case err != nil || !(v > 0) || v*max(unit, 1) > 1<<60:
+		return 0, fmt.Errorf("%q is not a size like 24GiB or 24GB", s)
+	case unit == 0:
+		return 0, fmt.Errorf("%q has no unit; write %[1]sGiB, %[1]sGB, %[1]sMiB or another one", s)
+	}
+	return int64(v * unit), nil
+}
+
+// cutUnit cuts the unit off a size, and returns how many bytes it is; 0 without a unit.
+// Units have powers of 1024 (KiB) or of 1000 (KB, also kB).
+func cutUnit(s string) (number string, bytes float64) {
+	rest, ok := strings.CutSuffix(s, "B")
+	if !ok {
+		return s, 0
+	}
+	factor := 1000.0
+	if binary, ok := strings.CutSuffix(rest, "i"); ok {
+		rest, factor = binary, 1024
+	}
+	unit := 1.0
 	for i := range 4 {
-		if rest, ok := strings.CutSuffix(s, names[i:i+1]+"iB"); ok {
-			number, unit = rest, 1<<(10*(i+1))
+		unit *= factor
+		if number, ok := strings.CutSuffix(rest, names[i:i+1]); ok {
+			return number, unit
 		}
 	}
-	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if err != nil || !(v > 0) || v*float64(unit) > 1<<60 {
-		return 0, fmt.Errorf("%q is not a size like 24GiB", s)
+	switch number, ok := strings.CutSuffix(rest, "k"); {
+	case factor != 1000: // iB alone
+		return s, 0
+	case ok:
+		return number, factor
 	}
-	return int64(v * float64(unit)), nil
+	return rest, 1
 }
 
 // Duration formats a duration without units that are zero: 1h, not 1h0m0s.

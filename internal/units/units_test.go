@@ -1,6 +1,7 @@
 package units_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,13 +23,18 @@ func TestCount(t *testing.T) {
 }
 
 func TestParseBytes(t *testing.T) {
-	for text, want := range map[string]int64{"": 0, "1": 1, "1000000": 1e6, "0.5KiB": 512, "24GiB": 24 << 30, "1.5 MiB": 3 << 19, "2TiB": 2 << 40} {
+	for text, want := range map[string]int64{"": 0, "1B": 1, "100 B": 100, "0.5KiB": 512, "24GiB": 24 << 30, "1.5 MiB": 3 << 19, "2TiB": 2 << 40,
+		"1GB": 1e9, "1.5 KB": 1500, "2kB": 2000, "20 MB": 20e6, "3TB": 3e12} {
 		n, err := units.ParseBytes(text)
 		require.NoError(t, err)
 		require.Equal(t, want, n, text)
 	}
-	for _, text := range []string{"0", "-1", "GiB", "1GB", "24gib", "NaN", "1e30", "2000000TiB"} {
+	for _, text := range []string{"0", "-1", "GiB", "iB", "1iB", "1kiB", "1PB", "24gib", "24G", "NaN", "1e30", "2000000TiB"} {
 		_, err := units.ParseBytes(text)
-		require.ErrorContains(t, err, "is not a size like 24GiB", text)
+		require.ErrorContains(t, err, "is not a size like 24GiB or 24GB", text)
+	}
+	for _, text := range []string{"20", "1000000", "0.5"} {
+		_, err := units.ParseBytes(text)
+		require.EqualError(t, err, fmt.Sprintf("%q has no unit; write %[1]sGiB, %[1]sGB, %[1]sMiB or another one", text))
 	}
 }
