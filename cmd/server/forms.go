@@ -12,6 +12,7 @@ var (
 	reduceWords  = []string{"sum", "exact"}
 	simdWords    = []string{"auto", "portable", "avx2", "avx512", "amx", "neon"}
 	encryptWords = []string{"on", "off", "tcp-only"}
+	shareWords   = []string{"auto", "experts", "all", "auto:memory", "experts:memory", "all:memory"} // and shares by rank
 )
 
 // mostBody bounds flags about bodies of requests.
@@ -20,7 +21,7 @@ const mostBody = 1 << 40
 // How flags are written that are parsed, for errors.
 const (
 	portsForm       = "a port or a range of ports such as 7701 or 7701-7708"
-	sizeForm        = "a size such as 20GiB"
+	sizeForm        = "a size with its unit, such as 20GiB or 20GB"
 	memoryForm      = sizeForm + ", or unlimited"
 	shareForm       = "experts, all or auto, also with shares such as all:2,1,1 or experts:memory"
 	onLossForm      = "continue, continue:N with the fewest ranks, wait or fail"

@@ -14,7 +14,7 @@ import (
 // guardFlags restrict who may call the API or join the group, or how much memory is used,
 // or which model is meant. An empty value, as an unset variable of a script gives, must
 // not lift the restriction: without a name the API would be served on all addresses.
-var guardFlags = []string{"model", "api-key", "allow-host", "cors-origin", "cluster-encrypt", "listen", "memory"}
+var guardFlags = []string{"model", "api-key", "allow-host", "cors-origin", "cluster-encrypt", "listen", "memory", "key-file", "binary"}
 
 // guarded reports whether an empty value of a flag is refused: the flag is one of
 // guardFlags, or the path of a file. Without the file the group would have no key, or

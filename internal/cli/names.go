@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -33,11 +34,26 @@ func AllUsage(cmd *cobra.Command) {
 	}
 }
 
-// nearestFlag proposes a flag for an unknown one.
+// PassedFlags annotates a command that passes flags on to others, with what to do about a
+// flag that is theirs.
+const PassedFlags = "ringmaster-passed-flags"
+
+// nearestFlag proposes a flag for an unknown one: that with the meaning which the name has
+// in other servers, else the nearest name.
 func nearestFlag(c *cobra.Command, err error) string {
 	missing, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok || missing.GetSpecifiedShortnames() != "" {
+	if !ok {
 		return ""
+	}
+	if short := missing.GetSpecifiedShortnames(); short != "" {
+		name, _, _ := strings.Cut(short, "=")
+		return foreignHint(c, name)
+	}
+	if hint := foreignHint(c, missing.GetSpecifiedName()); hint != "" {
+		return hint
+	}
+	if hint := c.Annotations[PassedFlags]; hint != "" {
+		return "; " + hint
 	}
 	var known []string
 	note := func(f *pflag.Flag) {
@@ -58,8 +74,11 @@ func nearestCommand(c *cobra.Command, args []string) string {
 			known = append(known, s.Name())
 		}
 	}
-	if len(args) == 0 || len(known) == 0 {
+	if len(args) == 0 {
 		return ""
+	}
+	if hint := modelHint(c, args[0]); hint != "" || len(known) == 0 {
+		return hint
 	}
 	return settings.Nearest(args[0], "%q", known)
 }

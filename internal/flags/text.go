@@ -55,6 +55,8 @@ func OneOf(f *pflag.FlagSet, p *string, name, def string, words []string, usage 
 // flag; usage names them.
 func SomeOf(f *pflag.FlagSet, p *[]string, name string, def, words []string, usage string) {
 	texts(f, Word, p, name, def, true, usage, oneOf(words), wordIn(words))
+	name, _, _ = strings.Cut(name, ",")
+	Propose(f.Lookup(name), words...)
 }
 
 // Parsed declares a text. check decides whether it is allowed, and allowed describes
@@ -116,12 +118,12 @@ func Typed[T any](f *pflag.FlagSet, p *T, name, def, allowed string, parse func(
 // WordOf is Typed for one of several words; usage names them.
 func WordOf[T any](f *pflag.FlagSet, p *T, name, def string, words []string, parse func(text string) (T, error), usage string) *pflag.Flag {
 	allowed := oneOf(words)
-	return declareTyped(f, p, Word, name, def, allowed, func(text string) (x T, err error) {
+	return Propose(declareTyped(f, p, Word, name, def, allowed, func(text string) (x T, err error) {
 		if err = wordIn(words)(text); err == nil {
 			x, err = parse(text)
 		}
 		return x, err
-	}, usage)
+	}, usage), words...)
 }
 
 // TypedList is Typed for texts that may be repeated.

@@ -19,6 +19,21 @@ func Under(f *pflag.FlagSet, heading string) {
 	})
 }
 
+// wordsKey is the annotation of a flag with the words that completions propose.
+const wordsKey = "ringmaster-words"
+
+// Propose gives completions words for the value of a flag. The flag may take others too.
+func Propose(flag *pflag.Flag, words ...string) *pflag.Flag {
+	if flag.Annotations == nil {
+		flag.Annotations = map[string][]string{}
+	}
+	flag.Annotations[wordsKey] = words
+	return flag
+}
+
+// Words returns what completions propose for the value of a flag.
+func Words(flag *pflag.Flag) []string { return flag.Annotations[wordsKey] }
+
 // Heading returns the heading of a flag in help, "" if it has none.
 func Heading(f *pflag.Flag) string {
 	if h := f.Annotations[headingKey]; len(h) > 0 {
