@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +14,7 @@ import (
 
 // newPull builds the command that fetches model files.
 func newPull() *cobra.Command {
-	o := pull.Options{}
+	o := hubOptions()
 	cmd := &cobra.Command{
 		Use:   "pull hf:OWNER/REPO[@REVISION][:QUANT] | https://HOST/FILE.gguf",
 		Short: "Fetch a model from Hugging Face, a mirror or an address",
@@ -41,7 +40,6 @@ command may work later.`,
 		},
 		PersistentPreRunE: flagsOnly,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Token, o.Endpoint = os.Getenv("HF_TOKEN"), os.Getenv("HF_ENDPOINT")
 			if err := flags.CheckDir("dir", o.Dir); err != nil {
 				return err
 			}

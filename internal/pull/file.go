@@ -36,7 +36,7 @@ func (f *file) open(p *puller) error {
 	case errors.Is(err, partial.ErrBusy):
 		return inputError("%s: %v", f.path, err)
 	case err != nil:
-		return inputError("%v; or choose another directory with --dir", err)
+		return inputError("%v; or choose another directory with %s", err, p.DirSetting)
 	}
 	f.part = part
 	if !f.ranges && !dropped && part.Done() > 0 && part.Done() < f.size {

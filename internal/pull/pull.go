@@ -48,6 +48,7 @@ type Options struct {
 	Connections int    // ranges of a file that are fetched at once, 1 to MostConnections; 0: DefaultConnections
 	Token       string // token of the hub, for repositories that need one; sent to Endpoint only
 	Endpoint    string // hub or mirror; "": DefaultEndpoint
+	DirSetting  string // what sets Dir, for errors; "": --dir
 	Report      Reporter
 }
 
@@ -87,7 +88,7 @@ func newPuller(o Options) (*puller, error) {
 	if o.Connections < 1 || o.Connections > MostConnections {
 		return nil, inputError("%d connections: want 1 to %d", o.Connections, MostConnections)
 	}
-	o.Dir = cmp.Or(o.Dir, ".")
+	o.Dir, o.DirSetting = cmp.Or(o.Dir, "."), cmp.Or(o.DirSetting, "--dir")
 	p := &puller{
 		Options: o, chunk: 64 << 20, stall: 30 * time.Second,
 		firstPause: time.Second / 2, mostPause: 30 * time.Second, mostAsked: 2 * time.Minute, attempts: 8,
@@ -129,7 +130,7 @@ func (p *puller) pull(ctx context.Context, ref string) ([]string, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(p.Dir, 0o755); err != nil {
-		return nil, inputError("%v: choose another directory with --dir", err)
+		return nil, inputError("%v: choose another directory with %s", err, p.DirSetting)
 	}
 	var paths []string
 	for _, f := range files {
@@ -196,8 +197,8 @@ func (p *puller) checkRoom(files []*file, lacking func(*file) int64) error {
 		return fmt.Errorf("free space of %s: %w", p.Dir, err)
 	}
 	if needed > room {
-		return inputError("%s needs %s more, but only %s are free: free %s or choose another directory with --dir",
-			p.Dir, units.Bytes(needed), units.Bytes(room), units.Bytes(needed-room))
+		return inputError("%s needs %s more, but only %s are free: free %s or choose another directory with %s",
+			p.Dir, units.Bytes(needed), units.Bytes(room), units.Bytes(needed-room), p.DirSetting)
 	}
 	return nil
 }
@@ -234,16 +235,16 @@ func (p *puller) checkPresent(ctx context.Context, files []*file) (missing []*fi
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 			if _, err := os.Lstat(f.path); err == nil {
-				return nil, inputError("%s is a symbolic link that leads nowhere: remove it or choose another directory with --dir", f.path)
+				return nil, inputError("%s is a symbolic link that leads nowhere: remove it or choose another directory with %s", f.path, p.DirSetting)
 			}
 			missing = append(missing, f)
 			continue
 		case err != nil:
 			return nil, inputError("%v", err)
 		case !info.Mode().IsRegular():
-			return nil, inputError("%s exists and is not a file: move it away or choose another directory with --dir", f.path)
+			return nil, inputError("%s exists and is not a file: move it away or choose another directory with %s", f.path, p.DirSetting)
 		case info.Size() != f.size:
-			return nil, inputError("%s exists with %d bytes, expected %d: remove it or choose another directory with --dir", f.path, info.Size(), f.size)
+			return nil, inputError("%s exists with %d bytes, expected %d: remove it or choose another directory with %s", f.path, info.Size(), f.size, p.DirSetting)
 		}
 		present = append(present, f)
 		total += f.size
@@ -259,7 +260,7 @@ func (p *puller) checkPresent(ctx context.Context, files []*file) (missing []*fi
 			return nil, err
 		}
 		if f.sha256 != "" && sum != f.sha256 {
-			return nil, inputError("%s already exists with SHA-256 %s, expected %s: remove it or choose another directory with --dir", f.path, sum, f.sha256)
+			return nil, inputError("%s already exists with SHA-256 %s, expected %s: remove it or choose another directory with %s", f.path, sum, f.sha256, p.DirSetting)
 		}
 		p.Report.Say(f.path + " already exists")
 	}
