@@ -31,7 +31,7 @@ case $what in tests | full)
 	if [ "$system" = Linux ]; then
 		use mpirun "openmpi-bin libopenmpi-dev" # jobs of the MPI transport
 		use ip iproute2                         # links that are cut and slowed
-		use script bsdutils                     # a terminal for scripts/launch.sh
+		use script bsdutils                     # a terminal for ringmaster launch
 		use ps procps
 		# The headers with which our own declarations of verbs are compared.
 		file /usr/include/infiniband/verbs.h libibverbs-dev

@@ -84,7 +84,7 @@ func (o *clusterOptions) deviceMatrix() (path string, m matrix.Matrix, err error
 	}
 	switch {
 	case path == "" && o.Transport == node.RDMA:
-		return "", nil, usage.Errorf("--transport rdma needs a device matrix: --rdma-devices FILE, or JACCL_IBV_DEVICES or MLX_IBV_DEVICES (scripts/launch.sh --transport rdma writes one)")
+		return "", nil, usage.Errorf("--transport rdma needs a device matrix: --rdma-devices FILE, or JACCL_IBV_DEVICES or MLX_IBV_DEVICES (ringmaster launch --transport rdma writes one)")
 	case path == "":
 		return "", nil, nil
 	}

@@ -21,7 +21,7 @@ import (
 // finds the cables.
 
 // railHosts creates the hosts a, b and c with the reports of three Macs and returns
-// the environment of launch.sh. The cables between a and b are crossed.
+// the environment of launch. The cables between a and b are crossed.
 func railHosts(t *testing.T) []string {
 	t.Helper()
 	files := map[string]string{}
@@ -70,7 +70,7 @@ func TestLaunchRailsChecks(t *testing.T) {
 			"  rank 0 mac1 rdma_en4 (Thunderbolt 2) <-> rank 1 mac2 rdma_en3 (Thunderbolt 1), 80 Gb/s, by domain\n",
 			"  ring: some pairs have several cables; 1 cable per pair; ranks 0 - 1 - 2 - 0\n",
 			`  [["rdma_en4","rdma_en3"], null, "rdma_en5"]`,
-			"rank 2 on c: 'env' 'JACCL_IBV_DEVICES=$HOME/.cache/ringmaster/matrix-",
+			"rank 2 (c): 'env' 'JACCL_IBV_DEVICES=$HOME/.cache/ringmaster/matrix-",
 			"'--world-size' '3' '--coordinator' '192.0.2.7:32323' '--transport' 'rdma' '--ctx' '512'",
 		}},
 		{"the order of the hosts is that of the ranks", nil, nil, []string{"--transport", "rdma", "b", "a"}, 0, []string{
@@ -90,9 +90,9 @@ func TestLaunchRailsChecks(t *testing.T) {
 		}},
 		{"one host twice", nil, nil, []string{"--transport", "rdma", "a", "b", "a"}, 1, []string{"rank 0 (mac1) and rank 2 (mac1) are the same host"}},
 		{"one host", nil, nil, []string{"--transport", "rdma", "a"}, 2, []string{"--transport rdma needs two hosts or more"}},
-		{"rails here fails", nil, []string{"NO_RAILS=c"}, []string{"--transport", "rdma", "a", "b", "c"}, 1, []string{"rank 2 on c: rails: error: something is broken"}},
+		{"rails here fails", nil, []string{"NO_RAILS=c"}, []string{"--transport", "rdma", "a", "b", "c"}, 1, []string{"rank 2 (c): rails: error: something is broken"}},
 		{"no report", func(t *testing.T, env []string) { replaceReport(t, env, "b", "{") }, nil, []string{"--transport", "rdma", "a", "b"}, 1,
-			[]string{"is not the output of ringmaster rails here --json"}},
+			[]string{"rank 1 (b): rails: what the host says is not the output of ringmaster rails here --json"}},
 		{"a switch without --switched", func(t *testing.T, env []string) {
 			replaceReport(t, env, "a", switchedReport("one", 1))
 			replaceReport(t, env, "b", switchedReport("two", 2))
@@ -102,14 +102,14 @@ func TestLaunchRailsChecks(t *testing.T) {
 			replaceReport(t, env, "b", switchedReport("two", 2))
 		}, nil, []string{"--transport", "rdma", "--switched", "a", "b"}, 0, []string{"  rank 0 one mlx5_0 <-> rank 1 two mlx5_0, by order\n"}},
 		{"a switch without RDMA", nil, nil, []string{"--switched", "a", "b"}, 2, []string{"--switched requires --transport rdma"}},
-		{"another transport", nil, nil, []string{"--transport", "tcp", "a", "b"}, 0, []string{"rank 1 on b: '" + fake + "' 'serve'", "'--transport' 'tcp'"}},
+		{"another transport", nil, nil, []string{"--transport", "tcp", "a", "b"}, 0, []string{"rank 1 (b): '" + fake + "' 'serve'", "'--transport' 'tcp'"}},
 		{"here", nil, []string{"RINGMASTER_VERBS_LIBRARY="}, []string{"--transport", "rdma", "--local", "2"}, 2,
 			[]string{"--transport rdma does not work with --local: no cable connects this host to itself"}},
 		{"here with another library", nil, []string{"RINGMASTER_VERBS_LIBRARY=/lib/x.so"}, []string{"--transport", "rdma", "--local", "2"}, 0, []string{"'--transport' 'rdma'"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name != "three Macs" && c.name != "not connected" {
-				testenv.Need(t, testenv.Full, "launch.sh with other rails")
+				testenv.Need(t, testenv.Full, "launch with other rails")
 			}
 			t.Parallel()
 			env := append(railHosts(t), c.env...)
@@ -133,12 +133,12 @@ func TestLaunchRailsChecks(t *testing.T) {
 // TestLaunchRails checks that every rank gets the device matrix, a restarted one
 // too.
 func TestLaunchRails(t *testing.T) {
-	testenv.Need(t, testenv.Full, "launch.sh with rails")
+	testenv.Need(t, testenv.Full, "launch with rails")
 	testenv.NeedTool(t, "script", "no script here (Debian: bsdutils), which gives a terminal")
 	env := railHosts(t)
 	p := launch(t, env, "--binary", absolute(t, "testdata/fake/rails.sh"), "--coordinator", "192.0.2.7", "--transport", "rdma", "a", "b", "c")
-	matrix := regexp.MustCompile(`^\[2\] ring no matrix (\S*/\.cache/ringmaster/matrix-\d+-\d+\.json) ` + regexp.QuoteMeta(crossed) + `$`)
-	line := waitLine(t, p, 0, `^\[2\] pid \d+ args: .* --rank 2 --world-size 3 .* --transport rdma`)
+	matrix := regexp.MustCompile(`^\[2 c\] ring no matrix (\S*/\.cache/ringmaster/matrix-\d+-\d+\.json) ` + regexp.QuoteMeta(crossed) + `$`)
+	line := waitLine(t, p, 0, `^\[2 c\] pid \d+ args: .* --rank 2 --world-size 3 .* --transport rdma`)
 	require.NoError(t, syscall.Kill(fakePid(t, line), syscall.SIGKILL))
 	require.NoError(t, harness.Until(testenv.Within(t, hangLimit), "the matrix of the second start", func() (bool, string) {
 		n := 0
@@ -150,12 +150,12 @@ func TestLaunchRails(t *testing.T) {
 		return n == 2, p.Log.String()
 	}))
 	for r := range 2 {
-		waitLine(t, p, 0, fmt.Sprintf(`^\[%d\] pid \d+ args: `, r))
-		waitLine(t, p, 0, fmt.Sprintf(`^\[%d\] ring no matrix \S+ %s$`, r, regexp.QuoteMeta(crossed)))
+		waitLine(t, p, 0, fmt.Sprintf(`^\[%d \w\] pid \d+ args: `, r))
+		waitLine(t, p, 0, fmt.Sprintf(`^\[%d \w\] ring no matrix \S+ %s$`, r, regexp.QuoteMeta(crossed)))
 	}
 	require.NotContains(t, p.Log.String(), "two files")
 	require.NoError(t, harness.Until(testenv.Within(t, hangLimit), "the second start", func() (bool, string) {
-		n := strings.Count(p.Log.String(), "[2] pid ")
+		n := strings.Count(p.Log.String(), "[2 c] pid ")
 		return n == 2, p.Log.String()
 	}))
 	require.NoError(t, p.Signal(syscall.SIGINT))

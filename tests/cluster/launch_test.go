@@ -24,8 +24,6 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-const launchScript = "../../scripts/launch.sh"
-
 func absolute(t *testing.T, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(path)
@@ -36,16 +34,15 @@ func absolute(t *testing.T, path string) string {
 // fakePid returns the process id in the line "[RANK] pid PID args: ..." of a fake rank.
 func fakePid(t *testing.T, line string) int {
 	t.Helper()
-	pid, err := strconv.Atoi(strings.Fields(line)[2])
+	pid, err := strconv.Atoi(strings.Fields(line[strings.Index(line, "]"):])[2])
 	require.NoError(t, err)
 	return pid
 }
 
-// launch starts launch.sh and stops it at the end of the test.
+// launch starts ringmaster launch and ends it with the test.
 func launch(t *testing.T, env []string, args ...string) *harness.Process {
 	t.Helper()
-	testenv.NeedTool(t, "bash", "no bash here")
-	p, err := harness.StartProcess(env, append([]string{"bash", launchScript}, args...)...)
+	p, err := harness.StartProcess(env, append([]string{program(t), "launch"}, args...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if p.Running() { // the ranks are in groups of their own
@@ -59,71 +56,10 @@ func launch(t *testing.T, env []string, args ...string) *harness.Process {
 		p.End()
 		require.NoError(t, err)
 		if t.Failed() {
-			t.Logf("launch.sh:\n%s", p.Log)
+			t.Logf("launch:\n%s", p.Log)
 		}
 	})
 	return p
-}
-
-// TestCoordinatorAddress checks which address of rank 0 launch.sh chooses, given
-// the output of probe.sh on the hosts.
-func TestCoordinatorAddress(t *testing.T) {
-	for _, c := range []struct {
-		hosts  string
-		choose string            // "" for none
-		skip   map[string]string // the reasons against the others
-	}{
-		{"linux-desktop", "192.168.1.10 enp4s0 the best address of rank 0", map[string]string{
-			"127.0.0.1 lo": "loopback", "::1 lo": "loopback", "10.10.10.1 thunderbolt0": "a Thunderbolt cable",
-			"169.254.7.8 enp5s0": "link-local", "192.168.1.30 wlp3s0": "another is preferred",
-			"2001:db8:1::10 enp4s0": "not permanent", "fe80::5054:ff:fe12:3456 enp4s0": "link-local",
-			"172.17.0.1 docker0": "virtual or a bridge", "172.18.0.1 br-3fa9c1d2": "virtual or a bridge",
-			"100.101.102.103 tailscale0": "a tunnel", "10.8.0.6 tun0": "a tunnel", "10.5.0.1 veth12ab": "virtual or a bridge",
-		}},
-		{"mac-studio", "192.168.50.20 en0 the best address of rank 0", map[string]string{
-			"127.0.0.1 lo0": "loopback", "::1 lo0": "loopback", "fe80::1 lo0": "loopback",
-			"192.168.0.1 en2": "a Thunderbolt cable", "10.44.0.1 en3": "a Thunderbolt cable",
-			"169.254.88.1 bridge0": "link-local", "192.168.50.21 en1": "another is preferred",
-			"fe80::1c2a:3b4c:5d6e:7f80 en1": "link-local", "fe80::4a2:1 en0": "link-local",
-			"2001:db8:2::20 en0": "another is preferred", "100.90.1.2 utun3": "a tunnel",
-		}},
-		{"mac-wireless", "192.168.50.33 en0 the best address of rank 0", map[string]string{"127.0.0.1 lo0": "loopback"}},
-		{"linux-wireless", "192.168.1.44 wlan0 the best address of rank 0", nil},
-		{"linux-v6", "fd12:3456::6 eth0 the best address of rank 0", map[string]string{"2001:db8:1::5 eth0": "not permanent"}},
-		{"linux-none", "", map[string]string{"192.168.200.1 thunderbolt0": "a Thunderbolt cable", "192.168.201.1 eth1": "point-to-point (/31)"}},
-		// A network of all hosts comes before one of rank 0 only.
-		{"linux-two-lans", "192.168.1.10 eno1 the best address of rank 0", nil},
-		{"linux-two-lans linux-second-lan", "10.20.0.1 eno2 every host is on its network", nil},
-		{"mac-studio mac-wireless", "192.168.50.20 en0 every host is on its network", nil},
-		{"mac-wireless mac-studio", "192.168.50.33 en0 every host is on its network", nil},
-	} {
-		t.Run(c.hosts, func(t *testing.T) {
-			args := []string{"-f", "../../scripts/cluster/coordinator.awk"}
-			for h := range strings.FieldsSeq(c.hosts) {
-				args = append(args, filepath.Join("testdata", "addresses", h+".txt"))
-			}
-			out, err := exec.CommandContext(t.Context(), "awk", args...).CombinedOutput()
-			require.NoError(t, err, "%s", out)
-			chosen := ""
-			skipped := map[string]string{}
-			for line := range strings.Lines(string(out)) {
-				f := strings.SplitN(strings.TrimSpace(line), " ", 4)
-				if f[0] == "choose" {
-					chosen = strings.Join(f[1:], " ")
-					continue
-				}
-				require.Equal(t, "skip", f[0])
-				skipped[f[1]+" "+f[2]] = f[3]
-			}
-			require.Equal(t, c.choose, chosen, "%s", out)
-			for a, why := range c.skip {
-				require.Equal(t, why, skipped[a], "%s", a)
-			}
-			if strings.Contains(c.hosts, "desktop") || c.hosts == "mac-studio" {
-				require.Len(t, skipped, len(c.skip), "%s", out)
-			}
-		})
-	}
 }
 
 // fakeHosts creates directories that stand for hosts, with their files, and returns
@@ -153,35 +89,35 @@ func TestLaunchChecks(t *testing.T) {
 	}{
 		{"good", map[string]string{"a/m.gguf": "12345", "b/m.gguf": "54321", "a/key": "k", "b/key": "k"}, nil,
 			[]string{"--model", "m.gguf", "--key-file", "key", "--coordinator", "192.0.2.7", "a", "b", "--", "--ctx", "512"}, 0,
-			"rank 1 on b: '" + fake + "' 'serve' '--distributed' '--rank' '1' '--world-size' '2' '--coordinator' '192.0.2.7:32323' '--model' 'm.gguf' '--cluster-key-file' 'key' '--ctx' '512' '--connect-timeout' '24h'"},
-		{"no host", nil, nil, nil, 2, "usage:"},
-		{"unreachable", nil, []string{"BROKEN=b"}, []string{"a", "b"}, 1, "rank 1 on b: ssh failed: ssh: connect to host b port 22: No route to host. Try:"},
-		{"no program", nil, nil, []string{"--binary", "no-such-program", "a", "b"}, 1, "rank 0 on a: no-such-program not found; install it there"},
-		{"not executable", map[string]string{"a/p": "", "b/p": ""}, nil, []string{"--binary", "./p", "a", "b"}, 1, "rank 0 on a: ./p is not executable"},
+			"rank 1 (b): '" + fake + "' 'serve' '--distributed' '--rank' '1' '--world-size' '2' '--coordinator' '192.0.2.7:32323' '--model' 'm.gguf' '--cluster-key-file' 'key' '--ctx' '512' '--connect-timeout' '24h'"},
+		{"no host", nil, nil, nil, 2, "name the hosts by rank"},
+		{"unreachable", nil, []string{"BROKEN=b"}, []string{"a", "b"}, 1, "rank 1 (b): ssh failed: ssh: connect to host b port 22: No route to host. Try:"},
+		{"no program", nil, nil, []string{"--binary", "no-such-program", "a", "b"}, 1, "rank 0 (a): no-such-program not found; install it there"},
+		{"not executable", map[string]string{"a/p": "", "b/p": ""}, nil, []string{"--binary", "./p", "a", "b"}, 1, "rank 0 (a): ./p is not executable"},
 		{"versions", nil, []string{"VERSION_a=1", "VERSION_b=2"}, []string{"a", "b"}, 1,
-			"rank 1 on b has version ringmaster version 2, rank 0 on a has ringmaster version 1; install the same everywhere"},
-		{"no model", map[string]string{"a/m.gguf": "12345", "b/x": ""}, nil, []string{"--model", "m.gguf", "a", "b"}, 1, "rank 1 on b: model m.gguf is missing"},
+			"rank 1 (b) has version ringmaster version 2, rank 0 (a) has ringmaster version 1; install the same everywhere"},
+		{"no model", map[string]string{"a/m.gguf": "12345", "b/x": ""}, nil, []string{"--model", "m.gguf", "a", "b"}, 1, "rank 1 (b): model m.gguf is missing"},
 		{"model cut short", map[string]string{"a/m.gguf": "12345", "b/m.gguf": "123"}, nil, []string{"--model", "m.gguf", "a", "b"}, 1,
 			"model m.gguf has 3 bytes on rank 1 (b), 5 on rank 0 (a); copy it again"},
 		{"a part is missing", map[string]string{"a/m-00001-of-00002.gguf": "1", "a/m-00002-of-00002.gguf": "22", "b/m-00001-of-00002.gguf": "1"}, nil,
 			[]string{"--model", "m-00001-of-00002.gguf", "a", "b"}, 1, "has 1 bytes on rank 1 (b), 3 on rank 0 (a)"},
 		{"keys", map[string]string{"a/key": "k", "b/key": "l"}, nil, []string{"--key-file", "key", "a", "b"}, 1,
 			"key file key on rank 1 (b) differs from that of rank 0 (a)"},
-		{"unknown option", nil, nil, []string{"--shares", "2,1", "a", "b"}, 2, "unknown option --shares; flags of ringmaster go after --"},
-		{"an unset variable", nil, nil, []string{"--key-file", "", "a", "b"}, 2, "--key-file needs a value"},
+		{"unknown option", nil, nil, []string{"--ctx", "512", "a", "b"}, 2, "unknown flag: --ctx; flags of every rank go after --"},
+		{"an unset variable", nil, nil, []string{"--key-file", "", "a", "b"}, 2, "--key-file (or RINGMASTER_KEY_FILE) is empty"},
 		{"local and hosts", nil, nil, []string{"--local", "2", "a"}, 2, "do not name hosts"},
 		{"too many hosts", nil, nil, strings.Fields("a b c d e f g h i"), 2, "9 hosts; at most 8"},
 		{"an option as a user", nil, nil, []string{"--user", "-oProxyCommand=touch x", "a", "b"}, 2, "--user needs a value, and -oProxyCommand=touch x is an option"},
 		{"an option as a program", nil, nil, []string{"--binary", "-a", "a", "b"}, 2, "is an option"},
 		{"a space in a host", nil, nil, []string{"a -oProxyCommand=x", "b"}, 2, "has a space"},
-		{"an escape in a host", nil, nil, []string{"a\x1b[2J\u202e", "b"}, 2, "launch: a[2J: a host"},
-		{"no port", nil, nil, []string{"--port", "99999", "a", "b"}, 2, "--port 99999: expected a number from 1 to 65535"},
-		{"errors of ssh", nil, []string{"BROKEN=b", "BECAUSE=\x1b]0;x\x07\u009b2J\u202eno \u2066route\r\u200f"}, []string{"a", "b"}, 1, "rank 1 on b: ssh failed: ]0;x2Jno route. Try:"},
-		{"versions with escapes", nil, []string{"VERSION_a=1", "VERSION_b=\x1b[2J2\u202e"}, []string{"a", "b"}, 1, "rank 1 on b has version ringmaster version [2J2, rank 0"},
+		{"an escape in a host", nil, nil, []string{"a\x1b[2J\u202e", "b"}, 2, "a host or a user begins with a dash"},
+		{"no port", nil, nil, []string{"--coordinator-port", "99999", "a", "b"}, 2, `--coordinator-port is "99999"; expected a whole number from 1 to 65535`},
+		{"errors of ssh", nil, []string{"BROKEN=b", "BECAUSE=\x1b]0;x\x07\u009b2J\u202eno \u2066route\r\u200f"}, []string{"a", "b"}, 1, "rank 1 (b): ssh failed: ]0;x2Jno route. Try:"},
+		{"versions with escapes", nil, []string{"VERSION_a=1", "VERSION_b=\x1b[2J2\u202e"}, []string{"a", "b"}, 1, "rank 1 (b) has version ringmaster version [2J2, rank 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if !slices.Contains([]string{"good", "keys", "no model", "an option as a user", "an escape in a host", "errors of ssh"}, c.name) {
-				testenv.Need(t, testenv.Full, "launch.sh with other mistakes")
+				testenv.Need(t, testenv.Full, "launch with other mistakes")
 			}
 			t.Parallel()
 			env := append(fakeHosts(t, c.files), c.env...)
@@ -207,9 +143,9 @@ func TestLaunchNumbers(t *testing.T) {
 		p := launch(t, fakeHosts(t, nil), append([]string{"--check", "--binary", fake}, args...)...)
 		requireExitCode(t, p, code, text)
 	}
-	check(0, "'--rank' '7' '--world-size' '8' '--coordinator' '127.0.0.1:89'", "--local", "08", "--port", "089")
-	for _, local := range []string{"0", "00", "9", "8x", "1000000000000000000000", "-1"} {
-		if local == "0" || local == "9" || testenv.At(testenv.Full) {
+	check(0, "'--rank' '7' '--world-size' '8' '--coordinator' '127.0.0.1:89'", "--local", "08", "--coordinator-port", "089")
+	for _, local := range []string{"9", "8x", "1000000000000000000000", "-1"} {
+		if local == "9" || testenv.At(testenv.Full) {
 			check(2, "--local", "--local", local)
 		}
 	}
@@ -222,7 +158,7 @@ func TestLaunchLogs(t *testing.T) {
 	requireShown(t, p.Log.String())
 }
 
-// TestLaunchEnds checks how launch.sh stops the ranks, and its exit code.
+// TestLaunchEnds checks how launch stops the ranks, and its exit code.
 func TestLaunchEnds(t *testing.T) {
 	fake := absolute(t, "testdata/fake/ringmaster.sh")
 	testenv.NeedTool(t, "script", "no script here (Debian: bsdutils), which gives a terminal")
@@ -236,7 +172,7 @@ func TestLaunchEnds(t *testing.T) {
 			p := launch(t, append(fakeHosts(t, nil), env...), args...)
 			var pids []int
 			for r := range 3 {
-				line := waitLine(t, p, 0, `^\[`+strconv.Itoa(r)+`\] pid \d+ args: `)
+				line := waitLine(t, p, 0, `^\[`+strconv.Itoa(r)+`( \w)?\] pid \d+ args: `)
 				require.Contains(t, line, "--rank "+strconv.Itoa(r)+" --world-size 3")
 				require.Contains(t, line, "--words it's one $HOME word", "words stay whole")
 				pids = append(pids, fakePid(t, line))
@@ -265,14 +201,14 @@ func TestLaunchEnds(t *testing.T) {
 			p, pids := start(t, "FAIL_CODE=7")
 			require.NoError(t, syscall.Kill(pids[1], syscall.SIGUSR1))
 			gone(t, p, pids, 7)
-			require.Contains(t, p.Log.String(), "[1] cannot continue")
-			require.Contains(t, p.Log.String(), "launch: rank 1 exited with code 7")
+			require.Contains(t, p.Log.String(), "cannot continue")
+			require.Regexp(t, `launch: rank 1( \(b\))? exited with code 7`, p.Log.String())
 		})
 		t.Run(where[0]+" a rank is killed", func(t *testing.T) {
 			p, pids := start(t)
 			require.NoError(t, syscall.Kill(pids[2], syscall.SIGKILL))
-			t.Log(waitLine(t, p, 0, `rank 2 exited with code \d+; restarting it`))
-			again := regexp.MustCompile(`^\[2\] pid \d+ args`)
+			t.Log(waitLine(t, p, 0, `rank 2( \(c\))? exited with code \d+; restarting it`))
+			again := regexp.MustCompile(`^\[2( c)?\] pid \d+ args`)
 			require.NoError(t, harness.Until(testenv.Within(t, hangLimit), "the second start", func() (bool, string) {
 				n := 0
 				for line := range strings.Lines(p.Log.String()) {
@@ -292,16 +228,16 @@ func TestLaunchEnds(t *testing.T) {
 				t.Helper()
 				from := p.Log.Len()
 				require.NoError(t, syscall.Kill(pids[rank], syscall.SIGKILL))
-				waitLine(t, p, from, fmt.Sprintf(`rank %d exited with code \d+; restarting it in %d s`, rank, pause))
+				waitLine(t, p, from, fmt.Sprintf(`rank %d( \(\w\))? exited with code \d+; restarting it in %d s`, rank, pause))
 				if !wait {
 					return
 				}
-				pids[rank] = fakePid(t, waitLine(t, p, from, fmt.Sprintf(`^\[%d\] pid \d+ args`, rank)))
+				pids[rank] = fakePid(t, waitLine(t, p, from, fmt.Sprintf(`^\[%d( \w)?\] pid \d+ args`, rank)))
 			}
 			kill(2, 1, true)
 			kill(0, 1, true)
 			require.NoError(t, syscall.Kill(pids[1], syscall.SIGTERM))
-			waitLine(t, p, 0, `launch: rank 1 left the group; the other ranks continue`)
+			waitLine(t, p, 0, `launch: rank 1( \(b\))? left the group; the other ranks continue`)
 			kill(2, 2, false) // Ctrl-C in the pause
 			require.NoError(t, p.Signal(syscall.SIGINT))
 			gone(t, p, pids, 0)
@@ -332,7 +268,7 @@ func TestLaunchLocal(t *testing.T) {
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)}) // for its addresses and answers
 	host, port, err := net.SplitHostPort(b.Coordinator)
 	require.NoError(t, err)
-	p := launch(t, nil, "--binary", b.Program, "--model", b.Model, "--local", "2", "--port", port, "--coordinator", host, "--listen", b.HTTP,
+	p := launch(t, nil, "--binary", b.Program, "--model", b.Model, "--local", "2", "--coordinator-port", port, "--coordinator", host, "--listen", b.HTTP,
 		"--", "--ctx", "8192", "--reduce", "exact", "--max-batch", "64", "--threads", "1", "--peer-timeout", "20s")
 	b.checkLaunched(p, b.Coordinator, func() { // kill rank 1
 		for _, pid := range processes(t, b.Program, "--rank 1 --world-size 2 --coordinator "+b.Coordinator) {
@@ -346,7 +282,7 @@ func TestLaunchLocal(t *testing.T) {
 	}
 }
 
-// checkLaunched checks a cluster that launch.sh has started: it answers, a rank is killed
+// checkLaunched checks a cluster that launch has started: it answers, a rank is killed
 // and restarted, it answers again, Ctrl-C stops all ranks. own is a text that only the
 // command lines of its ranks have.
 func (b *bed) checkLaunched(p *harness.Process, own string, kill func()) {
@@ -366,22 +302,22 @@ func (b *bed) checkLaunched(p *harness.Process, own string, kill func()) {
 		waitLine(t, p, from, `rank 0 exited with code 137; restarting it in 1 s`)
 		at := time.Now()
 		b.waitLaunched(p)
-		t.Logf("serving again %v after the leader's death, including 1 s that launch.sh waited", time.Since(at).Round(time.Millisecond))
+		t.Logf("serving again %v after the leader's death, including 1 s that launch waited", time.Since(at).Round(time.Millisecond))
 		b.requireAnswer(brief)
 	}
-	for _, line := range []string{`^\[0\] .*ready`, `^\[1\] .*joined the group`} {
+	for _, line := range []string{`^\[0( \w)?\] .*ready`, `^\[1( \w)?\] .*joined the group`} {
 		waitLine(t, p, 0, line)
 	}
 	require.Len(t, processes(t, b.Program, own), 2)
 	at := time.Now()
 	require.NoError(t, p.Signal(syscall.SIGINT))
 	code := exitCode(t, p)
-	t.Logf("launch.sh and all ranks gone after %v", time.Since(at).Round(time.Millisecond))
+	t.Logf("launch and all ranks gone after %v", time.Since(at).Round(time.Millisecond))
 	require.Zero(t, code, "%s", p.Log)
 	require.Empty(t, processes(t, b.Program, own))
 }
 
-// waitLaunched waits until the cluster of launch.sh is ready.
+// waitLaunched waits until the cluster of launch is ready.
 func (b *bed) waitLaunched(p *harness.Process) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, hangLimit)
@@ -394,8 +330,8 @@ func (b *bed) waitLaunched(p *harness.Process) {
 	}), "%s", p.Log)
 }
 
-// processes returns the ids of the running processes of the program with a text in
-// their command line.
+// processes returns the ids of the running ranks of the program with a text in their command
+// line.
 func processes(t *testing.T, program, text string) []int {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ps", "-eo", "pid=,args=").Output()
@@ -405,7 +341,7 @@ func processes(t *testing.T, program, text string) []int {
 	var pids []int
 	for line := range strings.Lines(string(out)) {
 		pid, args, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if strings.HasPrefix(strings.TrimSpace(args), program+" ") && strings.Contains(args, text) {
+		if strings.HasPrefix(strings.TrimSpace(args), program+" serve ") && strings.Contains(args, text) {
 			n, err := strconv.Atoi(pid)
 			require.NoError(t, err)
 			pids = append(pids, n)
@@ -415,9 +351,9 @@ func processes(t *testing.T, program, text string) []int {
 }
 
 // TestLaunchHosts runs the real program on hosts that are network namespaces, over
-// a fake ssh, and checks that launch.sh finds the coordinator's address.
+// a fake ssh, and checks that launch finds the coordinator's address.
 func TestLaunchHosts(t *testing.T) {
-	testenv.Need(t, testenv.Full, "launch.sh with hosts in network namespaces")
+	testenv.Need(t, testenv.Full, "launch with hosts in network namespaces")
 	t.Parallel()
 	n := network(t, 2)
 	testenv.NeedTool(t, "script", "no script here (Debian: bsdutils), which gives a terminal")
@@ -427,7 +363,7 @@ func TestLaunchHosts(t *testing.T) {
 	p := launch(t, env, "--binary", b.Program, "--model", b.Model, "--key-file", key, "--user", "somebody", "0", "1",
 		"--", "--ctx", "8192", "--reduce", "exact", "--max-batch", "64", "--threads", "1", "--peer-timeout", "20s")
 	b.checkLaunched(p, key, nil) // other tests have processes with the same addresses
-	require.Contains(t, p.Log.String(), "coordinator 10.77.0.1 on 0: eth0 every host is on its network")
+	require.Contains(t, p.Log.String(), "coordinator 10.77.0.1 on rank 0 (0): eth0, every host is on its network")
 	for r := range 2 {
 		left, err := n.Listening(t.Context(), r)
 		require.NoError(t, err)

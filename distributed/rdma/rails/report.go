@@ -94,24 +94,30 @@ func ReadReport(path string) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
+	return ParseReport(path, text)
+}
+
+// ParseReport reads the output of rails here --json; from names it in errors. A shell may
+// have printed lines before it.
+func ParseReport(from string, text []byte) (r Report, err error) {
 	if len(text) > maxReport {
-		return r, fmt.Errorf("%s has more than %d bytes; expected the output of ringmaster rails here --json", path, maxReport)
+		return r, fmt.Errorf("%s has more than %d bytes; expected the output of ringmaster rails here --json", from, maxReport)
 	}
 	if at := bytes.Index(append([]byte("\n"), text...), []byte("\n{")); at > 0 {
 		text = text[at:]
 	}
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&r); err != nil {
-		return r, fmt.Errorf("%s is not the output of ringmaster rails here --json: %w", path, safetext.Error(err, safetext.Evidence))
+		return r, fmt.Errorf("%s is not the output of ringmaster rails here --json: %w", from, safetext.Error(err, safetext.Evidence))
 	}
 	safetext.Strings(&r, safetext.Evidence)
 	if r.System == "" {
-		return r, fmt.Errorf("%s is not the output of ringmaster rails here --json: the system is missing", path)
+		return r, fmt.Errorf("%s is not the output of ringmaster rails here --json: the system is missing", from)
 	}
 	for _, d := range r.Devices {
 		if d.Name == "" {
-			return r, fmt.Errorf("%s: a device has no name; run ringmaster rails here --json on that host again", path)
+			return r, fmt.Errorf("%s: a device has no name; run ringmaster rails here --json on that host again", from)
 		}
 	}
-	r.Name = cmp.Or(r.Name, path)
+	r.Name = cmp.Or(r.Name, from)
 	return r, nil
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs on a host of a cluster: sh -s -- BINARY MODEL KEYFILE < probe.sh
-# ("-" for none). Prints what launch.sh needs to know, one fact per line:
+# ("-" for none). Prints what ringmaster launch needs to know, one fact per line:
 #
 #	system Linux|Darwin
 #	binary ok VERSION | missing | not-executable | fails WHY
