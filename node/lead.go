@@ -80,7 +80,7 @@ func (n *Node) lead(ctx context.Context) error {
 		return err
 	}
 	planned := l.Planner.Last()
-	n.Heap, n.AtMost = planned.Heap, planned.AtMost
+	n.Heap, n.AtMost, n.Weights = planned.Heap, planned.AtMost, planned.Ranks[0].ExpertBytes+planned.Ranks[0].DenseBytes
 	l.Steps = replica.NewLeader(l.program, l.Leader)
 	n.Model = l.Steps
 	return nil

@@ -80,12 +80,13 @@ type Node struct {
 	Record  *record.Backend // the same as Backend; nil without a group
 
 	// By Start.
-	Model  model.Model
-	Leader *Leader        // nil without a group
-	Took   time.Duration  // from the beginning of Start
-	Heap   int64          // of the plan, for Go
-	AtMost int64          // of the plan, beside the mapped weights
-	Sizes  parallel.Sizes // of the model that this host runs alone
+	Model   model.Model
+	Leader  *Leader        // nil without a group
+	Took    time.Duration  // from the beginning of Start
+	Heap    int64          // of the plan, for Go
+	AtMost  int64          // of the plan, beside the mapped weights
+	Weights int64          // of the plan, mapped on this rank
+	Sizes   parallel.Sizes // of the model that this host runs alone
 
 	blockFile *gguf.File // of the block for multi-token prediction, perhaps File; nil: none
 
@@ -194,7 +195,7 @@ func (n *Node) alone() error {
 	if err != nil {
 		return err
 	}
-	n.Heap, n.AtMost, n.Sizes = plan.Heap, plan.AtMost(), plan.Sizes
+	n.Heap, n.AtMost, n.Sizes, n.Weights = plan.Heap, plan.AtMost(), plan.Sizes, plan.Weights()
 	m, err := arch.Open(n.File, n.Backend, decoder.OpenOptions{Context: plan.Context, MaxTokens: n.o.MaxTokens, Reduce: n.o.Reduce, SequenceBudget: plan.Budget, DraftFile: n.blockFile})
 	if err != nil {
 		return err

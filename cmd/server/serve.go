@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"ringmaster/distributed/accept"
 	"ringmaster/engine"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/progress"
 	"ringmaster/internal/server"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/units"
@@ -27,6 +29,7 @@ type serveOptions struct {
 	server.Options
 	cacheDir string // DIR or DIR=SIZE
 	conns    []int  // most connections in total, and of one address
+	verbose  bool
 }
 
 func (o *serveOptions) register(f *pflag.FlagSet) {
@@ -52,6 +55,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	flags.Texts(f, &o.Hosts, "allow-host", true, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
 	flags.File(f, &o.TLS.Cert, "tls-cert", "serve HTTPS with the certificate in this PEM `file`, with its chain; read again when it changes")
 	flags.File(f, &o.TLS.Key, "tls-key", "PEM `file` of the private key of --tls-cert")
+	flags.Bool(f, &o.verbose, verboseFlag+",v", false, "on a terminal, show the log and the tables of memory too, in place of three lines")
 	flags.Int64(f, &o.MaxBody, "max-body", 32<<20, flags.Within[int64](1, mostBody), "largest request body in bytes; all bodies that are being received and parsed have at most twice as many; further ones get status 429")
 	flags.Ints(f, &o.conns, "max-connections", nil, flags.From(0), "most connections of all clients, and after a comma of one address (IPv6: of a /64 network), such as 1000,800. The default, 0, is 512, or half of ulimit -n if that is less, and for an address half of all; raise it behind a proxy, because that is one address")
 }
@@ -71,6 +75,9 @@ and loads then: /readyz says how far it is. With --distributed it is one rank of
 			m.cluster.serves = true
 			n := m.options()
 			n.Plans = cmd.ErrOrStderr()
+			if greets(cmd) {
+				n.Plans, o.Greeting = io.Discard, cmd.ErrOrStderr()
+			}
 			if n.Group != nil && n.Group.Rank > 0 {
 				return follow(cmd.Context(), n)
 			}
@@ -82,6 +89,22 @@ and loads then: /readyz says how far it is. With --distributed it is one rank of
 	}
 	o.register(cmd.Flags())
 	return cmd
+}
+
+// verboseFlag is the flag by which serve shows on a terminal what it shows elsewhere.
+const verboseFlag = "verbose"
+
+// greets reports whether a command greets a person: it serves, and writes to a terminal.
+func greets(cmd *cobra.Command) bool {
+	verbose := cmd.Flags().Lookup(verboseFlag)
+	return verbose != nil && verbose.Value.String() == "false" && progress.IsTerminal(cmd.ErrOrStderr())
+}
+
+// terse reports whether the log of a command has warnings and errors only, unless --log
+// says otherwise. The ranks of a group log who joins, because a person waits for that.
+func terse(cmd *cobra.Command) bool {
+	grouped := cmd.Flags().Lookup("distributed")
+	return greets(cmd) && grouped.Value.String() == "false"
 }
 
 // settle takes what flags with several values say, and those of the model.

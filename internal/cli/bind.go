@@ -21,7 +21,11 @@ func (p Program) Prepare(cmd *cobra.Command) (settings.Origins, error) {
 		return nil, usage.Wrap(err)
 	}
 	if f := cmd.Flags().Lookup(logFlag); f != nil { // otherwise the command is used without the root's flags
-		if err := SetLogger(cmd.ErrOrStderr(), f.Value.(pflag.SliceValue).GetSlice()); err != nil {
+		words := f.Value.(pflag.SliceValue).GetSlice()
+		if !f.Changed && p.Terse != nil && p.Terse(cmd) {
+			words = []string{"warn"}
+		}
+		if err := SetLogger(cmd.ErrOrStderr(), words); err != nil {
 			return nil, usage.Wrap(err)
 		}
 	}

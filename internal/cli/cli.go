@@ -18,6 +18,9 @@ import (
 type Program struct {
 	// Root builds the tree. Values are tried on the flags of a second tree.
 	Root func() *cobra.Command
+	// Terse reports whether a command logs warnings and errors only if --log is not given;
+	// nil: none does.
+	Terse func(*cobra.Command) bool
 }
 
 // logFlag is the flag of every command that says how it logs.

@@ -16,8 +16,9 @@ import (
 	"ringmaster/internal/units"
 )
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// IsTerminal reports whether what is written to w appears on a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := display(w).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
@@ -37,7 +38,7 @@ type Report struct {
 
 // New returns a report that is shown on w.
 func New(w io.Writer) *Report {
-	return &Report{w: w, terminal: isTerminal(display(w)), now: time.Now}
+	return &Report{w: w, terminal: IsTerminal(w), now: time.Now}
 }
 
 // display returns the writer that the bar is drawn on. The bar moves the cursor and shows

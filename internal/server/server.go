@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -58,6 +59,9 @@ type Options struct {
 	Engine engine.Options // of its limits 0 is none
 	Disk   Disk
 	Drafts string // one of DraftNames
+
+	// Greeting gets three lines for a person once the server is ready; nil: none.
+	Greeting io.Writer
 }
 
 // DraftNames are the choices of where drafts come from: wherever they pay, from texts, and
@@ -193,6 +197,11 @@ func Run(ctx context.Context, o Options, nodeOptions node.Options) (err error) {
 		}
 	}
 	slog.Info("ready", start...)
+	if o.Greeting != nil {
+		if _, err := io.WriteString(o.Greeting, greeting(n, o.ModelName(nodeOptions.File, info.Name), urls[0])); err != nil {
+			slog.Warn("the addresses could not be printed", "error", err)
+		}
+	}
 
 	grace, groupEnded := shutdownGrace, make(<-chan struct{})
 	if n.Leader != nil {

@@ -219,9 +219,9 @@ func (p Plan) rows() []Row {
 	}
 	return append(rows,
 		Row{"working buffers", p.Kernels, "of the kernels, at most"},
-		Row{"Go", p.Heap, "heap, stacks and runtime, at most"},
+		Row{"program", p.Heap, "Go's heap, at most: with all requests and their texts that it admits"},
 		Row{"KV caches", p.budget(), fmt.Sprintf("all sequences, at most; one of %d tokens takes %s", p.Context, units.Bytes(p.PerSequence()))},
-		Row{"at most", p.AtMost(), "in addition to what is mapped"})
+		Row{"all together", p.AtMost(), "at most, in addition to what is mapped; little of it is used before requests need it"})
 }
 
 // Write prints the plan as a table.
