@@ -68,6 +68,10 @@ func (o *Forecaster) Close() error {
 // the model needs.
 type Outcome struct {
 	*Plan
+	// Alternatives are the values of --share, and Recommended is the one to take.
+	Alternatives []Alternative `json:"alternatives,omitempty"`
+	Recommended  string        `json:"recommended,omitempty"`
+
 	Further *Plan  `json:"further,omitempty"`
 	Note    string `json:"further_note,omitempty"` // about one more host
 }
@@ -83,8 +87,12 @@ func (o *Forecaster) Plan() (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
+	all, recommended, err := o.compare(p)
+	if err != nil {
+		return Outcome{}, err
+	}
 	more, note, err := o.further(p)
-	return Outcome{p, more, note}, err
+	return Outcome{p, all, recommended, more, note}, err
 }
 
 // Plan is the result of planning.

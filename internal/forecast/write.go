@@ -38,6 +38,7 @@ func (p Outcome) Write(w io.Writer, reach float64) error {
 	} else {
 		fmt.Fprintf(&b, "it does not fit: %s\n", p.Why)
 	}
+	writeAlternatives(&b, p.Alternatives, p.Recommended)
 	if p.Note != "" {
 		fmt.Fprintf(&b, "%s\n", p.Note)
 	}
