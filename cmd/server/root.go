@@ -40,7 +40,7 @@ const (
 var headings = []string{headingModel, headingPerformance, headingCluster}
 
 // tree is what binds the flags of the commands.
-func tree() cli.Program { return cli.Program{Root: newRoot} }
+func tree() cli.Program { return cli.Program{Root: newRoot, Terse: terse} }
 
 // newTree builds the command tree, and the options of the group of its commands.
 func newTree() (*cobra.Command, *clusterOptions) {
@@ -69,7 +69,10 @@ func newTree() (*cobra.Command, *clusterOptions) {
 			if err := o.cluster.fromMPI(cmd.Context(), cmd.Flags()); err != nil {
 				return err
 			}
-			return usage.Wrap(o.cluster.check())
+			if err := o.cluster.check(); err != nil {
+				return usage.Wrap(err)
+			}
+			return o.fetch(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
 	root.SetOut(safetext.NewWriter(os.Stdout))
@@ -82,9 +85,10 @@ func newTree() (*cobra.Command, *clusterOptions) {
 		root.AddCommand(c)
 	}
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(newPull(), newSharing(o), newRails(), newChat(os.Stdin, os.Stdout), newDoctor(), newPlan(), newSimulate(), newVerify(), newDrain(), newMan(), newKey(), newConfig())
+	root.AddCommand(newPull(), newSharing(o), newRails(), newChat(os.Stdin, os.Stdout), newDoctor(), newPlan(), newSimulate(), newVerify(), newDrain(), newMan(), newKey(), newConfig(), newVersion(), newLaunch())
 	cli.Strict(root)
 	cli.AllUsage(root)
+	cli.Complete(root)
 	root.SetUsageFunc(func(c *cobra.Command) error { return cli.Help(c, headings) })
 	return root, &o.cluster
 }
