@@ -12,10 +12,11 @@ build: # bin/ringmaster and bin/mkmodel
 	go build -trimpath -o bin/ringmaster ./cmd/server
 	go build -trimpath -o bin/mkmodel ./cmd/mkmodel
 
-install: # program, manual pages, completions, unit: PREFIX=/usr/local, DESTDIR=
+install: # programs, manual pages, completions, documents, unit: PREFIX=/usr/local, DESTDIR=
 	scripts/prepare.sh
 	go build -trimpath -o bin/ringmaster ./cmd/server
-	PREFIX='$(subst ','\'',$(PREFIX))' DESTDIR='$(subst ','\'',$(DESTDIR))' scripts/install.sh bin/ringmaster
+	go build -trimpath -o bin/mkmodel ./cmd/mkmodel
+	PREFIX='$(subst ','\'',$(PREFIX))' DESTDIR='$(subst ','\'',$(DESTDIR))' scripts/install.sh bin/ringmaster bin/mkmodel
 
 release: # archives with checksums in dist/; with URL=, where they will lie, get.sh and a formula
 	scripts/release.sh dist $(URL)

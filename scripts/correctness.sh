@@ -1,5 +1,6 @@
 #!/bin/sh
-# Compares the answers of a cluster on this host with those of one rank:
+# Compares the answers of a cluster on this host with those of one rank, in the current
+# folder:
 #
 #	scripts/correctness.sh [--ranks 2] [--model F] [--reduce exact,sum] [-- flags of every rank]
 #
@@ -10,10 +11,8 @@
 # Prompts of 1, 130, 700 and 3000 tokens, answers of 300 tokens. Exits with code 1 if
 # they differ, and shows the first difference. See --help for more.
 set -eu
-cd "$(dirname "$0")/.."
-scripts/prepare.sh
-mkdir -p bin
-go build -o bin/ringmaster ./cmd/server
+root=$(cd "$(dirname "$0")/.." && pwd)
+(cd "$root" && scripts/prepare.sh && mkdir -p bin && go build -o bin/ringmaster ./cmd/server)
 one='' many=''
 if [ "${1-}" = --one ] || [ "${1-}" = --many ]; then
 	while [ $# -ge 2 ]; do
@@ -28,7 +27,7 @@ if [ "${1-}" = --one ] || [ "${1-}" = --many ]; then
 		echo "correctness: give both, --one URL and --many URL" >&2
 		exit 2
 	fi
-	exec bin/ringmaster verify --url "$many" --against "$one" "$@"
+	exec "$root/bin/ringmaster" verify --url "$many" --against "$one" "$@"
 fi
-go build -o bin/correctness ./tests/cluster/correctness
-exec bin/correctness "$@"
+(cd "$root" && go build -o bin/correctness ./tests/cluster/correctness)
+exec "$root/bin/correctness" --binary "$root/bin/ringmaster" "$@"

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Installs what "make install" says: the program, manual pages, completions, and the
-# files of systemd or launchd. Run it from the root of the repository.
+# Installs what "make install" says: the programs, manual pages, completions, documents,
+# and the files of systemd or launchd. Run it from the root of the repository.
 #
-#   scripts/install.sh PROGRAM      with PREFIX (/usr/local) and DESTDIR (empty)
+#   scripts/install.sh PROGRAM [MKMODEL]      with PREFIX (/usr/local) and DESTDIR (empty)
 set -eu
 program=$1
+mkmodel=${2:-}
 prefix=${PREFIX:-/usr/local}
 dest=${DESTDIR:-}
 case $prefix in
@@ -24,12 +25,18 @@ share=$dest$prefix/share
 mkdir -p "$bin" "$share/man/man1" "$share/bash-completion/completions" "$share/zsh/site-functions" \
 	"$share/fish/vendor_completions.d" "$share/doc/ringmaster"
 install -m 755 "$program" "$bin/ringmaster"
+[ -z "$mkmodel" ] || install -m 755 "$mkmodel" "$bin/mkmodel"
 run() { env -i PATH="$PATH" HOME=/nonexistent ${SOURCE_DATE_EPOCH:+SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH"} "${RUNNER:-$program}" "$@"; }
 run man "$share/man/man1"
 run completion bash >"$share/bash-completion/completions/ringmaster"
 run completion zsh >"$share/zsh/site-functions/_ringmaster"
 run completion fish >"$share/fish/vendor_completions.d/ringmaster.fish"
-install -m 644 LICENSE README.md CHANGELOG.md "$share/doc/ringmaster/"
+install -m 644 LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md "$share/doc/ringmaster/"
+# The documents and examples lie beside README.md as here, so that its links lead to them.
+for file in docs/*.md docs/*/*.* packaging/*/*.* scripts/train/README.md; do
+	mkdir -p "$share/doc/ringmaster/${file%/*}"
+	install -m 644 "$file" "$share/doc/ringmaster/$file"
+done
 # put TEXT FILE: the file with the text in place of @BINDIR@/ringmaster
 put() { sed "s|@BINDIR@/ringmaster|$(printf %s "$1" | sed 's/[&|]/\\&/g')|" "$2"; }
 if [ "${SYSTEM:-$(uname -s)}" = Darwin ]; then

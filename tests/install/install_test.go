@@ -34,7 +34,9 @@ func installed(t *testing.T) string {
 	program, err := testenv.BuildProgram(t.Context(), dir)
 	require.NoError(t, err)
 	dest := filepath.Join(dir, "dest")
-	run(t, []string{"DESTDIR=" + dest, "PREFIX=/opt/rm", "SOURCE_DATE_EPOCH=86400"}, "scripts/install.sh", program)
+	mkmodel := filepath.Join(dir, "mkmodel")
+	run(t, nil, "go", "build", "-o", mkmodel, "./cmd/mkmodel")
+	run(t, []string{"DESTDIR=" + dest, "PREFIX=/opt/rm", "SOURCE_DATE_EPOCH=86400"}, "scripts/install.sh", program, mkmodel)
 	return filepath.Join(dest, "opt/rm")
 }
 
@@ -49,6 +51,7 @@ func TestInstall(t *testing.T) {
 		require.Contains(t, string(page), `.TH "RINGMASTER-`+strings.ToUpper(c)+`" "1" "Jan 1970"`)
 		require.NotContains(t, string(page), os.TempDir())
 	}
+	t.Run("documents", func(t *testing.T) { requireDocuments(t, dest) })
 	unit := testenv.ReadFile(t, dest+"/lib/systemd/system/ringmaster.service")
 	require.Contains(t, string(unit), "ExecStart=/opt/rm/bin/ringmaster serve")
 	require.NotContains(t, string(unit), "@BINDIR@")
@@ -78,6 +81,26 @@ func TestInstall(t *testing.T) {
 			require.Regexp(t, "(?m)^"+of[1]+":", string(text), file)
 		}
 	})
+}
+
+// requireDocuments requires that the programs that the installed README runs are installed,
+// and that its links lead to files.
+func requireDocuments(t *testing.T, dest string) {
+	doc := filepath.Join(dest, "share/doc/ringmaster")
+	readme := string(testenv.ReadFile(t, filepath.Join(doc, "README.md")))
+	links := regexp.MustCompile(`\]\(([^()\s#]+)|src="([^"]+)"`).FindAllStringSubmatch(readme, -1)
+	require.Greater(t, len(links), 20)
+	for _, m := range links {
+		file := m[1] + m[2]
+		if !strings.Contains(file, ":") && !strings.HasPrefix(file, ".github/") {
+			require.FileExists(t, filepath.Join(doc, file))
+		}
+	}
+	programs := regexp.MustCompile(`(?m)^\| `+"`"+`([\w./-]+) `).FindAllStringSubmatch(readme, -1)
+	require.Greater(t, len(programs), 10)
+	for _, m := range programs {
+		require.FileExists(t, filepath.Join(dest, "bin", m[1]))
+	}
 }
 
 // TestInstallAnywhere: a PREFIX with characters that mean something to sed, to systemd or in
