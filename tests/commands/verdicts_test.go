@@ -68,7 +68,7 @@ var protected = []step{
 	{document: operations, has: "CN=group"},
 	{document: operations, has: "key new operator"},
 	{document: operations, has: "--key-file $PWD/cluster.key", serves: "protected",
-		swaps: []swap{scripts, {" -- ", " --listen {protected} --port {port} -- --threads 1 ", otherPort + "; " + fewThreads}}},
+		swaps: []swap{scripts, {" -- ", " --listen {protected} --coordinator-port {port} -- --threads 1 ", otherPort + "; " + fewThreads}}},
 	{document: operations, has: "SSL_CERT_FILE=", check: passes("group.json"),
 		swaps: []swap{{"localhost:8080", "{protected}", otherPort}, {"32323", "{port}", otherPort}, {"--soak 1s", "--soak 20ms --tokens 2", "time"}}},
 	{document: operations, has: "https://localhost:8080/metrics", swaps: []swap{{"localhost:8080", "{protected}", otherPort}}, check: says("\nringmaster_group_ranks 3\n")},
@@ -91,7 +91,7 @@ var groups = []group{
 		{document: operations, has: "git diff |", swaps: []swap{{"chat ", "chat --url http://{one} ", otherPort}}, check: func(t *testing.T, b *bed, _ string) {
 			require.NotEmpty(t, strings.TrimSpace(b.read(t, "review.md")))
 		}},
-		{document: readme, has: "launch.sh --local 3", serves: "many", check: threeRanks("many", ""), swaps: []swap{scripts, {"", " --listen {many} --port {port} -- --threads 1", otherPort + "; " + fewThreads}}},
+		{document: readme, has: "launch --local 3", serves: "many", check: threeRanks("many", ""), swaps: []swap{{"", " --listen {many} --coordinator-port {port} -- --threads 1", otherPort + "; " + fewThreads}}},
 		{document: operations, has: "verify --url http://10.0.0.1:8080", swaps: []swap{{"10.0.0.1:8080", "{many}", noSuchHost}, {"10.0.0.9:8080", "{one}", noSuchHost}, fewTokens},
 			check: passes("report.json")},
 		{document: operations, has: "--record one.json", swaps: []swap{{"one:8080", "{one}", noSuchHost}, fewTokens}},
@@ -158,7 +158,7 @@ type other struct{ document, has, test, why string }
 
 var elsewhere = []other{
 	{document: readme, has: "scripts/test.sh", why: "it runs this test"},
-	{document: readme, has: "launch.sh --model /models/F.gguf host1", test: "tests/cluster TestLaunchHosts"},
+	{document: readme, has: "launch --model /models/F.gguf host1", test: "tests/cluster TestLaunchHosts"},
 	{document: operations, has: "systemd-sysusers", test: "tests/install TestInstall"},
 	{document: operations, has: "install -D -m 600", why: "it would change this host"},
 	{document: operations, has: "install -D -m 640", test: "distributed/control TestReadKeyOfRoot"},
