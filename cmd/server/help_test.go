@@ -70,7 +70,7 @@ func TestExamples(t *testing.T) {
 
 // serving are the flags of the server itself, under the command's own heading.
 const serving = `allow-host api-key api-keys audit-log chat-format config cors-origin help listen log
-	max-body max-connections model-name strict-model-names tls-cert tls-key verbose`
+	max-body max-connections model-name strict-model-names tls-cert tls-key`
 
 // underHeadings are the flags that a person looks for under each heading.
 var underHeadings = map[string]string{

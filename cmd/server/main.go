@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"ringmaster/distributed/rdma/helper"
+	"ringmaster/internal/cli"
 )
 
 func main() {
@@ -14,6 +15,7 @@ func main() {
 		helper.Main()
 	}
 	root := newRoot()
+	root.SetArgs(cli.Expand(os.Args[1:]))
 	if err := root.ExecuteContext(stopOnSignal(context.Background())); err != nil {
 		printError(root.ErrOrStderr(), err)
 		os.Exit(exitCode(err))

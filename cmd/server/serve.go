@@ -29,7 +29,6 @@ type serveOptions struct {
 	server.Options
 	cacheDir string // DIR or DIR=SIZE
 	conns    []int  // most connections in total, and of one address
-	verbose  bool
 }
 
 func (o *serveOptions) register(f *pflag.FlagSet) {
@@ -55,7 +54,6 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	flags.Texts(f, &o.Hosts, "allow-host", true, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
 	flags.File(f, &o.TLS.Cert, "tls-cert", "serve HTTPS with the certificate in this PEM `file`, with its chain; read again when it changes")
 	flags.File(f, &o.TLS.Key, "tls-key", "PEM `file` of the private key of --tls-cert")
-	flags.Bool(f, &o.verbose, verboseFlag+",v", false, "on a terminal, show the log and the tables of memory too, in place of three lines")
 	flags.Int64(f, &o.MaxBody, "max-body", 32<<20, flags.Within[int64](1, mostBody), "largest request body in bytes; all bodies that are being received and parsed have at most twice as many; further ones get status 429")
 	flags.Ints(f, &o.conns, "max-connections", nil, flags.From(0), "most connections of all clients, and after a comma of one address (IPv6: of a /64 network), such as 1000,800. The default, 0, is 512, or half of ulimit -n if that is less, and for an address half of all; raise it behind a proxy, because that is one address")
 }
@@ -91,17 +89,14 @@ and loads then: /readyz says how far it is. With --distributed it is one rank of
 	return cmd
 }
 
-// verboseFlag is the flag by which serve shows on a terminal what it shows elsewhere.
-const verboseFlag = "verbose"
-
-// greets reports whether a command greets a person: it serves, and writes to a terminal.
+// greets reports whether a command greets a person: it serves, and writes to a terminal on
+// which no log is asked for.
 func greets(cmd *cobra.Command) bool {
-	verbose := cmd.Flags().Lookup(verboseFlag)
-	return verbose != nil && verbose.Value.String() == "false" && progress.IsTerminal(cmd.ErrOrStderr())
+	log := cmd.Flags().Lookup("log")
+	return (cmd.Name() == "serve" || !cmd.HasParent()) && log != nil && !log.Changed && progress.IsTerminal(cmd.ErrOrStderr())
 }
 
-// terse reports whether the log of a command has warnings and errors only, unless --log
-// says otherwise. The ranks of a group log who joins, because a person waits for that.
+// terse reports whether the log of a command has warnings and errors only. The ranks of a group log who joins, because a person waits for that.
 func terse(cmd *cobra.Command) bool {
 	grouped := cmd.Flags().Lookup("distributed")
 	return greets(cmd) && grouped.Value.String() == "false"

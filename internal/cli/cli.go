@@ -26,13 +26,33 @@ type Program struct {
 // logFlag is the flag of every command that says how it logs.
 const logFlag = "log"
 
+// verbose is short for the log that there is without a terminal. It is no flag of its own,
+// because it would say the same as --log.
+const verbose = "-v"
+
+// Expand replaces what is short for several words on a command line.
+func Expand(args []string) []string {
+	var out []string
+	for i, arg := range args {
+		switch arg {
+		case "--":
+			return append(out, args[i:]...)
+		case verbose:
+			out = append(out, "--"+logFlag, "info")
+		default:
+			out = append(out, arg)
+		}
+	}
+	return out
+}
+
 // logWords are its words.
 var logWords = []string{"debug", "info", "warn", "error", "json"}
 
 // Register declares the flags of every command: its log, and the file of settings.
 func Register(f *pflag.FlagSet) {
 	words, file := []string{}, ""
-	flags.SomeOf(f, &words, logFlag, []string{"info"}, logWords, "log messages: the least level, debug, info, warn or error, and json for one object a line, such as debug,json")
+	flags.SomeOf(f, &words, logFlag, []string{"info"}, logWords, "log messages: the least level, debug, info, warn or error, and json for one object a line, such as debug,json; -v is short for --log info, which shows on a terminal what serve shows elsewhere")
 	flags.File(f, &file, settings.Flag, "`file` of settings; default is the first of ~/.config/ringmaster/ringmaster.toml and "+settings.SystemPath+" that exists; "+settings.None+" reads none")
 }
 

@@ -31,6 +31,12 @@ func tree(said *int) *cobra.Command {
 	return root
 }
 
+// TestExpand: -v is short for --log info, until flags end.
+func TestExpand(t *testing.T) {
+	require.Equal(t, []string{"serve", "--log", "info", "--", "-v"}, cli.Expand([]string{"serve", "-v", "--", "-v"}))
+	require.Empty(t, cli.Expand(nil))
+}
+
 // TestProgram: a flag has its value from the environment unless it is on the command line,
 // and a flag that does not exist is an error with the nearest one.
 func TestProgram(t *testing.T) {
