@@ -37,7 +37,7 @@ func (p *pace) learn(prompt, decoding, drafts int, took time.Duration) {
 	case t <= 0 || prompt+decoding == 0:
 	case prompt == 0:
 		p.mixed = 0
-		p.rows.learn(decoding+drafts, t)
+		p.rows.learn(decoding+drafts, drafts, t)
 		_, row := p.rows.line()
 		average(&p.fixed, max(t-row*float64(drafts), t/float64(1+drafts)))
 	default:

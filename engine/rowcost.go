@@ -1,56 +1,49 @@
 package engine
 
-// rowCost is what steps that only decode take by their number of rows, as a line that is
-// fitted to the last of them. It decides whether a draft pays, never what an answer says.
+// rowCost is what steps that only decode take by their number of rows, as a line. Its level
+// follows the steps without drafts and its slope those with them, so that single steps that
+// something else made slow change neither much. It decides whether a draft pays, never what
+// an answer says.
 type rowCost struct {
-	n, x, xx, y, xy float64 // weighted sums over steps: 1, rows, their squares, seconds, both
-	slope           float64 // seconds of a further row in steps of one row, relative to those; 0: not known
+	first float64 // seconds of a step of one row; 0: not known
+	slope float64 // seconds of a further row, relative to first
 }
 
 const (
-	// costFades is the weight that the earlier steps keep with each further one.
-	costFades = 0.97
-	// costSpread is the least variance of the number of rows that a line is fitted to.
-	costSpread = 0.02
-	// costUnknown is taken for the cost of a further row, relative to a step of one row,
-	// before steps of several rows have run.
+	// costLearns is the weight of the last step.
+	costLearns = 0.15
+	// costUnknown is the slope before steps with drafts have run.
 	costUnknown = 0.3
-	// costOutlier is how many times the expected time a step may count with. More is the
-	// work of something else.
-	costOutlier = 3
+	// slopeLeast and slopeMost bound the slope.
+	slopeLeast, slopeMost = 0.02, 1.5
 )
 
-// learn records a step that only decoded.
-func (c *rowCost) learn(rows int, seconds float64) {
+// learn records a step that only decoded, with so many rows and drafts among them.
+func (c *rowCost) learn(rows, drafts int, seconds float64) {
 	if rows == 0 || seconds <= 0 {
 		return
 	}
-	if c.n > 4 {
-		first, row := c.line()
-		seconds = min(seconds, costOutlier*(first+float64(rows-1)*row))
-	}
-	x := float64(rows)
-	c.n, c.x, c.xx, c.y, c.xy = c.n*costFades+1, c.x*costFades+x, c.xx*costFades+x*x, c.y*costFades+seconds, c.xy*costFades+x*seconds
-	spread := c.xx/c.n - c.x/c.n*c.x/c.n
-	if spread < costSpread {
+	more := float64(rows - 1)
+	if c.first == 0 {
+		c.slope = costUnknown
+		c.first = seconds / (1 + c.slope*more)
 		return
 	}
-	row := max((c.xy/c.n-c.x/c.n*c.y/c.n)/spread, 0)
-	if first := c.y/c.n - row*(c.x/c.n-1); first > 0 {
-		c.slope = max(row/first, 0.01)
+	expected := 1 + c.slope*more // relative to first
+	// An error of more than a factor of two counts as that.
+	off := costLearns * (min(max(seconds/(c.first*expected), 0.5), 2) - 1)
+	if drafts == 0 {
+		c.first *= 1 + off
+		return
 	}
+	c.slope = min(max(c.slope+off*expected/more, slopeLeast), slopeMost)
 }
 
 // line returns the seconds of a step of one row, and of each further row; with nothing
 // learned, in an unknown unit.
 func (c *rowCost) line() (first, row float64) {
-	slope := c.slope
-	if slope == 0 {
-		slope = costUnknown
+	if c.first == 0 {
+		return 1, costUnknown
 	}
-	if c.n == 0 {
-		return 1, slope
-	}
-	first = c.y / c.n / (1 + slope*(c.x/c.n-1))
-	return first, slope * first
+	return c.first, c.slope * c.first
 }

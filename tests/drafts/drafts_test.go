@@ -20,6 +20,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,6 +40,7 @@ var (
 	rounds    = flag.Int("rounds", 1, "answers of each kind with drafts, and as many without")
 	streams   = flag.Int("streams", 1, "answers at once")
 	threads   = flag.Int("threads", 1, "threads of the kernels of a rank")
+	cpuTime   = flag.Bool("cpu", false, "measure processor time of the process, where others use the machine; with one rank of one thread")
 	ranks     = flag.Int("ranks", 1, "ranks in this process")
 )
 
@@ -166,8 +168,14 @@ func ask(t *testing.T, e *engine.Engine, prompts, answers [][]int32, drafts bool
 // repeats nothing.
 func TestDraftsGain(t *testing.T) {
 	n := open(t)
-	e, err := engine.New(n.Model, n.Tokens, engine.Options{Drafter: engine.TextDrafter, MaxActive: *streams, CacheEntries: -1,
-		Logger: slog.New(slog.DiscardHandler)})
+	o := engine.Options{Drafter: engine.TextDrafter, MaxActive: *streams, CacheEntries: -1, Logger: slog.New(slog.DiscardHandler)}
+	switch {
+	case *modelFile == "": // nothing is measured, and no time decides what a step runs
+		o.Clock = func() time.Time { return time.Unix(0, 0) }
+	case *cpuTime:
+		o.Clock = processorTime
+	}
+	e, err := engine.New(n.Model, n.Tokens, o)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close(context.Background())) }()
 	for _, kind := range []string{"rewriting", "prose", "nothing repeats"} {
@@ -195,7 +203,7 @@ func TestDraftsGain(t *testing.T) {
 		t.Logf("%s: %d answers at once on %d ranks of %d threads", kind, *streams, *ranks, *threads)
 		t.Logf("  without drafts %s", show(plain))
 		t.Logf("  with drafts    %s", show(drafted))
-		t.Logf("  gain %.2f (medians); drafts %v of them accepted %v", median(plain).took.Seconds()/median(drafted).took.Seconds(), stats.Drafts[0].Run, stats.Drafts[0].Accepted)
+		t.Logf("  gain %.2f (medians); drafts so far by depth %v, of them accepted %v", median(plain).took.Seconds()/median(drafted).took.Seconds(), stats.Drafts[0].Run, stats.Drafts[0].Accepted)
 		require.Equal(t, (*tokens-1)**streams, plain[0].steps, "without drafts a step gives a token")
 		switch {
 		case kind == "nothing repeats":
@@ -231,6 +239,15 @@ func rewrite(r *rand.Rand, from []int32, v *tokenizer.Tokenizer) (out []int32) {
 		out = append(out, from[:min(len(from), *tokens-len(out))]...)
 	}
 	return out[:*tokens]
+}
+
+// processorTime is the processor time of the process.
+func processorTime() time.Time {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err) // it cannot fail with these arguments
+	}
+	return time.Unix(0, u.Utime.Nano()+u.Stime.Nano())
 }
 
 func median(all []answer) answer {
