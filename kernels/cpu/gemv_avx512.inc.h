@@ -32,6 +32,7 @@ enum {
 	FAR = 64,     // weights are prefetched into the second-level cache only
 	UPPER = 128,  // the lower bytes of the activations are zero
 	WHOLE = 256,  // all groups are side by side: places_of
+	CROSS = 512,  // pieces of two groups change places
 };
 
 // scale_pair holds the float scales of 256 columns of two rows: in each 128 bits two groups
@@ -98,12 +99,13 @@ INLINE __m512 by_group(__m512 v, int order) {
 // the four vectors of a super-block. WHOLE: vector e has piece e of all groups in their
 // order. Otherwise vector 0 has, in 128 bits each, pieces 0 of the groups at places 0 and
 // 1, their pieces 2, and the same of places 2 and 3; vector 1 has pieces 1 and 3 of these
-// groups; vectors 2 and 3 have the other four. So the sums of the two halves of a group
+// groups; vectors 2 and 3 have the other four. With CROSS the group at place 1 and each
+// second one has pieces 1 and 3 first. So the sums of the two halves of a group
 // are in different 128 bits until fold adds them up.
 INLINE void places_of(row_kind k, int64_t at[32]) {
 	for (int e = 0; e < 4; e++) {
 		for (int i = 0; i < 8; i++) {
-			int half = i / 2 % 2, place = 4 * (e / 2) + 2 * (i / 4) + i % 2, piece = 2 * half + e % 2;
+			int half = i / 2 % 2, place = 4 * (e / 2) + 2 * (i / 4) + i % 2, piece = 2 * half + (k.flags & CROSS ? e + i : e) % 2;
 			if (k.flags & WHOLE) place = i, piece = e;
 			at[8 * e + i] = 4 * (k.order >> (4 * place) & 15) + piece;
 		}
