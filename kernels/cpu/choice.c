@@ -13,28 +13,42 @@
 #include "matmul.h"
 
 #if RM_X86
-// {lanes, panels}: from measurements on an EPYC 9004 (Zen 4, no AMX), 2026-11-27, by the
-// benchmark of testdata/limits.c. Where two kernels were within 10 %, which is what runs on
-// that busy host differed by, lanes were taken. 49 is more tokens than it tries.
+// {lanes, panels}, lanes 0 where there is no such kernel: from measurements on an EPYC 9004
+// (Zen 4, no AMX), 2026-11-27 and 28, by the benchmark of testdata/limits.c. Where two
+// kernels were within 10 %, which is what runs on that busy host differed by, lanes were
+// taken, or the kernel of fewer tokens. 49 is more tokens than it tries.
 const rm_limits rm_limits_avx2[RM_TYPES] = {
-    [RM_Q4_0] = {2, 8},
-    [RM_IQ4_NL] = {2, 4},
-    [RM_MXFP4] = {2, 13},
-    [RM_IQ4_XS] = {2, 8},
-    [RM_Q3_K] = {1, 12},
+    [RM_Q8_0] = {0, 16},
+    [RM_Q4_0] = {0, 24},
+    [RM_Q4_1] = {0, 6},
+    [RM_Q5_0] = {0, 2},
+    [RM_Q5_1] = {0, 6},
+    [RM_IQ4_NL] = {0, 8},
+    [RM_MXFP4] = {0, 24},
+    [RM_IQ4_XS] = {0, 8},
+    [RM_Q4_K] = {0, 32},
+    [RM_Q5_K] = {0, 8},
+    [RM_Q6_K] = {0, 6},
+    [RM_Q2_K] = {0, 24},
+    [RM_Q3_K] = {0, 12},
+    [RM_IQ2_XXS] = {0, 6},
 };
 
 const rm_limits rm_limits_avx512[RM_TYPES] = {
     [RM_Q8_0] = {3, 24},
     [RM_Q4_0] = {3, 32},
+    [RM_Q4_1] = {0, 6},
+    [RM_Q5_0] = {0, 3},
+    [RM_Q5_1] = {0, 3},
     [RM_IQ4_NL] = {3, 48},
-    [RM_MXFP4] = {3, 24},
+    [RM_MXFP4] = {3, 48},
     [RM_IQ4_XS] = {3, 49},
     [RM_Q4_K] = {3, 49},
     [RM_Q5_K] = {3, 49},
-    [RM_Q6_K] = {3, 8},
+    [RM_Q6_K] = {3, 16},
     [RM_Q2_K] = {3, 49},
     [RM_Q3_K] = {3, 48},
+    [RM_IQ2_XXS] = {0, 24},
 };
 
 // With AMX the tiles take over early: not measured here. A host with AMX measured lanes of
@@ -59,9 +73,8 @@ void rm_set_add(rm_set *s, const rm_kernels *k, int32_t type, int64_t rows, int6
 	int whole = cols % 256 == 0;
 	int few = k->few && rows >= 16 && whole && k->few(type);
 	int lanes = k->lanes && k->lanes[type] && rows >= k->lane_rows && whole;
-	int64_t from = !lanes                            ? k->gather_from
-	               : k->lanes_halve && k->upper_only ? INT64_MAX
-	                                                 : k->limits[type].panels;
+	int64_t from = whole && k->limits && k->limits[type].panels ? k->limits[type].panels : k->gather_from;
+	if (lanes && k->lanes_halve && k->upper_only) from = INT64_MAX;
 	s->few = few && (s->few || !s->quantised);
 	s->panels_from = from > s->panels_from ? from : s->panels_from;
 	s->quantised = 1;

@@ -183,7 +183,7 @@ func compile(t testing.TB, cc, main string, flags ...string) string {
 	flags = append([]string{"-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-I."}, flags...)
 	sources := []string{
 		main, "pool.c", "cpu_features.c", "dequant.c", "matmul.c", "choice.c", "experts.c", "matmul_portable.c", "matmul_avx2.c",
-		"matmul_avx512.c", "gemv_avx512.c", "gemv_lanes_avx2.c", "gemv_lanes_avx512.c", "matmul_amx_few.c", "approx_scores.c", "approx_scores_amx.c",
+		"matmul_avx512.c", "gemv_avx2.c", "gemv_avx512.c", "gemv_lanes_avx512.c", "matmul_amx_few.c", "approx_scores.c", "approx_scores_amx.c",
 		"matmul_neon.c", "matmul_neon_i8mm.c", "memory_bandwidth.c",
 	}
 	objects, failures := make([]string, len(sources)), make([]error, len(sources))

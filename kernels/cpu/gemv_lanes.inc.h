@@ -321,16 +321,13 @@ INLINE void group_q3_k(const lint *raw, const lanes_head *h, int part, int r, li
 	}
 }
 
-// EACH_SLOW_ROW lists the types with rows that take long to unpack at the AVX2 level,
-// EACH_LANES all: name, number, lanes_kind.
-#define EACH_SLOW_ROW(F) \
+// EACH_LANES lists the types: name, number, lanes_kind.
+#define EACH_LANES(F) \
 	F(q4_0, RM_Q4_0, (lanes_kind){head_q4_0, load_q4_0, group_q4_0, 1, L_OFFSET, 144, 4, 0}) \
 	F(iq4_nl, RM_IQ4_NL, (lanes_kind){head_q4_0, load_q4_0, group_iq4_nl, 1, L_OFFSET, 144, 0, 0}) \
 	F(mxfp4, RM_MXFP4, (lanes_kind){head_mxfp4, load_mxfp4, group_mxfp4, 1, L_OFFSET, 136, 0, 0}) \
 	F(iq4_xs, RM_IQ4_XS, (lanes_kind){head_iq4_xs, load_iq4_xs, group_iq4_nl, 1, L_OFFSET, 136, 0, 0}) \
-	F(q3_k, RM_Q3_K, (lanes_kind){head_q3_k, load_q3_k, group_q3_k, 4, L_SUB | L_OFFSET16 | L_SHIFT, 110, 0, 0x2020})
-#define EACH_LANES(F) \
-	EACH_SLOW_ROW(F) \
+	F(q3_k, RM_Q3_K, (lanes_kind){head_q3_k, load_q3_k, group_q3_k, 4, L_SUB | L_OFFSET16 | L_SHIFT, 110, 0, 0x2020}) \
 	F(q8_0, RM_Q8_0, (lanes_kind){head_q8_0, load_q8_0, group_q8_0, 1, L_OFFSET, 272, 0, 0}) \
 	F(q4_k, RM_Q4_K, (lanes_kind){head_q4_k, load_q4_k, group_q4_k, 2, L_MIN32 | L_SHIFT, 144, 0, 0x40}) \
 	F(q5_k, RM_Q5_K, (lanes_kind){head_q5_k, load_q5_k, group_q5_k, 2, L_MIN32, 176, 0, 0}) \

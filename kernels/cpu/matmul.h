@@ -100,7 +100,7 @@ typedef struct rm_kernels {
 	// many at once: batch is rm_batch_bytes, aligned to 64. NULL: tiles take x
 	// as it is.
 	void (*gather)(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
-	int64_t gather_from; // number of rows from which that pays where lanes has no kernel
+	int64_t gather_from; // number of rows from which that pays where limits has none
 	// lanes has kernels for a few tokens that compute lane_rows rows of whole
 	// super-blocks (256 columns) at once; limits says for how many. NULL: the
 	// level has no such kernels.
@@ -133,8 +133,10 @@ typedef struct rm_kernels {
 extern const rm_kernels rm_kernels_portable;
 #if RM_X86
 extern const rm_kernels rm_kernels_avx2, rm_kernels_avx512, rm_kernels_amx;
-int rm_row512(const rm_tile *t); // rm_kernels.row of AVX-512
-extern const rm_lanes_fn rm_lanes_avx2[RM_TYPES], rm_lanes_avx512[RM_TYPES];
+// rm_kernels.row of AVX2 and AVX-512
+int rm_row256(const rm_tile *t);
+int rm_row512(const rm_tile *t);
+extern const rm_lanes_fn rm_lanes_avx512[RM_TYPES];
 extern const rm_limits rm_limits_avx2[RM_TYPES], rm_limits_avx512[RM_TYPES], rm_limits_amx[RM_TYPES];
 // rm_kernels.few and gather_few of AMX
 rm_tile_fn rm_amx_few(int32_t type);

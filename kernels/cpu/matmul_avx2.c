@@ -140,10 +140,9 @@ const rm_kernels rm_kernels_avx2 = {
     .glu = glu,
     .dense = dense,
     .tile = {EACH_TYPE(ENTRY)},
+    .row = rm_row256,
     .gather = gather_tokens,
     .gather_from = 4,
-    .lanes = rm_lanes_avx2,
-    .lane_rows = 8,
     .limits = rm_limits_avx2,
 };
 #endif

@@ -3,7 +3,7 @@
 // of unsigned bytes of at most 128 and signed bytes in [-127, 127], summed in
 // groups of four to 8 int32.
 
-#define INLINE static inline __attribute__((always_inline))
+#include "load_avx2.inc.h"
 
 // super is 256 weights of a row unpacked: 8 groups of 32.
 typedef struct {
@@ -24,10 +24,6 @@ enum { MIN_NONE, MIN_32, MIN_16 };
 
 // unpack_fn reads n <= 8 groups (always 8 for types with blocks of 256).
 typedef void (*unpack_fn)(const uint8_t *w, int n, super *u);
-
-INLINE __m256i load256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
-INLINE __m128i load128(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
-INLINE __m256 half1(const uint8_t *p) { return _mm256_set1_ps(_cvtsh_ss(rm_load16(p))); }
 
 // halves8 converts 8 float16 that are `stride` bytes apart; from n on the
 // result is zero.
@@ -97,8 +93,6 @@ INLINE void unpack_q5_1(const uint8_t *w, int n, super *u) {
 	FOR_GROUPS(i, n) u->q[i] = five(rm_load32(w + 24 * i + 4), w + 24 * i + 8);
 }
 
-INLINE __m256i table32(const int8_t *table) { return _mm256_broadcastsi128_si256(load128(table)); }
-
 INLINE void unpack_iq4_nl(const uint8_t *w, int n, super *u) {
 	__m256i table = table32(rm_iq4nl_values);
 	u->s = halves8(w, 18, n);
@@ -115,16 +109,6 @@ INLINE void unpack_mxfp4(const uint8_t *w, int n, super *u) {
 	__m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
 	__m256i is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
 	u->s = _mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, is_small));
-}
-
-// scales_k unpacks the 8 scales and 8 minima of Q4_K and Q5_K from their 12
-// bytes to bytes 0..7 and 8..15.
-INLINE __m128i scales_k(const uint8_t *s) {
-	uint32_t a = rm_load32(s), b = rm_load32(s + 4), c = rm_load32(s + 8);
-	uint32_t sc_low = a & 0x3f3f3f3f, min_low = b & 0x3f3f3f3f;
-	uint32_t sc_high = (c & 0x0f0f0f0f) | (a >> 6 & 0x03030303) << 4;
-	uint32_t min_high = (c >> 4 & 0x0f0f0f0f) | (b >> 6 & 0x03030303) << 4;
-	return _mm_set_epi32((int)min_high, (int)min_low, (int)sc_high, (int)sc_low);
 }
 
 // scale_min_k fills s and m0 of Q4_K and Q5_K.
@@ -285,13 +269,6 @@ INLINE __m256i dots8(const super *u, int kind, int upper_only, const rm_act *a, 
 	__m256i low = _mm256_hadd_epi32(_mm256_hadd_epi32(t[0], t[1]), _mm256_hadd_epi32(t[2], t[3]));
 	__m256i high = _mm256_hadd_epi32(_mm256_hadd_epi32(t[4], t[5]), _mm256_hadd_epi32(t[6], t[7]));
 	return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20), _mm256_permute2x128_si256(low, high, 0x31));
-}
-
-// sum8 is rm_sum8.
-INLINE float sum8(__m256 v) {
-	__m128 h = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-	__m128 p = _mm_add_ps(h, _mm_movehl_ps(h, h));
-	return _mm_cvtss_f32(_mm_add_ss(p, _mm_movehdup_ps(p)));
 }
 
 // add_super adds 256 columns (groups g0..g0+7) to the lanes of one output.

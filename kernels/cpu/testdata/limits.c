@@ -31,6 +31,10 @@ static const struct {
     {RM_Q6_K, "Q6_K"},
     {RM_Q2_K, "Q2_K"},
     {RM_Q3_K, "Q3_K"},
+    {RM_IQ2_XXS, "IQ2_XXS"},
+    {RM_Q4_1, "Q4_1"},
+    {RM_Q5_0, "Q5_0"},
+    {RM_Q5_1, "Q5_1"},
 };
 
 static double now(void) {
@@ -117,7 +121,6 @@ static void level(int number, const char *name) {
 	rm_pool *p = rm_pool_new(1, number);
 	if (!p) exit(2);
 	const rm_kernels *k = rm_kernels_of(p);
-	if (!k->lanes) return;
 	rm_kernels ways[WAYS] = {*k, *k, *k};
 	rm_limits all[RM_TYPES];
 	memset(all, 0, sizeof all);
@@ -125,7 +128,7 @@ static void level(int number, const char *name) {
 	ways[1].limits = all;
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
 		int32_t type = types[i].type;
-		if (!k->lanes[type]) continue;
+		int has_lanes = k->lanes && k->lanes[type];
 		work w = {.type = type, .row_bytes = COLS / rm_block_elements(type) * rm_block_bytes(type)};
 		w.matrices = (64 << 20) / (ROWS * w.row_bytes);
 		int64_t size = w.matrices * ROWS * w.row_bytes;
@@ -135,14 +138,14 @@ static void level(int number, const char *name) {
 		w.scratch = rm_alloc(rm_tile_scratch(COLS));
 		w.out = rm_alloc(sizeof(float) * 64 * ROWS);
 		if (!w.weights || !w.acts || !w.batches || !w.scratch || !w.out) exit(2);
-		for (int64_t n = 0; n < size; n++) w.weights[n] = (uint8_t)(next() & 0x3f); // scales stay finite
+		for (int64_t n = 0; n < size; n++) w.weights[n] = (uint8_t)((next() & 0x3f) | (type == RM_MXFP4 ? 0x40 : 0)); // scales stay finite and normal
 		float x[COLS];
 		for (int64_t n = 0; n < 64; n++) {
 			for (int c = 0; c < COLS; c++) x[c] = (float)(int32_t)next() * 0x1p-31f;
 			k->quantise(x, COLS, w.acts + n * rm_act_bytes(COLS), k->upper_only);
 		}
 		int64_t from[2] = {0, 0};
-		printf("%s %s, ns for 256 weights and all tokens: tokens rows lanes panels\n", name, types[i].name);
+		printf("%s %s, ns for 256 weights and all tokens: tokens rows lanes%s panels\n", name, types[i].name, has_lanes ? "" : " (rows)");
 		for (int t = 0; t < COUNT; t++) {
 			double s[WAYS], each = 1e9 / (double)(w.matrices * ROWS * (COLS / 256));
 			measure(ways, &w, tokens[t], s);
@@ -150,10 +153,12 @@ static void level(int number, const char *name) {
 			int lanes = s[1] <= 1.03 * s[0]; // where there is little between them, one kernel less is used
 			if (!lanes) from[0] = 0;
 			if (lanes && !from[0]) from[0] = tokens[t];
-			if (s[1] < s[2]) from[1] = 0;
-			if (s[2] <= s[1] && !from[1]) from[1] = tokens[t];
+			int panels = s[2] <= s[1] && s[2] <= s[0];
+			if (!panels) from[1] = 0;
+			if (panels && !from[1]) from[1] = tokens[t];
 		}
-		printf("	[RM_%s] = {%d, %d},\n", types[i].name, (int)from[0], (int)(from[1] ? from[1] : tokens[COUNT - 1] + 1));
+		for (int i = 0; i < 2; i++) from[i] = from[i] ? from[i] : tokens[COUNT - 1] + 1;
+		printf("	[RM_%s] = {%d, %d},\n", types[i].name, has_lanes ? (int)from[0] : 0, (int)from[1]);
 		fflush(stdout);
 		rm_free(w.weights, (size_t)size);
 		rm_free(w.acts, (size_t)(64 * rm_act_bytes(COLS)));

@@ -1,0 +1,26 @@
+// Loads and small helpers for 256-bit vectors, included by matmul_vec256.inc.h and
+// gemv_avx2.c inside their target sections.
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE __m256i load256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+INLINE __m128i load128(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
+INLINE __m256 half1(const uint8_t *p) { return _mm256_set1_ps(_cvtsh_ss(rm_load16(p))); }
+INLINE __m256i table32(const int8_t *table) { return _mm256_broadcastsi128_si256(load128(table)); }
+
+// scales_k unpacks the 8 scales and 8 minima of Q4_K and Q5_K from their 12
+// bytes to bytes 0..7 and 8..15.
+INLINE __m128i scales_k(const uint8_t *s) {
+	uint32_t a = rm_load32(s), b = rm_load32(s + 4), c = rm_load32(s + 8);
+	uint32_t sc_low = a & 0x3f3f3f3f, min_low = b & 0x3f3f3f3f;
+	uint32_t sc_high = (c & 0x0f0f0f0f) | (a >> 6 & 0x03030303) << 4;
+	uint32_t min_high = (c >> 4 & 0x0f0f0f0f) | (b >> 6 & 0x03030303) << 4;
+	return _mm_set_epi32((int)min_high, (int)min_low, (int)sc_high, (int)sc_low);
+}
+
+// sum8 is rm_sum8.
+INLINE float sum8(__m256 v) {
+	__m128 h = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+	__m128 p = _mm_add_ps(h, _mm_movehl_ps(h, h));
+	return _mm_cvtss_f32(_mm_add_ss(p, _mm_movehdup_ps(p)));
+}
