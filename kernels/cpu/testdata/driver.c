@@ -1,9 +1,12 @@
 // Runs the kernels of every level on small shapes, meant to be built with
-// sanitizers, and checks the exponential, the float16 conversions and
-// the approximate scores.
+// sanitizers, and checks the exponential, the float16 conversions,
+// the approximate scores and how work is divided.
 #include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "approx_scores.h"
 #include "matmul.h"
@@ -177,6 +180,58 @@ static void check_pool(rm_pool *p) {
 	}
 }
 
+// A worker that is held up in its first item must not hold up the other items.
+typedef struct {
+	int64_t items;
+	_Atomic int64_t others; // items that the other workers have computed
+} held_arg;
+
+static void held(void *arg, int64_t begin, int64_t end, int worker) {
+	(void)worker;
+	held_arg *a = arg;
+	if (begin > 0) {
+		atomic_fetch_add(&a->others, end - begin);
+		return;
+	}
+	time_t deadline = time(NULL) + 60;
+	while (atomic_load(&a->others) < a->items - end && time(NULL) < deadline) sched_yield();
+}
+
+// time_with_slow is the time that `threads` take for equal items of one unit, each thread
+// taking the next item when it is free, one at half the speed of the others.
+static double time_with_slow(int64_t items, int64_t threads) {
+	double free_at[64] = {0}, last = 0;
+	for (int64_t i = 0; i < items; i++) {
+		int64_t first = 0;
+		for (int64_t t = 1; t < threads; t++) first = free_at[t] < free_at[first] ? t : first;
+		free_at[first] += first == 0 ? 2 : 1;
+		last = free_at[first] > last ? free_at[first] : last;
+	}
+	return last;
+}
+
+// check_slow_thread: a thread at half speed, such as a small core or one that another
+// process shares, takes fewer items, and items are small enough for that.
+static void check_slow_thread(int level) {
+	for (int threads = 2; threads <= 16; threads *= 2) {
+		rm_pool *p = rm_pool_new(threads, level);
+		if (!p) exit(2);
+		held_arg a = {.items = 50};
+		rm_pool_for(p, a.items, 1, held, &a);
+		CHECK(a.others == a.items - 1, "%d threads: a slow one held up %d items", threads, (int)(a.items - 1 - a.others));
+		for (int64_t rows = 512; rows <= 1 << 17; rows = rows * 5 / 4) {
+			int64_t tile_rows, parts;
+			rm_split(p, rows, 16, RM_LONG_TILE, 1, &tile_rows, &parts);
+			int64_t items = (rows + tile_rows - 1) / tile_rows * parts;
+			double ideal = (double)items / (threads - 0.5), slow = time_with_slow(items, threads);
+			// Equal shares would take up to 1.9 times as long.
+			CHECK(rows < 6 * 16 * threads || slow <= 1.3 * ideal, "%d threads, %d rows in tiles of %d: a slow thread makes the product take %.2f times the best",
+			      threads, (int)rows, (int)tile_rows, slow / ideal);
+		}
+		rm_pool_free(p);
+	}
+}
+
 // check_approx: approximate scores are off by less than the bound, and the
 // bound is not so wide as to be useless.
 static void check_approx(int level, int64_t heads, int64_t dim, int64_t n, double length) {
@@ -250,6 +305,7 @@ int main(void) {
 		}
 		rm_pool_free(p);
 	}
+	check_slow_thread(RM_LEVEL_PORTABLE);
 	if (failures) return 1;
 	printf("all checks passed\n");
 	return 0;
