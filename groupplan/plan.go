@@ -166,6 +166,10 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 	if plan.UnreadOf != "" {
 		fmt.Fprintf(&w, "not read: %s of the file, %s\n", units.Bytes(plan.Unread), plan.UnreadOf)
 	}
+	if plan.Tables > 0 {
+		fmt.Fprintf(&w, "tables: %s of the file stay on each rank's disk; a token reads %d rows of them, %s\n",
+			units.Bytes(plan.Tables), plan.TableReads, units.Bytes(plan.TableReadBytes))
+	}
 	table := func(ranks []decoder.RankPlan, copied string) string {
 		var t strings.Builder
 		_ = decoder.WriteRanks(&t, ranks, names...) // a string takes all

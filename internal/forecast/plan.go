@@ -98,7 +98,9 @@ func (o *Forecaster) Plan() (Outcome, error) {
 // Plan is the result of planning.
 type Plan struct {
 	Model    string     `json:"model"`
-	Weights  int64      `json:"weights"` // bytes
+	Weights  int64      `json:"weights"`               // bytes
+	Tables   int64      `json:"tables,omitempty"`      // bytes of tables that stay on each rank's disk
+	Reads    int64      `json:"table_reads,omitempty"` // bytes of their rows that a token reads
 	Fits     bool       `json:"fits"`
 	Why      string     `json:"why,omitempty"` // why it does not fit
 	Context  int        `json:"context,omitempty"`
@@ -146,7 +148,7 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 	if o.Context > p.ContextLimit {
 		return nil, usage.Errorf("--ctx is %d; the model allows at most %d", o.Context, p.ContextLimit)
 	}
-	out := &Plan{Model: p.Name, Weights: p.Weights(), Limit: p.ContextLimit, Share: o.Share.Of.String()}
+	out := &Plan{Model: p.Name, Weights: p.Weights(), Tables: p.Tables, Reads: p.TableReadBytes, Limit: p.ContextLimit, Share: o.Share.Of.String()}
 	group, err := options.Plan(members(hosts), 0)
 	if err != nil {
 		out.Why = strings.ReplaceAll(err.Error(), o.file.Path(), p.Name)

@@ -13,6 +13,10 @@ import (
 func (p Outcome) Write(w io.Writer, reach float64) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s of weights, at most %d tokens of context\n", p.Model, units.Bytes(p.Weights), p.Limit)
+	if p.Tables > 0 {
+		fmt.Fprintf(&b, "tables of %s stay on each rank's disk: a token reads %s of them, which the disk must deliver for every token of a prompt and of an answer\n",
+			units.Bytes(p.Tables), units.Bytes(p.Reads))
+	}
 	if p.Fits {
 		fmt.Fprintf(&b, "it fits: context of %d tokens, one such sequence takes %s; KV caches of all together at most %s on each rank; --share %s\n",
 			p.Context, units.Bytes(p.Sequence), units.Bytes(p.Caches), p.Share)

@@ -131,6 +131,9 @@ func (m *forward) readRows(ctx context.Context, step step) error {
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("step cancelled before layer 0: %w", context.Cause(ctx))
 	}
+	if err != nil && m.grouped { // the other ranks wait for this one, which fails
+		return fmt.Errorf("engram: %w", err)
+	}
 	if err != nil {
 		return fmt.Errorf("engram: %w: %w", model.ErrStorage, err)
 	}

@@ -9,6 +9,7 @@
 package deepseek41
 
 import (
+	"ringmaster/distributed"
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/model/decoder"
@@ -32,6 +33,7 @@ type forward struct {
 	file    *gguf.File
 	tables  *tables // opened by the first step
 	counts  rowCounts
+	grouped bool
 	scratch scratch
 	caches  footprint
 }
@@ -86,6 +88,12 @@ func (c *Config) shape(s parallel.Sizes) decoder.Shape {
 		Embd: c.Embd, Width: c.Embd,
 		Experts: c.Experts, Used: c.Used, ExpertFF: c.ExpertFF, SharedFF: c.SharedFF, Sizes: s,
 	}
+}
+
+// Join implements decoder.Network.
+func (m *forward) Join(g *distributed.Group, p parallel.Placement) error {
+	m.grouped = g != nil
+	return m.Pass.Join(g, p)
 }
 
 // CacheBytes implements decoder.Network.
