@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/kernels/cpu"
 	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
 	"ringmaster/model/decoder/decodertest"
@@ -178,6 +179,18 @@ func TestEarlyFiles(t *testing.T) {
 	kv["deepseek4.engram.layer_ids"] = []int32{1}
 	_, err := deepseek41.ReadConfig(decodertest.Header(t, kv))
 	require.ErrorContains(t, err, "before 12 September 2026")
+}
+
+// TestNoBlocks: a file to draft with is refused.
+func TestNoBlocks(t *testing.T) {
+	f := decodertest.InMemory(t, small(t))
+	b, err := cpu.New(1)
+	require.NoError(t, err)
+	defer b.Close()
+	_, err = arch.Open(f, b, decoder.OpenOptions{MaxTokens: 8, DraftFile: f})
+	require.ErrorContains(t, err, "has no block for multi-token prediction")
+	_, err = arch.Plan(f, decoder.OpenOptions{DraftFile: f}, 1)
+	require.ErrorContains(t, err, "has no block for multi-token prediction")
 }
 
 // TestPlanOfTables: the tables are no part of the weights in memory.

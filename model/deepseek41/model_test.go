@@ -16,6 +16,7 @@ import (
 var architecture = decodertest.Architecture{
 	Name: "deepseek41", Small: small, Random: randomShape,
 	Growths: 2, // to 8192 positions, and to the context
+	NoBlock: true,
 }
 
 // small is a model that has every kind of layer and runs in milliseconds: window only, with

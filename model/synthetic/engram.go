@@ -102,6 +102,8 @@ func (c *Config) checkEngram() error {
 		return fmt.Errorf("n_rot %d is odd or more than head_dim %d or idx_dim %d", c.RotDim, c.HeadDim, c.IndexDim)
 	case (e.Kept-1)*e.Size+1 < c.TopK:
 		return fmt.Errorf("cand_blocks %d of cand_size %d have no room for idx_topk %d", e.Kept, e.Size, c.TopK)
+	case c.Block != "":
+		return fmt.Errorf("files of %s have no block for multi-token prediction", c.Arch)
 	case c.Alias:
 		return fmt.Errorf("files of %s have no other tensor names", c.Arch)
 	}

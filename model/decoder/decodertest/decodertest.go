@@ -36,6 +36,9 @@ type Architecture struct {
 	// Growths is how often the caches of Small grow up to 10,000 positions in steps of
 	// 512, without the first step.
 	Growths int
+	// NoBlock says that this program runs no block for multi-token prediction of the
+	// architecture.
+	NoBlock bool
 	// Random draws a model of any shape and types of weights.
 	Random func(t testing.TB, r *rand.Rand) synthetic.Config
 }

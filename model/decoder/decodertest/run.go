@@ -60,6 +60,9 @@ var alone = []shared{
 	{"RowsOfRandomShapes", testenv.Full, Architecture.RowsOfRandomShapes},
 }
 
+// ofBlocks are the tests of a model with a block for multi-token prediction.
+var ofBlocks = []string{"DraftsFollow", "DraftsOfPrompts", "DraftsAgreeWithReference", "DraftsChangeNothing", "DraftMemory", "BlocksAreRefused"}
+
 // onRanks are the tests that the race detector sees: ranks at work side by side, once for
 // each way in which they divide a step.
 var onRanks = []shared{
@@ -99,6 +102,9 @@ func (a Architecture) each(t *testing.T, tests []shared, full []string) {
 		}
 	}
 	for _, s := range tests {
+		if a.NoBlock && slices.Contains(ofBlocks, s.name) {
+			continue
+		}
 		t.Run(s.name, func(t *testing.T) {
 			if slices.Contains(full, s.name) {
 				testenv.Need(t, testenv.Full, s.name+" of another architecture")
