@@ -63,7 +63,7 @@ func (c *chooser) decide(ctx context.Context, placements []parallel.Placement) d
 	one := c.alone(ctx, placements[0].Sizes())
 	d := decision{Choice: replica.Choice{Placement: best, Rows: rows[best].from}, slower: one.slower(rows[best])}
 	d.line = c.line(best, rows, one)
-	if c.o.Share.Auto {
+	if len(rows) > 1 { // else the plan says why there was no choice
 		d.line = fmt.Sprintf("--share auto chose %v; %s", parallel.Share(best), d.line)
 	}
 	d.text = c.table(rows, one) + d.line + "\n"
