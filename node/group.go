@@ -28,6 +28,7 @@ type Group struct {
 	Share    groupplan.Share
 	OnLoss   cluster.OnLoss
 	MinRanks int                     // fewest ranks with which cluster.Continue continues
+	Open     bool                    // Size is the most ranks, which may join at any time
 	Examined bool                    // others may examine the group, because a process serves it: see Node.Serves
 	Formed   func(cluster.Formation) // told of each epoch that takes the place of another; may be nil
 
@@ -84,7 +85,7 @@ func (g *Group) Config(hello cluster.Hello) cluster.Config {
 	cfg := cluster.Config{
 		Hello: hello, Coordinator: g.Coordinator, Key: g.Key, Encrypt: g.Encrypt.TCP(),
 		ConnectTimeout: g.ConnectTimeout, PeerTimeout: g.PeerTimeout, WorkTimeout: g.WorkTimeout,
-		OnLoss: g.OnLoss, MinRanks: g.MinRanks, RejoinAfter: g.RejoinAfter, Formed: g.Formed,
+		OnLoss: g.OnLoss, MinRanks: g.MinRanks, Open: g.Open, RejoinAfter: g.RejoinAfter, Formed: g.Formed,
 	}
 	g.setTransport(&cfg)
 	return cfg

@@ -24,15 +24,40 @@ func (l *Leader) listenForData(members []Hello) error {
 			reached = append(reached, host)
 		}
 	}
-	if host := reachedByAll(reached); host != l.dataHost {
-		addr, err := l.cfg.Transport.Listen(host)
-		if err != nil {
-			return fmt.Errorf("data plane at %s: %w", host, err)
+	if len(reached) > 0 || l.dataHost == "" { // alone, any address will do
+		if err := l.listenAt(reachedByAll(reached)); err != nil {
+			return err
 		}
-		l.dataHost, l.sm.members[0].hello.Data = host, addr
 	}
 	members[0].Data = l.sm.members[0].hello.Data
 	return nil
+}
+
+// listenAt moves this rank's data plane to one of its addresses. mu is held.
+func (l *Leader) listenAt(host string) error {
+	if host == l.dataHost {
+		return nil
+	}
+	addr, err := l.cfg.Transport.Listen(host)
+	if err != nil {
+		return fmt.Errorf("data plane at %s: %w", host, err)
+	}
+	l.dataHost, l.sm.members[0].hello.Data = host, addr
+	return nil
+}
+
+// listenFor makes the data plane of this rank, which runs an epoch alone, reachable for a rank
+// that prepares to join, and returns its address in place of the one before. mu is held.
+func (l *Leader) listenFor(o *outbox, before []string) []string {
+	host, _, err := net.SplitHostPort(o.conn.LocalAddr().String())
+	if err == nil {
+		err = l.listenAt(reachedByAll([]string{host, l.dataHost}))
+	}
+	if err != nil {
+		l.cfg.Log.Warn("a rank that joins may not reach the data plane", "error", err)
+		return before
+	}
+	return []string{l.sm.members[0].hello.Data}
 }
 
 // reachedByAll picks one address for all ranks from those at which they have

@@ -39,6 +39,10 @@ type Config struct {
 	OnLoss OnLoss
 	// MinRanks is the fewest ranks with which Continue forms an epoch. Default 1.
 	MinRanks int
+	// Open makes Size the most ranks of the group and not its number: the leader forms an
+	// epoch as soon as the ranks that are there can run the model, itself included, and takes
+	// in others as they come. It needs Continue.
+	Open bool
 	// RecoverTimeout is how long after a loss the group counts as recovering: see
 	// Leader.Recovering. Default 2 min.
 	RecoverTimeout time.Duration

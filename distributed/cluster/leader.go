@@ -80,7 +80,7 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 			joinTimeout: cfg.ConnectTimeout, peerTimeout: cfg.PeerTimeout, loadTimeout: cfg.FormTimeout,
 			connectTimeout: cfg.connectVerdict(), workTimeout: cfg.WorkTimeout,
 			grace: cfg.PeerTimeout / 10, retryPause: time.Second, irreplaceable: cfg.Irreplaceable,
-			onLoss: cfg.OnLoss, minRanks: cfg.MinRanks, recoverLimit: cfg.RecoverTimeout, failPause: 30 * time.Second, rejoinAfter: cfg.RejoinAfter, drainTimeout: cfg.DrainTimeout,
+			onLoss: cfg.OnLoss, minRanks: cfg.MinRanks, open: cfg.Open, recoverLimit: cfg.RecoverTimeout, failPause: 30 * time.Second, rejoinAfter: cfg.RejoinAfter, drainTimeout: cfg.DrainTimeout,
 		}),
 	}
 	l.clock = newClock(cfg.tick())
@@ -92,7 +92,11 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 		cfg.Log.Warn("on this host the coordinator's name means a loopback address, which other hosts cannot reach: give the name an address of the network in /etc/hosts (Debian puts it at 127.0.1.1), or give --coordinator an address on every rank",
 			"name", name, "address", tcp.IP, "host_has", network.Own())
 	}
-	cfg.Log.Info("waiting for the other ranks", "address", listener.Addr(), "ranks", cfg.Hello.Size)
+	if cfg.Open {
+		cfg.Log.Info("other ranks may join", "address", listener.Addr(), "most", cfg.Hello.Size)
+	} else {
+		cfg.Log.Info("waiting for the other ranks", "address", listener.Addr(), "ranks", cfg.Hello.Size)
+	}
 	l.wg.Go(l.accept)
 	l.wg.Go(l.runClock)
 	l.event(func() { l.sm.form() }) // a group of one is complete at once

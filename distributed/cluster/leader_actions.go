@@ -42,6 +42,9 @@ func (l *Leader) perform(a action) {
 	switch a := a.(type) {
 	case send:
 		if o := l.conns[a.conn]; o != nil {
+			if a.m.Kind == kindPrepare && l.everywhere && len(a.m.Members) == 1 {
+				a.m.Addrs = l.listenFor(o, a.m.Addrs)
+			}
 			o.send(control.Frame{Type: uint16(a.m.Kind), Payload: a.m.encode()})
 		}
 	case hangUp:
@@ -107,7 +110,7 @@ func (l *Leader) perform(a action) {
 	case begun, settled:
 		l.broadcast()
 		if b, ok := a.(begun); ok {
-			line := []any{"epoch", b.epoch, "ranks", b.ranks, "size", l.cfg.Hello.Size, "transport", l.run.Group.Kind()}
+			line := []any{"epoch", b.epoch, "ranks", b.ranks, "size", l.sm.size(), "transport", l.run.Group.Kind()}
 			if took, again := l.forming.runs(time.Now()); again {
 				if l.cfg.Formed != nil {
 					l.cfg.Formed(Formation{Epoch: b.epoch, Ranks: b.ranks, Lost: l.forming.lost, Began: l.forming.began, Parts: took})
@@ -117,7 +120,7 @@ func (l *Leader) perform(a action) {
 				}
 			}
 			l.cfg.Log.Info("the group is running", line...)
-			l.events.add(EventFormed, -1, fmt.Sprintf("epoch %d runs with %d of %d ranks over %s", b.epoch, b.ranks, l.cfg.Hello.Size, l.run.Group.Kind()))
+			l.events.add(EventFormed, -1, fmt.Sprintf("epoch %d runs with %d of %d ranks over %s", b.epoch, b.ranks, l.sm.size(), l.run.Group.Kind()))
 		}
 	case report:
 		if l.reports != nil {

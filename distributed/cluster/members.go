@@ -91,7 +91,7 @@ func span(d time.Duration) string {
 // still connected but could not do its part always gets a pause, because otherwise the next
 // epoch would fail like this one.
 func (m *stateMachine) lost(rank int, connected bool, cause string) {
-	if m.onLoss != Continue || rank <= 0 || !m.everRan || !connected && m.now < m.forgiven {
+	if rank <= 0 || !m.replaceable() || !connected && m.now < m.forgiven {
 		return
 	}
 	recent := append(m.recent(m.losses[rank]), m.now)
@@ -128,7 +128,7 @@ func (m *stateMachine) enough(ranks []int) bool {
 	switch {
 	case len(ranks) == len(m.members):
 		return true
-	case m.onLoss != Continue || !m.everRan:
+	case !m.replaceable():
 		return false
 	}
 	least := max(m.minRanks, 1)
@@ -266,13 +266,13 @@ func (m *stateMachine) release() {
 // out. If all were in it, the remaining ranks cannot run the model, and the group waits for
 // the others.
 func (m *stateMachine) noFit(ranks []int, why string) {
-	if !m.everRan || m.onLoss != Continue || len(ranks) == 0 {
+	if !m.replaceable() || len(ranks) == 0 {
 		m.judge(-1, why)
 		return
 	}
 	m.phase, m.since, m.group = gathering, m.now, nil
 	fresh := slices.DeleteFunc(slices.Clone(ranks), func(r int) bool { return r == 0 || slices.Contains(m.lastGroup, r) })
-	if len(fresh) > 0 && len(fresh) < len(ranks) {
+	if m.everRan && len(fresh) > 0 && len(fresh) < len(ranks) {
 		for _, r := range fresh {
 			m.exclude(r, m.failPause, "no plan with it: "+why)
 		}

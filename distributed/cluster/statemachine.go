@@ -43,6 +43,7 @@ type params struct {
 
 	onLoss       OnLoss
 	minRanks     int           // fewest members of an epoch, with Continue
+	open         bool          // ranks that never joined are not awaited
 	recoverLimit time.Duration // from a loss to the next epoch; then requests no longer wait for it
 	failPause    time.Duration // before a rank that failed, but is connected, may be a member again; doubles
 	rejoinAfter  time.Duration // before a rank that was lost too often may be a member again
@@ -195,21 +196,43 @@ func (m *stateMachine) toAll(msg message) {
 	}
 }
 
-// missing lists the ranks that have not joined.
+// missing lists the ranks that are awaited and have not joined. An open group awaits those
+// that had joined before.
 func (m *stateMachine) missing() []int {
 	var out []int
 	for r, x := range m.members {
-		if x == nil {
+		if _, known := m.gone[r]; x == nil && (known || !m.open) {
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
+// size is the number of ranks of the group; in an open one, of those that have ever joined.
+func (m *stateMachine) size() int {
+	if !m.open {
+		return len(m.members)
+	}
+	n := len(m.gone)
+	for _, x := range m.members {
+		if x != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// replaceable reports whether the group outlives an epoch that could not form: it continues
+// after losses, and has run or may still grow.
+func (m *stateMachine) replaceable() bool { return m.onLoss == Continue && (m.everRan || m.open) }
+
 // waitingFor returns the end of a sentence that names the missing ranks.
 func (m *stateMachine) waitingFor() string {
 	if x := m.missing(); len(x) > 0 {
 		return fmt.Sprintf("; waiting for %s", m.names(x))
+	}
+	if m.open {
+		return ""
 	}
 	return "; all ranks have joined"
 }
@@ -246,6 +269,8 @@ func (m *stateMachine) status() (uint32, error) {
 		return m.epoch, fmt.Errorf("the group has ended: %s", m.ended)
 	case m.last != nil && len(m.missing()) > 0:
 		return m.epoch, fmt.Errorf("%w%s", m.last, m.waitingFor())
+	case m.open && m.unfit != nil:
+		return m.epoch, fmt.Errorf("%w; waiting for more hosts to join", m.last)
 	case m.last != nil:
 		return m.epoch, fmt.Errorf("%w; the group is forming again (%v)", m.last, m.phase)
 	case len(m.missing()) > 0:
@@ -353,7 +378,7 @@ func (m *stateMachine) tick(now time.Duration) {
 		m.noticing = 0
 	}
 	switch age := now - m.since; {
-	case m.phase == gathering && !m.everRan && len(m.missing()) > 0 && age > m.joinTimeout:
+	case m.phase == gathering && !m.everRan && !m.open && len(m.missing()) > 0 && age > m.joinTimeout:
 		m.stop(fmt.Sprintf("%s did not join within %v; check that every rank is running and can reach the coordinator",
 			m.names(m.missing()), m.joinTimeout), false)
 	case m.phase == gathering && m.irreplaceable != "" && m.everRan && len(m.missing()) > 0 && age > m.joinTimeout:

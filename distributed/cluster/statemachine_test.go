@@ -25,6 +25,7 @@ var update = flag.Bool("update", false, "write what the state machine does into 
 //	> group 3                          a leader of a group of 3 that waits for lost ranks
 //	> group 3 continue 2               one that continues without them, with at least 2 ranks
 //	> group 3 fail                     one that ends
+//	> group 3 open                     one of at most 3 that awaits no one who never joined
 //	> irreplaceable TEXT               no new process can take a lost rank's place, and why
 //	> connect 1 10.0.0.2:4000          a connection
 //	> hello 1 rank=1 size=2 …          its hello; fields not given match the leader's
@@ -119,7 +120,9 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 			workTimeout: 300 * time.Second, grace: 400 * time.Millisecond, retryPause: time.Second, onLoss: Await, minRanks: 1,
 			recoverLimit: 120 * time.Second, failPause: 30 * time.Second, rejoinAfter: 600 * time.Second, drainTimeout: 30 * time.Second})
 		m = p.m
-		if len(words) > 2 {
+		if m.open = len(words) > 2 && words[2] == "open"; m.open {
+			m.onLoss = Continue
+		} else if len(words) > 2 {
 			policy, err := ParseOnLoss(words[2])
 			require.NoError(t, err)
 			m.onLoss = policy

@@ -35,11 +35,11 @@ type RankStatus struct {
 
 // Status is the state of a group. Its texts may name addresses.
 type Status struct {
-	Phase     string // gathering, loading, connecting, starting, running or stopped
-	Epoch     uint32 // that runs or forms, or the last one
-	Members   []int  // of the epoch, ascending; none while gathering
-	Reason    string // why no epoch runs; "" if one does
-	Ranks     []RankStatus
+	Phase     string                  // gathering, loading, connecting, starting, running or stopped
+	Epoch     uint32                  // that runs or forms, or the last one
+	Members   []int                   // of the epoch, ascending; none while gathering
+	Reason    string                  // why no epoch runs; "" if one does
+	Ranks     []RankStatus            // [Size]; in an open group those up to the last that has ever joined
 	Transport distributed.Description // of the running epoch
 	Events    []Event                 // the last ones, oldest first
 }
@@ -103,7 +103,7 @@ func (l *Leader) Status() Status {
 // departure is what remains known of a rank that is not here.
 type departure struct{ cause, addr, host string }
 
-// ranks are all ranks, [Size].
+// ranks are all ranks, [Size]; in an open group those up to the last that has ever joined.
 func (m *stateMachine) ranks() []RankStatus {
 	out := make([]RankStatus, len(m.members))
 	for r, x := range m.members {
@@ -136,6 +136,9 @@ func (m *stateMachine) ranks() []RankStatus {
 		default:
 			s.State = Absent
 		}
+	}
+	for m.open && out[len(out)-1].State == Absent {
+		out = out[:len(out)-1]
 	}
 	return out
 }

@@ -183,7 +183,8 @@ func (m *stateMachine) outvoted(cause string, wrong ...int) {
 func (m *stateMachine) judge(rank int, cause string) {
 	connecting := m.phase == connecting
 	m.end(rank, cause)
-	if m.phase == gathering && !m.everRan && m.last != nil && !(connecting && m.failures < firstTries) {
+	grows := m.open && rank != 0 // the others may form without the rank, or with one more
+	if m.phase == gathering && !m.everRan && m.last != nil && !grows && !(connecting && m.failures < firstTries) {
 		m.stop(m.last.Error(), false)
 		return
 	}
