@@ -99,6 +99,15 @@ func mismatch(client, server *preamble) string {
 
 const wrongKey = "the cluster keys of the dialling rank and of the leader differ: give every rank the same --cluster-key-file"
 
+// ErrKey: the peer does not have this side's key.
+var ErrKey = errors.New("the peer has another key")
+
+// keyError is an error that is ErrKey.
+type keyError struct{ error }
+
+func (e keyError) Is(target error) bool { return target == ErrKey }
+func (e keyError) Unwrap() error        { return e.error }
+
 // handshaker is one side of a handshake.
 type handshaker struct {
 	nc      net.Conn // over TLS once encrypt has returned
@@ -175,7 +184,7 @@ func (h *handshaker) client() error {
 			return err
 		}
 		if !hmac.Equal(proof, h.proof(serverProof, &mine, &theirs)) {
-			return h.refuse(nil, wrongKey)
+			return keyError{h.refuse(nil, wrongKey)}
 		}
 	}
 	h.large = true
@@ -214,7 +223,7 @@ func (h *handshaker) server() error {
 			return err
 		}
 		if !hmac.Equal(proof, h.proof(clientProof, &theirs, &mine)) {
-			return h.refuse(nil, wrongKey)
+			return keyError{h.refuse(nil, wrongKey)}
 		}
 		if err := h.write(reply(replyAccept, h.proof(serverProof, &theirs, &mine))); err != nil {
 			return err
