@@ -215,3 +215,41 @@ func Own() string {
 	}
 	return strings.Join(list[:min(len(list), 8)], ", ")
 }
+
+// Local is an address of this host.
+type Local struct {
+	Addr netip.Addr // a link-local IPv6 address has the interface as its zone
+	Link int        // index of the interface
+}
+
+// Reachable returns the addresses of this host at which others on its networks may reach it:
+// all but loopback ones, link-local ones last.
+func Reachable() []Local {
+	var list []Local
+	all, _ := net.Interfaces() // without them a host offers none, and says so
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		if err != nil || i.Flags&net.FlagUp == 0 {
+			continue
+		}
+		for _, a := range addrs {
+			p, err := netip.ParsePrefix(a.String())
+			if err != nil || p.Addr().IsLoopback() {
+				continue
+			}
+			ip := p.Addr()
+			if ip.Is6() && ip.IsLinkLocalUnicast() {
+				ip = ip.WithZone(i.Name)
+			}
+			list = append(list, Local{ip, i.Index})
+		}
+	}
+	weight := func(l Local) int {
+		if l.Addr.IsLinkLocalUnicast() {
+			return 1000 + l.Addr.BitLen()
+		}
+		return l.Addr.BitLen()
+	}
+	slices.SortStableFunc(list, func(a, b Local) int { return weight(a) - weight(b) })
+	return list
+}
