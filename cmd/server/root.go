@@ -80,6 +80,9 @@ func newTree() (*cobra.Command, *clusterOptions) {
 	cli.Register(root.PersistentFlags())
 	ofModel := pflag.NewFlagSet("model", pflag.ContinueOnError)
 	o.register(ofModel)
+	for _, c := range []*cobra.Command{newUp(o, ofModel), newJoin(o, ofModel)} {
+		root.AddCommand(c)
+	}
 	for _, c := range []*cobra.Command{serve, newLogits(o), newTokenize(o), newBench(o)} {
 		c.Flags().AddFlagSet(ofModel)
 		root.AddCommand(c)
@@ -95,8 +98,11 @@ func newTree() (*cobra.Command, *clusterOptions) {
 
 // settle takes what a launcher says of the group of a command that runs a model.
 func (o *clusterOptions) settle(cmd *cobra.Command, origins settings.Origins) error {
-	if cmd.Name() == sharingName {
+	switch cmd.Name() {
+	case sharingName:
 		o.on = true
+	case upName, joinName:
+		return nil // what a launcher says is of another group
 	}
 	for _, name := range []string{"rank", "world-size", "coordinator"} {
 		// A rank that served alone would answer, and the others would wait for it.

@@ -32,7 +32,7 @@ func tableOf(cmd *cobra.Command) string {
 // RunsModel reports whether a command has the flags of a model or its group. These
 // commands use the part before the first table of the file. In others a name such as
 // --model or --rank has its own meaning.
-func RunsModel(cmd *cobra.Command) bool { return cmd.Flags().Lookup("world-size") != nil }
+func RunsModel(cmd *cobra.Command) bool { return cmd.Flags().Lookup("data-port") != nil }
 
 // Settings returns the flags of all commands of a tree that a file may set, and the
 // commands that use the part before the first table.

@@ -134,14 +134,20 @@ type order struct {
 // Rank, Size and Build. The first failure ends the copy on all ranks with an error that
 // names the rank; received data stays.
 func Lead(ctx context.Context, cfg cluster.Config, paths []string, report pull.Reporter) error {
+	return LeadAt(ctx, cfg, paths, report, func(net.Addr) {})
+}
+
+// LeadAt is Lead that calls listening with its address when other ranks can join, because the
+// port of cfg.Coordinator may be 0.
+func LeadAt(ctx context.Context, cfg cluster.Config, paths []string, report pull.Reporter, listening func(net.Addr)) error {
 	m, err := describe(paths, blockBytes)
 	if err != nil {
 		return err
 	}
-	return lead(ctx, cfg, m, paths, report, func(net.Addr) {})
+	return lead(ctx, cfg, m, paths, report, listening)
 }
 
-// lead is Lead with a manifest. It calls listening when other ranks can join.
+// lead is LeadAt with a manifest.
 func lead(ctx context.Context, cfg cluster.Config, m manifest, paths []string, report pull.Reporter, listening func(net.Addr)) error {
 	cfg.OnLoss = cluster.Fail
 	cfg.Hello.Model, cfg.Hello.Fingerprint = "share", Protocol

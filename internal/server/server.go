@@ -62,6 +62,7 @@ type Options struct {
 
 	// Greeting gets three lines for a person once the server is ready; nil: none.
 	Greeting io.Writer
+	Started func(*node.Node) // told of the node before it starts; may be nil
 }
 
 // DraftNames are the choices of where drafts come from: wherever they pay, from texts, and
@@ -131,6 +132,9 @@ func Run(ctx context.Context, o Options, nodeOptions node.Options) (err error) {
 		}
 	}
 	n := node.New(nodeOptions)
+	if o.Started != nil {
+		o.Started(n)
+	}
 	var handler handlerSwitch
 	status := &clusterStatus{node: n, grouped: nodeOptions.Group != nil}
 	if o.open(listener.Addr()) {
