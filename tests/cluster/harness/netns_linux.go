@@ -91,6 +91,34 @@ func (n *Net) make() error {
 	return nil
 }
 
+// Second connects a rank's host to a second network too, in which it has the address
+// 10.78.0.(r+1) on eth1.
+func (n *Net) Second(rank int) error {
+	hub, host, port := n.prefix+"hub", n.host(rank), n.port(rank)+"b"
+	commands := [][]string{
+		{"-n", host, "link", "add", "eth1", "type", "veth", "peer", "name", port, "netns", hub},
+		{"-n", host, "addr", "add", n.SecondAddr(rank) + "/24", "dev", "eth1"},
+		{"-n", host, "link", "set", "eth1", "up"},
+		{"-n", hub, "link", "set", port, "master", "second"},
+		{"-n", hub, "link", "set", port, "up"},
+	}
+	if tool("ip", "-n", hub, "link", "show", "second") != nil {
+		commands = append([][]string{
+			{"-n", hub, "link", "add", "second", "type", "bridge"},
+			{"-n", hub, "link", "set", "second", "up"},
+		}, commands...)
+	}
+	for _, args := range commands {
+		if err := tool("ip", args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SecondAddr returns the address of a rank's host in the second network.
+func (n *Net) SecondAddr(rank int) string { return fmt.Sprintf("10.78.0.%d", rank+1) }
+
 // Prefix returns the common prefix of the namespaces' names; the rank follows it.
 func (n *Net) Prefix() string { return n.prefix }
 
