@@ -163,7 +163,7 @@ func TestFileIsLogged(t *testing.T) {
 // TestSecretsAreMarked: a flag that takes a key is one whose value is never shown; those
 // that take the name of a file, a limit or a number are not.
 func TestSecretsAreMarked(t *testing.T) {
-	word := regexp.MustCompile(`key|token|secret|password`)
+	word := regexp.MustCompile(`key|token|secret|password|^code$`)
 	text := regexp.MustCompile(`^string`)
 	commands, _ := cli.Settings(newRoot())
 	marked := 0
@@ -176,7 +176,7 @@ func TestSecretsAreMarked(t *testing.T) {
 			}
 		})
 	}
-	require.Equal(t, 4, marked)
+	require.Equal(t, 6, marked)
 }
 
 // TestPackagedSettings: the sample is right as it is, and with everything in it in force.

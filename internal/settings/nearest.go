@@ -18,7 +18,8 @@ func Nearest(name, form string, known []string) string {
 	}
 	best, least := "", (len(name)+3)/2
 	for _, k := range known {
-		if d := levenshtein.ComputeDistance(name, k); d < least || d == least && best != "" && k < best {
+		d := levenshtein.ComputeDistance(name, k)
+		if d < least || d == least && best != "" && closer(name, k, best) {
 			best, least = k, d
 		}
 	}
@@ -26,4 +27,20 @@ func Nearest(name, form string, known []string) string {
 		return ""
 	}
 	return fmt.Sprintf("; did you mean "+form+"?", best)
+}
+
+// closer reports whether a name is rather k than other, which is as near: the beginnings
+// decide, because people mistype them less often, and then the alphabet.
+func closer(name, k, other string) bool {
+	common := func(s string) int {
+		n := 0
+		for n < min(len(s), len(name)) && s[n] == name[n] {
+			n++
+		}
+		return n
+	}
+	if a, b := common(k), common(other); a != b {
+		return a > b
+	}
+	return k < other
 }
