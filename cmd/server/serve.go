@@ -93,13 +93,13 @@ and loads then: /readyz says how far it is. With --distributed it is one rank of
 // which no log is asked for.
 func greets(cmd *cobra.Command) bool {
 	log := cmd.Flags().Lookup("log")
-	return (cmd.Name() == "serve" || !cmd.HasParent()) && log != nil && !log.Changed && progress.IsTerminal(cmd.ErrOrStderr())
+	return (cmd.Name() == "serve" || cmd.Name() == upName || !cmd.HasParent()) && log != nil && !log.Changed && progress.IsTerminal(cmd.ErrOrStderr())
 }
 
-// terse reports whether the log of a command has warnings and errors only. The ranks of a group log who joins, because a person waits for that.
+// terse reports whether the log of a command has warnings and errors only. The ranks of a group log who joins, because a person waits for that; up, which has no --distributed, prints it.
 func terse(cmd *cobra.Command) bool {
 	grouped := cmd.Flags().Lookup("distributed")
-	return greets(cmd) && grouped.Value.String() == "false"
+	return greets(cmd) && (grouped == nil || grouped.Value.String() == "false")
 }
 
 // settle takes what flags with several values say, and those of the model.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -89,6 +90,9 @@ The ranks use TCP; 'ringmaster serve --distributed' is for groups over RDMA or M
 			}
 			n := m.options()
 			n.Plans = cmd.ErrOrStderr()
+			if greets(cmd) {
+				n.Plans, o.Greeting = io.Discard, cmd.ErrOrStderr()
+			}
 			o.Started = node0.Store
 			return server.Run(cmd.Context(), o.Options, n)
 		},
