@@ -47,6 +47,9 @@ type Options struct {
 	Says      io.Writer                   // what this program says
 }
 
+// speaker begins the lines of this program among those of the ranks.
+const speaker = "launch"
+
 // DefaultPort is the port of the coordinator.
 const DefaultPort = 32323
 
@@ -173,7 +176,7 @@ func (g *group) name(rank int) string {
 
 // say tells a person what happens.
 func (g *group) say(format string, args ...any) {
-	g.print(g.Says, "launch: "+fmt.Sprintf(format, args...))
+	g.print(g.Says, speaker+": "+fmt.Sprintf(format, args...))
 }
 
 // print writes a line without what a terminal could obey.
