@@ -109,12 +109,12 @@ func recommend(all []Alternative) string {
 	case experts.request() == 0 || divided.request() == 0:
 		return "--share auto, which measures the group when it forms and takes what is faster; nothing is predicted without the rate of each memory and the speed of each host (--host 64GiB,40GB/s,1TFLOP/s)"
 	}
-	other, chosen := experts, divided
+	other := experts
 	if auto.Chooses == experts.Share {
-		other, chosen = divided, experts
+		other = divided
 	}
 	return fmt.Sprintf("--share auto, which takes %s: a prompt of %d tokens and %d of an answer in %.2f times the time of %s",
-		auto.Chooses, groupplan.RequestPrompt, groupplan.RequestAnswer, chosen.request()/other.request(), other.Share)
+		auto.Chooses, groupplan.RequestPrompt, groupplan.RequestAnswer, auto.request()/other.request(), other.Share)
 }
 
 // writeAlternatives prints the alternatives side by side, with the recommendation.
