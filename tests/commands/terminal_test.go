@@ -31,8 +31,9 @@ func TestTerminal(t *testing.T) {
 			return found.MatchString(p.Log.String()) || !p.Running(), p.Log.String()
 		}))
 		require.True(t, p.Running(), "%s", p.Log)
+		shown := strings.ReplaceAll(p.Log.String(), "\r", "")
 		require.NoError(t, p.Signal(syscall.SIGTERM))
-		return strings.ReplaceAll(p.Log.String(), "\r", "")
+		return shown
 	}
 	lines := strings.Split(strings.TrimSpace(serve(t, true, "", `Open http://`)), "\n")
 	require.Len(t, lines, 3, "%q", lines)
