@@ -68,10 +68,10 @@ const rm_limits rm_limits_amx[RM_TYPES] = {
 };
 #endif
 
-void rm_set_add(rm_set *s, const rm_kernels *k, int32_t type, int64_t rows, int64_t cols) {
+void rm_set_add(rm_set *s, const rm_kernels *k, int32_t type, int64_t rows, int64_t cols, int several) {
 	if (!rm_uses_act(type)) return;
 	int whole = cols % 256 == 0;
-	int few = k->few && rows >= 16 && whole && k->few(type);
+	int few = k->few && rows >= 16 && whole && !several && k->few(type);
 	int lanes = k->lanes && k->lanes[type] && rows >= k->lane_rows && whole;
 	int64_t from = whole && k->limits && k->limits[type].panels ? k->limits[type].panels : k->gather_from;
 	if (lanes && k->lanes_halve && k->upper_only) from = INT64_MAX;

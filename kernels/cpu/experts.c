@@ -178,8 +178,8 @@ static void down_task(void *arg, int64_t begin, int64_t end, int worker) {
 static void run(rm_pool *p, expert_arg *a, rm_task task) {
 	int64_t parts, least = rm_uses_act(a->a->type) ? 16 : 4, rows = a->a->rows, count = a->plan->count;
 	int64_t each = (a->plan->slots + count - 1) / count;
-	rm_set_add(&a->set, a->k, a->a->type, rows, a->a->cols);
-	if (a->b) rm_set_add(&a->set, a->k, a->b->type, a->b->rows, a->b->cols);
+	rm_set_add(&a->set, a->k, a->a->type, rows, a->a->cols, 0);
+	if (a->b) rm_set_add(&a->set, a->k, a->b->type, a->b->rows, a->b->cols, 0);
 	rm_layout layout = rm_layout_for(a->k, &a->set, each);
 	int64_t most = a->b ? RM_TILE_ROWS : rm_long_tile(a->k, layout, each, a->a->row_bytes);
 	rm_split(p, rows * count, least, most, 1, &a->tile_rows, &parts);

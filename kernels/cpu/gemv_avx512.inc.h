@@ -244,13 +244,28 @@ INLINE __m512i group_dots(row_kind k, const __m512i q[2][4], const __m512i sub[2
 	return k.flags & SHIFT ? _mm512_srav_epi32(t, nibble_lanes(k.shifts)) : t;
 }
 
-// rows4 computes four rows times nt tokens, a constant: out[row][token]. A row of x has
-// that many blocks of 256 columns.
-INLINE void rows4(row_kind k, const uint8_t *const row[4], const quads *next, int64_t blocks, const row_x *x, int nt, float out[4][4]) {
-	const uint8_t *w[4] = {row[0], row[1], row[2], row[3]};
+// give_lanes stores the sums of the lanes of a row and token: rm_give_sums.
+INLINE void give_lanes(const rm_tile *t, int64_t row, int token, int64_t time, __m256 v) {
+	float *out = t->out[token] + t->off + row;
+	if (!t->sums.each) {
+		out[time * t->sums.apart] = sum8(v);
+		return;
+	}
+	float lanes[8];
+	_mm256_storeu_ps(lanes, v);
+	rm_give_sums(&t->sums, time, lanes, out);
+}
+
+// rows4 computes four rows of a tile, from row first on, `step` apart, times nt tokens, a
+// constant. A row of x has that many blocks of 256 columns. It computes those before a
+// block at which lanes are summed, from block begin on, and returns that block.
+INLINE int64_t rows4(row_kind k, const rm_tile *t, int64_t first, int64_t step, const uint8_t *w[4], const quads *next, int64_t begin,
+                     int64_t blocks, const row_x *x, int nt) {
+	int64_t each = t->sums.supers ? t->sums.supers : blocks, end = begin + each < blocks ? begin + each : blocks;
 	__m512 acc[2][4];
 	for (int n = 0; n < nt; n++) acc[0][n] = acc[1][n] = _mm512_setzero_ps();
-	for (int64_t i = 0; i < blocks; i++, x++) {
+	x += begin;
+	for (int64_t i = begin; i < end; i++, x++) {
 		uintptr_t ahead = quads_ahead(next, i * k.bytes);
 		RM_UNROLL
 		for (int p = 0; p < 2; p++) {
@@ -269,21 +284,23 @@ INLINE void rows4(row_kind k, const uint8_t *const row[4], const quads *next, in
 			k.scales(w0, w1, &s);
 			for (int n = 0; n < nt; n++) {
 				const row_x *a = x + n * blocks;
-				__m512i t = group_dots(k, q, sub, a);
+				__m512i dots = group_dots(k, q, sub, a);
 				__m512 sum = acc[p][n];
 				if (k.flags & (MIN32 | MIN16)) sum = _mm512_fnmadd_ps(s.m0, _mm512_load_ps(a->b0), sum);
 				if (k.flags & MIN16) sum = _mm512_fnmadd_ps(s.m1, _mm512_load_ps(a->b1), sum);
-				acc[p][n] = _mm512_fmadd_ps(_mm512_mul_ps(s.s, _mm512_load_ps(a->d)), _mm512_cvtepi32_ps(t), sum);
+				acc[p][n] = _mm512_fmadd_ps(_mm512_mul_ps(s.s, _mm512_load_ps(a->d)), _mm512_cvtepi32_ps(dots), sum);
 			}
 		}
 		for (int r = 0; r < 4; r++) w[r] += k.bytes;
 	}
 	for (int n = 0; n < nt; n++) {
 		for (int r = 0; r < 4; r++) {
+			if (first + r * step >= t->nrows) break;
 			__m512 v = by_group(acc[r / 2][n], k.order);
-			out[r][n] = sum8(r % 2 ? _mm512_extractf32x8_ps(v, 1) : _mm512_castps512_ps256(v));
+			give_lanes(t, first + r * step, n, begin / each, r % 2 ? _mm512_extractf32x8_ps(v, 1) : _mm512_castps512_ps256(v));
 		}
 	}
+	return end;
 }
 
 // four lists the four rows of round r of a tile, one from each quarter. The
@@ -322,8 +339,6 @@ INLINE void run_rows(row_kind k, const rm_tile *t, int nt) {
 		const uint8_t *rows[4];
 		int64_t first, step = four(t, r, rows, &first);
 		if (step == 0) break;
-		float out[4][4];
-		rows4(k, rows, &next, blocks, x, nt, out);
-		give(t, first, step, nt, out);
+		for (int64_t i = 0; i < blocks;) i = rows4(k, t, first, step, rows, &next, i, blocks, x, nt);
 	}
 }

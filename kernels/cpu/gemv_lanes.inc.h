@@ -7,9 +7,9 @@
 // products of a group accumulate in place, without a tree of additions for each row and
 // token, which is what kernels that hold one row in a vector pay for each token.
 //
-// LANES streams of memory are too many to prefetch along each row. As rows lie one after
+// LANES streams of memory are too many to prefetch along each row. If rows lie one after
 // the other, the bytes of the next rows are prefetched in the order of memory while these
-// rows are computed.
+// rows are computed. If other columns lie between them, the same columns of the next rows are.
 //
 // The including file defines LANES, the vectors lint and lfloat of LANES numbers, the l_
 // functions used below, and what depends on how bytes are multiplied: l_token (a row of
@@ -70,24 +70,50 @@ INLINE lanes_kind upper(lanes_kind k) {
 // l_byte gives byte i of each lane as a float.
 INLINE lfloat l_byte(lint v, int i) { return l_float(l_and(l_srl32(v, 8 * i), l_set32(255))); }
 
+// l_give is rm_give_sums of LANES rows.
+INLINE void l_give(const lfloat a[8], const rm_row_sums *s, int64_t time, float *out) {
+	int64_t each = s->each;
+	if (!each) {
+		lfloat even = l_add(l_add(a[0], a[4]), l_add(a[2], a[6])), odd = l_add(l_add(a[1], a[5]), l_add(a[3], a[7]));
+		l_store(out + time * s->apart, l_add(even, odd));
+		return;
+	}
+	for (int64_t i = time * (8 / each); i < s->count && i < (time + 1) * (8 / each); i++, a += each) {
+		l_store(out + i * s->apart, each == 1 ? a[0] : each == 2 ? l_add(a[0], a[1]) : l_add(l_add(a[0], a[2]), l_add(a[1], a[3])));
+	}
+}
+
 // lanes_rows multiplies LANES rows, stride bytes apart, by nt <= LANES_TOKENS tokens.
-// next is where to prefetch, 0 for nowhere.
+// next are the rows to prefetch, 0 for none; dense says that they lie one after the other.
 INLINE void lanes_rows(lanes_kind k, const uint8_t *first, int64_t stride, int64_t cols, const l_token *x, int nt,
-                       float *const *out, int64_t off, uintptr_t next) {
+                       float *const *out, int64_t off, const rm_row_sums *sums, uintptr_t next, int dense) {
 	lfloat acc[LANES_TOKENS][8];
 	RM_ROLLED
 	for (int n = 0; n < nt; n++) {
 		for (int l = 0; l < 8; l++) acc[n][l] = l_zero();
 	}
-	int ahead = next ? LANES * k.bytes / 8 * k.groups : 0;
+	int ahead = next && dense ? LANES * k.bytes / 8 * k.groups : 0, rows = next && !dense ? LANES * k.groups / 8 : 0;
 	lanes_at w = {first, stride};
+	int64_t time = 0, at = rm_sums_at(sums);
 	for (int64_t g = 0; 32 * g < cols; g += 8, w = l_at(w, k.bytes)) {
+		if (g == at) {
+			RM_ROLLED
+			for (int n = 0; n < nt; n++) {
+				l_give(acc[n], sums, time, out[n] + off);
+				for (int l = 0; l < 8; l++) acc[n][l] = l_zero();
+			}
+			time++;
+			at += 8 * sums->supers;
+		}
 		lanes_head h;
 		k.head(w, &h);
 		RM_ROLLED
 		for (int part = 0; part < 8 / k.groups; part++) {
 			rm_prefetch(next, ahead, 1);
 			next += (uintptr_t)ahead;
+			for (int r = rows * part; r < rows * (part + 1); r++) {
+				rm_prefetch(next + (uintptr_t)(r * stride + g / 8 * k.bytes), k.bytes, 1);
+			}
 			lint raw[24];
 			k.load(w, part, raw);
 			RM_UNROLL_INLINED
@@ -113,11 +139,7 @@ INLINE void lanes_rows(lanes_kind k, const uint8_t *first, int64_t stride, int64
 		}
 	}
 	RM_ROLLED
-	for (int n = 0; n < nt; n++) {
-		lfloat *a = acc[n];
-		lfloat even = l_add(l_add(a[0], a[4]), l_add(a[2], a[6])), odd = l_add(l_add(a[1], a[5]), l_add(a[3], a[7]));
-		l_store(out[n] + off, l_add(even, odd));
-	}
+	for (int n = 0; n < nt; n++) l_give(acc[n], sums, time, out[n] + off);
 }
 
 // LANES_AHEAD is how far ahead weights are prefetched, at least: over short rows several
@@ -136,14 +158,14 @@ INLINE int64_t run_lanes(lanes_kind k, const rm_tile *t) {
 		for (int n = 0; n < nt; n++) x[n] = l_token_at(t, i, n);
 		for (int64_t r = 0; r < rows; r += LANES) {
 			uintptr_t next = 0;
-			if (dense && i == 0) {
+			if (i == 0) {
 				if (r + ahead < rows) {
 					next = (uintptr_t)t->w + (uintptr_t)((r + ahead) * t->row_bytes);
 				} else if (t->next) {
 					next = (uintptr_t)t->next + (uintptr_t)((r + ahead - rows) * t->row_bytes);
 				}
 			}
-			lanes_rows(k, t->w + r * t->row_bytes, t->row_bytes, t->cols, x, nt, t->out + i, t->off + r, next);
+			lanes_rows(k, t->w + r * t->row_bytes, t->row_bytes, t->cols, x, nt, t->out + i, t->off + r, &t->sums, next, dense);
 		}
 	}
 	return rows;

@@ -104,6 +104,7 @@ typedef struct {
 	const job *jobs;
 	int64_t count, nx, tile_rows, parts;
 	int64_t align; // the rows of x are cut at multiples of this
+	rm_row_sums sums;
 } run_arg;
 
 // cut is where part number `part` of the nx rows begins.
@@ -148,6 +149,7 @@ static void run_task(void *arg, int64_t begin, int64_t end, int worker) {
 		    .batches = j->batches ? j->batches + x0 / RM_BATCH * rm_batch_bytes(j->w.cols) : NULL,
 		    .out = j->out + x0,
 		    .off = j->off + r,
+		    .sums = a->sums,
 		    .scratch = rm_pool_scratch(a->pool, worker, rm_tile_scratch(j->w.cols)),
 		};
 		rm_tile_run(a->k, &t);
@@ -164,14 +166,15 @@ typedef struct {
 	int64_t column;
 } entry;
 
+// run_entries computes some matrices, of which all rows give `sums`.
 static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, int64_t cols, const entry *e,
-                       int64_t count) {
+                       int64_t count, rm_row_sums sums) {
 	const rm_kernels *k = rm_kernels_of(p);
 	int64_t nx = rows * step, stride = rm_act_bytes(cols), total = 0, least = 16;
 	rm_set set = {0};
 	int floats = 0;
 	for (int64_t i = 0; i < count; i++) {
-		rm_set_add(&set, k, e[i].w->type, e[i].w->rows, cols);
+		rm_set_add(&set, k, e[i].w->type, e[i].w->rows, cols, sums.count > 0);
 		if (!rm_uses_act(e[i].w->type)) floats = 1;
 		total += e[i].w->rows;
 	}
@@ -201,7 +204,7 @@ static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, i
 			if (floats) float_rows[c * rows + t] = x + row * cols;
 		}
 	}
-	run_arg a = {p, k, jobs, count, rows, 0, 0, layout ? RM_BATCH : 1};
+	run_arg a = {p, k, jobs, count, rows, 0, 0, layout ? RM_BATCH : 1, sums};
 	int64_t most = rm_long_tile(k, layout, rows, e[0].w->row_bytes);
 	rm_split(p, total, least, most, rows, &a.tile_rows, &a.parts);
 	int64_t tiles = 0;
@@ -243,23 +246,49 @@ int rm_matmul(rm_pool *p, const float *x, int64_t rows, int64_t cols, const rm_p
 			const rm_product *q = &products[first + i];
 			e[i] = (entry){&q->w, q->out, q->w.rows, 0, 0, 0};
 		}
-		int code = run_entries(p, x, rows, 1, cols, e, n);
+		int code = run_entries(p, x, rows, 1, cols, e, n, (rm_row_sums){0});
 		if (code != RM_OK) return code;
 	}
 	return RM_OK;
 }
 
-int rm_matmul_grouped(rm_pool *p, float *out, const float *x, int64_t rows, const rm_weight *w) {
+// join makes the matrices of a stack that are columns of the same rows into one with rows of
+// several sums, so that these rows are read once and in their order. With batches of
+// activations only narrow matrices are joined, into some of up to 256 columns.
+static rm_row_sums join(rm_pool *p, rm_weight *w, int64_t rows) {
+	rm_row_sums none = {0}, sums = {.each = w->cols < 256 ? (int)w->cols / 32 : 0, .apart = w->rows};
+	int narrow = w->cols == 32 || w->cols == 64 || w->cols == 128;
+	if (w->slices == 1 || !rm_uses_act(w->type) || (!narrow && w->cols % 256 != 0)) return none;
+	if (w->slice_bytes != w->cols / rm_block_elements(w->type) * rm_block_bytes(w->type) || w->slices * w->slice_bytes > w->row_bytes) return none;
+	rm_set set = {0};
+	rm_set_add(&set, rm_kernels_of(p), w->type, w->rows, w->slices * w->cols, 1);
+	int64_t n = w->slices;
+	if (rm_layout_for(rm_kernels_of(p), &set, rows) == RM_BY_ROWS) {
+		sums.supers = narrow ? 1 : w->cols / 256;
+	} else {
+		if (!narrow) return none;
+		for (n = 256 / w->cols; w->slices % n != 0;) n--;
+	}
+	sums.count = n;
+	w->cols *= n;
+	w->slice_bytes *= n;
+	w->slices /= n;
+	return sums;
+}
+
+int rm_matmul_grouped(rm_pool *p, float *out, const float *x, int64_t rows, const rm_weight *stack) {
 	if (rows <= 0) return RM_OK;
-	int64_t groups = w->slices;
+	rm_weight all = *stack, *w = &all;
+	rm_row_sums sums = join(p, w, rows);
+	int64_t groups = w->slices, stride = stack->slices * w->rows;
 	entry few[ENTRIES] = {{0}};
 	entry *e = few;
 	if (groups > ENTRIES) {
 		e = rm_alloc((size_t)groups * sizeof *e);
 		if (!e) return RM_E_MEMORY;
 	}
-	for (int64_t g = 0; g < groups; g++) e[g] = (entry){w, out, groups * w->rows, g * w->rows, g, g};
-	int code = run_entries(p, x, rows, groups, w->cols, e, groups);
+	for (int64_t g = 0; g < groups; g++) e[g] = (entry){w, out, stride, stride / groups * g, g, g};
+	int code = run_entries(p, x, rows, groups, w->cols, e, groups, sums);
 	if (groups > ENTRIES) rm_free(e, (size_t)groups * sizeof *e);
 	return code;
 }

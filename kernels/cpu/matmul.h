@@ -22,7 +22,8 @@
 //
 // and the result is rm_sum8 of acc. Every kernel does exactly this, so a value
 // depends neither on the level nor on how many rows or tokens are computed
-// together.
+// together. A row with several sums (rm_row_sums) is like one row for each, padded
+// with zeros.
 //
 // Other weights. Rows are converted to float32 (exactly) and multiplied by the
 // float32 activations in 16 lanes, lane = column mod 16, acc = fma(w, x, acc)
@@ -48,8 +49,16 @@
 // as rm_kernels.gather_few writes them.
 typedef enum { RM_BY_ROWS = 0, RM_IN_BATCHES, RM_AS_FEW } rm_layout;
 
+// rm_row_sums says which sums rows of quantised weights give; all zero: one of all columns.
+typedef struct rm_row_sums {
+	int64_t count;  // of a row
+	int64_t supers; // blocks of 256 columns after which the lanes are summed, 0 for all columns
+	int each;       // lanes of a sum, 1, 2 or 4; 0 for all
+	int64_t apart;  // from one sum to the next in the output
+} rm_row_sums;
+
 // rm_tile is nrows <= RM_LONG_TILE consecutive weight rows times nx activation
-// rows: out[t][off+r] = w[r] · x[t].
+// rows: out[t][off+r] = w[r] · x[t], or with sums out[t][off+r + i*apart] for each sum i.
 typedef struct rm_tile {
 	int32_t type;
 	const uint8_t *w; // [nrows][row_bytes]
@@ -63,6 +72,7 @@ typedef struct rm_tile {
 	const uint8_t *batches; // the rows of x, NULL if the layout is by rows
 	float *const *out; // [nx]
 	int64_t off;
+	rm_row_sums sums;
 	uint8_t *scratch; // rm_tile_scratch bytes, aligned to 64
 } rm_tile;
 
@@ -165,7 +175,8 @@ typedef struct rm_set {
 	int64_t panels_from; // number of rows from which batches pay for all
 } rm_set;
 
-void rm_set_add(rm_set *s, const rm_kernels *k, int32_t type, int64_t rows, int64_t cols);
+// rm_set_add adds a weight, with rows of several sums or of one.
+void rm_set_add(rm_set *s, const rm_kernels *k, int32_t type, int64_t rows, int64_t cols, int several);
 // rm_layout_for chooses the layout of nx rows of quantised activations.
 rm_layout rm_layout_for(const rm_kernels *k, const rm_set *s, int64_t nx);
 // rm_gather writes a batch of n rows in a layout that has batches.
@@ -335,5 +346,22 @@ static inline float rm_sum16(const float *a) {
 	for (int i = 0; i < 8; i++) h[i] = a[i] + a[i + 8];
 	return rm_sum8(h);
 }
+
+// rm_give_sums stores the sums of the eight lanes a, which are summed for time + 1 times in
+// this row. Each is rm_sum8 of its lanes and zeros.
+static inline void rm_give_sums(const rm_row_sums *s, int64_t time, const float *a, float *out) {
+	int64_t each = s->each;
+	if (!each) {
+		out[time * s->apart] = rm_sum8(a);
+		return;
+	}
+	for (int64_t i = time * (8 / each); i < s->count && i < (time + 1) * (8 / each); i++, a += each) {
+		out[i * s->apart] = each == 1 ? a[0] : each == 2 ? a[0] + a[1] : (a[0] + a[2]) + (a[1] + a[3]);
+	}
+}
+
+// rm_sums_at is the group of columns before which lanes are summed for the first time,
+// beyond all if that is after the last column.
+static inline int64_t rm_sums_at(const rm_row_sums *s) { return s->supers ? 8 * s->supers : INT64_MAX; }
 
 #endif

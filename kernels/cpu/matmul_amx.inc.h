@@ -272,38 +272,61 @@ INLINE void slab_sums(int planes, int min, int half, const slab *p, const uint8_
 	}
 }
 
-// slab_dots is 16 rows times the nt tokens of a batch; the first nrows are
-// stored to out[i].
-INLINE void slab_dots(int planes, int min, int half, const slab *p, const uint8_t *batch, int64_t nt, float *const *out,
-                      int64_t off, int64_t nrows) {
-	_Alignas(64) float lanes[8 * 16 * 16];
-	slab_sums(planes, min, half, p, batch, lanes);
+// give_slab stores the sums of `each` lanes from lane `first` on, as slab_sums left them, of
+// the first nrows rows to out[i].
+INLINE void give_slab(const float *lanes, int half, int first, int each, int64_t nt, float *const *out, int64_t off,
+                      int64_t nrows) {
 	__m512i v[16], c[16];
 	for (int r = 0; r < 16; r++) {
 		__m512 a[8];
-		for (int l = 0; l < 8; l++) {
-			const float *row = lanes + (half ? 8 : 16) * (16 * l + r);
+		for (int l = 0; l < each; l++) {
+			const float *row = lanes + (half ? 8 : 16) * (16 * (first + l) + r);
 			a[l] = half ? _mm512_castps256_ps512(_mm256_load_ps(row)) : _mm512_load_ps(row);
 		}
-		__m512 even = _mm512_add_ps(_mm512_add_ps(a[0], a[4]), _mm512_add_ps(a[2], a[6]));
-		__m512 odd = _mm512_add_ps(_mm512_add_ps(a[1], a[5]), _mm512_add_ps(a[3], a[7]));
-		v[r] = _mm512_castps_si512(_mm512_add_ps(even, odd));
+		if (each == 8) {
+			for (int l = 0; l < 4; l++) a[l] = _mm512_add_ps(a[l], a[4 + l]);
+		}
+		if (each >= 4) {
+			for (int l = 0; l < 2; l++) a[l] = _mm512_add_ps(a[l], a[2 + l]);
+		}
+		v[r] = _mm512_castps_si512(each == 1 ? a[0] : _mm512_add_ps(a[0], a[1]));
 	}
 	transpose16v(v, c);
 	__mmask16 mask = (__mmask16)((1u << nrows) - 1);
 	for (int64_t i = 0; i < nt; i++) _mm512_mask_storeu_epi32(out[i] + off, mask, c[i]);
 }
 
-typedef void (*slab_fn)(const slab *p, const uint8_t *batch, int64_t nt, float *const *out, int64_t off, int64_t nrows);
+// slab_dots is 16 rows times the nt tokens of a batch; the first nrows are
+// stored to out[i].
+INLINE void slab_dots(int planes, int min, int half, const slab *p, const uint8_t *batch, int64_t nt, float *const *out,
+                      int64_t off, int64_t nrows, const rm_row_sums *sums) {
+	_Alignas(64) float lanes[8 * 16 * 16];
+	slab_sums(planes, min, half, p, batch, lanes);
+	if (!sums->each) {
+		give_slab(lanes, half, 0, 8, nt, out, off, nrows);
+		return;
+	}
+	for (int i = 0; i < sums->count; i++) { // rm_give_sums, once for all columns
+		int64_t at = off + i * sums->apart;
+		switch (sums->each) {
+		case 1: give_slab(lanes, half, i, 1, nt, out, at, nrows); break;
+		case 2: give_slab(lanes, half, 2 * i, 2, nt, out, at, nrows); break;
+		default: give_slab(lanes, half, 4 * i, 4, nt, out, at, nrows);
+		}
+	}
+}
+
+typedef void (*slab_fn)(const slab *p, const uint8_t *batch, int64_t nt, float *const *out, int64_t off, int64_t nrows,
+                        const rm_row_sums *sums);
 
 #define DEFINE_SLAB_DOTS(name, planes, min) \
 	static void whole_##name(const slab *p, const uint8_t *batch, int64_t nt, float *const *out, int64_t off, \
-	                         int64_t nrows) { \
-		slab_dots(planes, min, 0, p, batch, nt, out, off, nrows); \
+	                         int64_t nrows, const rm_row_sums *sums) { \
+		slab_dots(planes, min, 0, p, batch, nt, out, off, nrows, sums); \
 	} \
 	static void half_##name(const slab *p, const uint8_t *batch, int64_t nt, float *const *out, int64_t off, \
-	                        int64_t nrows) { \
-		slab_dots(planes, min, 1, p, batch, nt, out, off, nrows); \
+	                        int64_t nrows, const rm_row_sums *sums) { \
+		slab_dots(planes, min, 1, p, batch, nt, out, off, nrows, sums); \
 	}
 DEFINE_SLAB_DOTS(none, 1, MIN_NONE)
 DEFINE_SLAB_DOTS(min32, 1, MIN_32)
@@ -334,7 +357,7 @@ static void slabs(slab_pack_fn pack_rows, int planes, const slab_fn dots[2], con
 			int64_t nt = t->nx - i < RM_BATCH ? t->nx - i : RM_BATCH;
 			for (int k = 0; k < n; k++) {
 				int64_t r = r0 + 16 * k;
-				dots[nt <= 8](&p[k], batch, nt, t->out + i, t->off + r, end - r < 16 ? end - r : 16);
+				dots[nt <= 8](&p[k], batch, nt, t->out + i, t->off + r, end - r < 16 ? end - r : 16, &t->sums);
 			}
 		}
 	}

@@ -66,13 +66,37 @@ INLINE float sum4(float32x4_t v) {
 	return vget_lane_f32(h, 0) + vget_lane_f32(h, 1);
 }
 
-// row_dots is one weight row times nt tokens; bytes is the size of 256 columns.
-INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, int upper_only, const uint8_t *w, int64_t cols,
-                     const rm_act *a, int nt, float *out) {
+// give_row stores the sums of the lanes of row r and token i: rm_give_sums.
+INLINE void give_row(const rm_tile *t, int64_t r, int64_t i, int64_t time, const float32x4_t acc[2]) {
+	float *out = t->out[i] + t->off + r;
+	if (!t->sums.each) {
+		out[time * t->sums.apart] = sum4(vaddq_f32(acc[0], acc[1]));
+		return;
+	}
+	float lanes[8];
+	vst1q_f32(lanes, acc[0]);
+	vst1q_f32(lanes + 4, acc[1]);
+	rm_give_sums(&t->sums, time, lanes, out);
+}
+
+// row_dots is weight row r times the nt tokens from token first on; bytes is the size of 256
+// columns.
+INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, int upper_only, const rm_tile *t, int64_t r,
+                     const rm_act *a, int64_t first, int nt) {
+	const uint8_t *w = t->w + r * t->row_bytes;
+	int64_t cols = t->cols, time = 0, at = rm_sums_at(&t->sums);
 	float32x4_t acc[4][2];
 	for (int i = 0; i < nt; i++) acc[i][0] = acc[i][1] = vdupq_n_f32(0);
 	super u;
 	for (int64_t g = 0; 32 * g < cols; g += 8, w += bytes) {
+		if (g == at) {
+			for (int i = 0; i < nt; i++) {
+				give_row(t, r, first + i, time, acc[i]);
+				acc[i][0] = acc[i][1] = vdupq_n_f32(0);
+			}
+			time++;
+			at += 8 * t->sums.supers;
+		}
 		int64_t left = (cols - 32 * g) / 32;
 		if (left >= 8) {
 			unpack(w, 8, &u);
@@ -82,7 +106,7 @@ INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, int upper_o
 		RM_UNROLL
 		for (int i = 0; i < nt; i++) add_super(acc[i], &u, kind, min, upper_only, &a[i], g);
 	}
-	for (int i = 0; i < nt; i++) out[i] = sum4(vaddq_f32(acc[i][0], acc[i][1]));
+	for (int i = 0; i < nt; i++) give_row(t, r, first + i, time, acc[i]);
 }
 
 // rows_dots computes a tile by rows: each row is unpacked once for four tokens.
@@ -91,18 +115,11 @@ INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, int upper_
 	for (; i + 4 <= t->nx; i += 4) {
 		rm_act a[4];
 		for (int j = 0; j < 4; j++) a[j] = rm_act_at(t->x[i + j], t->cols);
-		for (int64_t r = 0; r < t->nrows; r++) {
-			float out[4];
-			row_dots(unpack, kind, min, bytes, upper_only, t->w + r * t->row_bytes, t->cols, a, 4, out);
-			for (int j = 0; j < 4; j++) t->out[i + j][t->off + r] = out[j];
-		}
+		for (int64_t r = 0; r < t->nrows; r++) row_dots(unpack, kind, min, bytes, upper_only, t, r, a, i, 4);
 	}
 	for (; i < t->nx; i++) {
 		rm_act a = rm_act_at(t->x[i], t->cols);
-		float *out = t->out[i] + t->off;
-		for (int64_t r = 0; r < t->nrows; r++) {
-			row_dots(unpack, kind, min, bytes, upper_only, t->w + r * t->row_bytes, t->cols, &a, 1, out + r);
-		}
+		for (int64_t r = 0; r < t->nrows; r++) row_dots(unpack, kind, min, bytes, upper_only, t, r, &a, i, 1);
 	}
 }
 

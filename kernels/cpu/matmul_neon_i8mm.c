@@ -150,11 +150,30 @@ INLINE float32x4_t twice(const float *p) {
 	return vcombine_f32(vdup_lane_f32(v, 0), vdup_lane_f32(v, 1));
 }
 
+// give_pair stores the sums of two rows, of the second if `second`: rm_give_sums, once for
+// all columns. lanes[l] has lane 2*l of both rows, then lane 2*l+1.
+INLINE void give_pair(const float32x4_t lanes[4], const rm_row_sums *s, float *out, int second) {
+	if (s->each) {
+		float a[2][8];
+		for (int l = 0; l < 4; l++) {
+			float v[4];
+			vst1q_f32(v, lanes[l]);
+			for (int r = 0; r < 2; r++) a[r][2 * l] = v[r], a[r][2 * l + 1] = v[2 + r];
+		}
+		for (int r = 0; r < 1 + second; r++) rm_give_sums(s, 0, a[r], out + r);
+		return;
+	}
+	float32x4_t v = vaddq_f32(vaddq_f32(lanes[0], lanes[2]), vaddq_f32(lanes[1], lanes[3])); // rm_sum8
+	float32x2_t sums = vadd_f32(vget_low_f32(v), vget_high_f32(v));
+	out[0] = vget_lane_f32(sums, 0);
+	if (second) out[1] = vget_lane_f32(sums, 1);
+}
+
 // pair_dots is two pairs times nt tokens; of the rows the first nrows <= 4 are
 // stored to out[i] + off.
 INLINE void pair_dots(const pair *p, int nt, int kind, int min, const token *x, float *const *out, int64_t off,
-                      int64_t nrows) {
-	float32x4_t lanes[4][2][4];
+                      int64_t nrows, const rm_row_sums *sums) {
+	float32x4_t lanes[2][4][4];
 	int64_t i = 0;
 	for (int l = 0; l < 4; l++) {
 		float32x4_t acc[2][4];
@@ -184,23 +203,21 @@ INLINE void pair_dots(const pair *p, int nt, int kind, int min, const token *x, 
 				acc[c / nt][c % nt] = vfmaq_f32(v, factor, vcvtq_f32_s32(t[c / nt][c % nt]));
 			}
 		}
-		for (int c = 0; c < 2 * nt; c++) lanes[l][c / nt][c % nt] = acc[c / nt][c % nt];
+		for (int c = 0; c < 2 * nt; c++) lanes[c / nt][c % nt][l] = acc[c / nt][c % nt];
 	}
 	for (int c = 0; c < 2 * nt; c++) {
-		int a = c / nt, k = c % nt; // rm_sum8 of both rows
-		float32x4_t v = vaddq_f32(vaddq_f32(lanes[0][a][k], lanes[2][a][k]), vaddq_f32(lanes[1][a][k], lanes[3][a][k]));
-		float32x2_t sums = vadd_f32(vget_low_f32(v), vget_high_f32(v));
-		if (2 * a < nrows) out[k][off + 2 * a] = vget_lane_f32(sums, 0);
-		if (2 * a + 1 < nrows) out[k][off + 2 * a + 1] = vget_lane_f32(sums, 1);
+		int a = c / nt, k = c % nt;
+		if (2 * a < nrows) give_pair(lanes[a][k], sums, out[k] + off + 2 * a, 2 * a + 1 < nrows);
 	}
 }
 
 // dots_fn is pair_dots for one kind of type and number of tokens.
-typedef void (*dots_fn)(const pair *p, const token *x, float *const *out, int64_t off, int64_t nrows);
+typedef void (*dots_fn)(const pair *p, const token *x, float *const *out, int64_t off, int64_t nrows, const rm_row_sums *sums);
 
 #define DEFINE_DOTS(kind, min, nt) \
-	static void dots_##kind##_##min##_##nt(const pair *p, const token *x, float *const *out, int64_t off, int64_t nrows) { \
-		pair_dots(p, nt, kind, min, x, out, off, nrows); \
+	static void dots_##kind##_##min##_##nt(const pair *p, const token *x, float *const *out, int64_t off, int64_t nrows, \
+	                                       const rm_row_sums *sums) { \
+		pair_dots(p, nt, kind, min, x, out, off, nrows, sums); \
 	}
 #define DEFINE_DOTS_OF(kind, min) DEFINE_DOTS(kind, min, 1) DEFINE_DOTS(kind, min, 2) DEFINE_DOTS(kind, min, 4)
 DEFINE_DOTS_OF(KIND_S, MIN_NONE)
@@ -232,7 +249,7 @@ static void pairs(pack_fn pack_rows, const dots_fn dots[3], const rm_tile *t) {
 				const uint8_t *batch = t->batches + (i + k) / RM_BATCH * rm_batch_bytes(t->cols);
 				x[k] = token_at(batch, (i + k) % RM_BATCH, groups);
 			}
-			for (int64_t r = 0; r < rows; r += 4) dots[size_of](p + r / 2, x, t->out + i, t->off + r0 + r, rows - r);
+			for (int64_t r = 0; r < rows; r += 4) dots[size_of](p + r / 2, x, t->out + i, t->off + r0 + r, rows - r, &t->sums);
 		}
 	}
 }

@@ -134,11 +134,23 @@ static void gather_tokens(const void *const *x, int64_t n, int64_t cols, uint8_t
 
 // ---- products --------------------------------------------------------------
 
+// give_sums is rm_give_sums of the rows of a panel, once for all columns.
+INLINE void give_sums(const pfloat a[8], const rm_row_sums *s, float *out, int64_t rows) {
+	if (!s->each) {
+		pfloat even = p_add(p_add(a[0], a[4]), p_add(a[2], a[6])), odd = p_add(p_add(a[1], a[5]), p_add(a[3], a[7]));
+		p_store(out, rows, p_add(even, odd));
+		return;
+	}
+	for (int64_t i = 0; i < s->count; i++, a += s->each, out += s->apart) {
+		p_store(out, rows, s->each == 1 ? a[0] : s->each == 2 ? p_add(a[0], a[1]) : p_add(p_add(a[0], a[2]), p_add(a[1], a[3])));
+	}
+}
+
 // panel_dots is np <= PANELS_AT_ONCE panels times nt <= 4 tokens; of the rows
 // the first nrows are stored to out[i].
 INLINE void panel_dots(const panel *p, int np, int nt, int min, const token *x, float *const *out, int64_t off,
-                       int64_t nrows) {
-	pfloat lanes[8][2][4];
+                       int64_t nrows, const rm_row_sums *sums) {
+	pfloat lanes[2][4][8];
 	int64_t i = 0;
 	for (int l = 0; l < 8; l++) {
 		pfloat acc[2][4];
@@ -175,27 +187,22 @@ INLINE void panel_dots(const panel *p, int np, int nt, int min, const token *x, 
 			}
 		}
 		RM_UNROLL
-		for (int k = 0; k < np * nt; k++) lanes[l][k / nt][k % nt] = acc[k / nt][k % nt];
+		for (int k = 0; k < np * nt; k++) lanes[k / nt][k % nt][l] = acc[k / nt][k % nt];
 	}
 	for (int a = 0; a < np; a++) {
 		int64_t rows = nrows - PANEL_ROWS * a < PANEL_ROWS ? nrows - PANEL_ROWS * a : PANEL_ROWS;
-		for (int k = 0; k < nt; k++) {
-#define LANE(l) lanes[l][a][k]
-			pfloat even = p_add(p_add(LANE(0), LANE(4)), p_add(LANE(2), LANE(6)));
-			pfloat odd = p_add(p_add(LANE(1), LANE(5)), p_add(LANE(3), LANE(7)));
-#undef LANE
-			p_store(out[k] + off + PANEL_ROWS * a, rows, p_add(even, odd));
-		}
+		for (int k = 0; k < nt; k++) give_sums(lanes[a][k], sums, out[k] + off + PANEL_ROWS * a, rows);
 	}
 }
 
 // dots_fn is panel_dots for one kind of minima and numbers of panels and
 // tokens.
-typedef void (*dots_fn)(const panel *p, const token *x, float *const *out, int64_t off, int64_t nrows);
+typedef void (*dots_fn)(const panel *p, const token *x, float *const *out, int64_t off, int64_t nrows, const rm_row_sums *sums);
 
 #define DEFINE_DOTS(min, np, nt) \
-	static void dots_##min##_##np##_##nt(const panel *p, const token *x, float *const *out, int64_t off, int64_t nrows) { \
-		panel_dots(p, np, nt, min, x, out, off, nrows); \
+	static void dots_##min##_##np##_##nt(const panel *p, const token *x, float *const *out, int64_t off, int64_t nrows, \
+	                                     const rm_row_sums *sums) { \
+		panel_dots(p, np, nt, min, x, out, off, nrows, sums); \
 	}
 #define DEFINE_DOTS_OF(min, np) DEFINE_DOTS(min, np, 1) DEFINE_DOTS(min, np, 2) DEFINE_DOTS(min, np, 4)
 #define DOTS(min, np) {dots_##min##_##np##_1, dots_##min##_##np##_2, dots_##min##_##np##_4}
@@ -245,7 +252,7 @@ static void panels(pack_fn pack_rows, const dots_fn dots[PANELS_AT_ONCE][3], con
 			for (int k = 0; k < n; k += PANELS_AT_ONCE) {
 				int64_t r = r0 + PANEL_ROWS * k;
 				int np = n - k < PANELS_AT_ONCE ? n - k : PANELS_AT_ONCE;
-				dots[np - 1][size_of](p + k, x, t->out + i, t->off + r, end - r);
+				dots[np - 1][size_of](p + k, x, t->out + i, t->off + r, end - r, &t->sums);
 			}
 		}
 	}

@@ -116,13 +116,20 @@ static void rows_dots(void (*unpack)(const uint8_t *, int, super *), int min, in
 		for (int64_t r = 0; r < t->nrows; r++) {
 			float acc[TOKENS][8] = {{0}};
 			const uint8_t *w = t->w + r * t->row_bytes;
+			int64_t time = 0, at = rm_sums_at(&t->sums);
 			for (int64_t g = 0; 32 * g < t->cols; g += 8, w += bytes) {
+				if (g == at) {
+					for (int i = 0; i < n; i++) rm_give_sums(&t->sums, time, acc[i], t->out[i0 + i] + t->off + r);
+					memset(acc, 0, sizeof acc);
+					time++;
+					at += 8 * t->sums.supers;
+				}
 				int64_t left = t->cols / 32 - g;
 				int groups = left < 8 ? (int)left : 8;
 				unpack(w, groups, &u);
 				for (int i = 0; i < n; i++) add_super(acc[i], &u, groups, min, &a[i], g);
 			}
-			for (int i = 0; i < n; i++) t->out[i0 + i][t->off + r] = rm_sum8(acc[i]);
+			for (int i = 0; i < n; i++) rm_give_sums(&t->sums, time, acc[i], t->out[i0 + i] + t->off + r);
 		}
 	}
 }

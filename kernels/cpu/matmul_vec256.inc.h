@@ -289,14 +289,36 @@ INLINE __m256 add_super(__m256 acc, const super *u, int kind, int min, int upper
 // 6.8 with 1, 2, 4 and 8 KiB).
 #define PREFETCH 8192
 
-// row_dots is one weight row times nt tokens; bytes is the size of 256 columns, next
-// where weights are prefetched, far whether into the second-level cache only.
-INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, int far, const uint8_t *w, int64_t cols, const rm_ahead *next,
-                     int upper_only, const rm_act *a, int nt, float *out) {
+// give_row stores the sums of the lanes of row r and token i: rm_give_sums.
+INLINE void give_row(const rm_tile *t, int64_t r, int64_t i, int64_t time, __m256 acc) {
+	float *out = t->out[i] + t->off + r;
+	if (!t->sums.each) {
+		out[time * t->sums.apart] = sum8(acc);
+		return;
+	}
+	float lanes[8];
+	_mm256_storeu_ps(lanes, acc);
+	rm_give_sums(&t->sums, time, lanes, out);
+}
+
+// row_dots is weight row r times the nt tokens from token first on; bytes is the size of 256
+// columns, next where weights are prefetched, far whether into the second-level cache only.
+INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, int far, const rm_tile *t, int64_t r, const rm_ahead *next,
+                     int upper_only, const rm_act *a, int64_t first, int nt) {
+	const uint8_t *w = t->w + r * t->row_bytes;
+	int64_t cols = t->cols, time = 0, at = rm_sums_at(&t->sums);
 	__m256 acc[4];
 	for (int i = 0; i < nt; i++) acc[i] = _mm256_setzero_ps();
 	super u;
 	for (int64_t g = 0; 32 * g < cols; g += 8, w += bytes) {
+		if (g == at) {
+			for (int i = 0; i < nt; i++) {
+				give_row(t, r, first + i, time, acc[i]);
+				acc[i] = _mm256_setzero_ps();
+			}
+			time++;
+			at += 8 * t->sums.supers;
+		}
 		rm_prefetch((uintptr_t)w + rm_ahead_from(next, g / 8 * bytes), bytes, far);
 		int64_t left = (cols - 32 * g) / 32;
 		if (left >= 8) {
@@ -306,7 +328,7 @@ INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, int far, co
 		}
 		for (int i = 0; i < nt; i++) acc[i] = add_super(acc[i], &u, kind, min, upper_only, &a[i], g);
 	}
-	for (int i = 0; i < nt; i++) out[i] = sum8(acc[i]);
+	for (int i = 0; i < nt; i++) give_row(t, r, first + i, time, acc[i]);
 }
 
 // rows_dots computes a tile by rows: each row is unpacked once for four tokens.
@@ -316,18 +338,11 @@ INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, int far, i
 	for (; i + 4 <= t->nx; i += 4) {
 		rm_act a[4];
 		for (int j = 0; j < 4; j++) a[j] = rm_act_at(t->x[i + j], t->cols);
-		for (int64_t r = 0; r < t->nrows; r++) {
-			float out[4];
-			row_dots(unpack, kind, min, bytes, far, t->w + r * t->row_bytes, t->cols, &next, upper_only, a, 4, out);
-			for (int j = 0; j < 4; j++) t->out[i + j][t->off + r] = out[j];
-		}
+		for (int64_t r = 0; r < t->nrows; r++) row_dots(unpack, kind, min, bytes, far, t, r, &next, upper_only, a, i, 4);
 	}
 	for (; i < t->nx; i++) {
 		rm_act a = rm_act_at(t->x[i], t->cols);
-		float *out = t->out[i] + t->off;
-		for (int64_t r = 0; r < t->nrows; r++) {
-			row_dots(unpack, kind, min, bytes, far, t->w + r * t->row_bytes, t->cols, &next, upper_only, &a, 1, out + r);
-		}
+		for (int64_t r = 0; r < t->nrows; r++) row_dots(unpack, kind, min, bytes, far, t, r, &next, upper_only, &a, i, 1);
 	}
 }
 

@@ -23,7 +23,7 @@ func matmulCases() []opCase {
 	}
 	return append(cases, severalCase(), matmulCase(gguf.Q8_0, 4096, 7, 40), matmulCase(gguf.F16, 4096, 7, 40),
 		columnsCase(gguf.Q8_0, 2048, 4, 70, 40), columnsCase(gguf.Q4_K, 2048, 4, 33, 5), columnsCase(gguf.Q8_0, 640, 4, 20, 9),
-		columnsCase(gguf.F16, 2048, 4, 70, 40))
+		columnsCase(gguf.F16, 2048, 4, 70, 40), columnsCase(gguf.Q8_0, 256, 8, 70, 40), columnsCase(gguf.Q5_1, 384, 6, 33, 5))
 }
 
 func matmulCase(typ gguf.Type, cols, n, rows int) opCase {
