@@ -95,8 +95,8 @@ func Measure(ctx context.Context, g *distributed.Group, m Model, b *record.Backe
 	}
 	c := Costs{Models: make([]cost.Model, g.Size())}
 	for r, text := range all {
-		var from reported
-		if err := json.Unmarshal(text, &from); err != nil {
+		from, err := received(text)
+		if err != nil {
 			return Costs{}, fmt.Errorf("the costs of %s: %w", g.Name(r), err)
 		}
 		if from.Missing != "" {
@@ -123,6 +123,13 @@ func report(m cost.Model, err error) []byte {
 	why := err.Error()
 	text, _ = json.Marshal(reported{Missing: why[:min(len(why), mostReason)]}) // a string cannot fail
 	return text
+}
+
+// received reads what report has made on another rank, with numbers within their bounds.
+func received(text []byte) (from reported, err error) {
+	err = json.Unmarshal(text, &from)
+	from.Model = from.Model.Bounded()
+	return from, err
 }
 
 // complete gives each rank the lines of the ops that only others have run, such as those

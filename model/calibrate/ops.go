@@ -331,16 +331,14 @@ func (x *meter) noise() (short, long cost.Noise) {
 	}
 	for i, out := range []*cost.Noise{&short, &long} {
 		if s := of[i]; s.total > 0 {
-			*out = cost.Noise{Excess: math.Max(s.more/s.total, 0), Jitter: math.Min(math.Sqrt(s.squares/s.total), mostJitter)}
+			*out = cost.Noise{Excess: math.Max(s.more/s.total, 0), Jitter: math.Min(math.Sqrt(s.squares/s.total), cost.MostJitter)}
 		}
 	}
 	return short, long
 }
 
-const (
-	enoughTimes = 3   // after the first, the least repetitions by which a mean differs from a median
-	mostJitter  = 0.5 // so that no op takes a negative time
-)
+// enoughTimes is, after the first, the least repetitions by which a mean differs from a median.
+const enoughTimes = 3
 
 // fit fits a line to each kind.
 func (x *meter) fit() (cost.Model, error) {

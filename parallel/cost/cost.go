@@ -9,6 +9,7 @@ package cost
 
 import (
 	"math"
+	"slices"
 
 	"ringmaster/parallel/assign"
 )
@@ -192,6 +193,62 @@ const LongOp = 1e-3
 type Noise struct {
 	Excess float64 `json:"excess,omitempty"` // of the mean; lines go through medians
 	Jitter float64 `json:"jitter,omitempty"` // standard deviation of one run: ranks wait for each other's at every exchange
+}
+
+// MostJitter is the greatest Noise.Jitter, so that no op takes a negative time.
+const MostJitter = 0.5
+
+// Bounds of the other numbers of a Model, so that every time is finite: those that a rank
+// has measured are far below.
+const (
+	mostSeconds = 3600.0 // of an op without its size
+	mostPerUnit = 1.0    // seconds
+	mostOff     = 10.0   // relative
+	mostBytes   = 1 << 60
+)
+
+// Bounded returns the model with every number within its bounds. It is for a model that
+// another rank has sent.
+func (m Model) Bounded() Model {
+	ops := make(map[string]Line, len(m.Ops))
+	for kind, l := range m.Ops {
+		ops[kind] = l.bounded()
+	}
+	m.Ops = ops
+	if m.Other != nil {
+		other := m.Other.bounded()
+		m.Other = &other
+	}
+	within(&m.Between, -mostSeconds, mostSeconds)
+	within(&m.Wait, 0, mostSeconds)
+	within(&m.Spread, 0, mostOff)
+	for _, n := range []*Noise{&m.Short, &m.Long} {
+		within(&n.Excess, 0, mostOff)
+		within(&n.Jitter, 0, MostJitter)
+	}
+	return m
+}
+
+// within moves x into its bounds.
+func within(x *float64, least, most float64) { *x = min(max(*x, least), most) }
+
+// bounded is Model.Bounded for a line.
+func (l Line) bounded() Line {
+	within(&l.Fixed, 0, mostSeconds)
+	within(&l.PerByte, 0, mostPerUnit)
+	within(&l.PerWork, 0, mostPerUnit)
+	within(&l.Error, 0, mostOff)
+	within(&l.From, 0, mostBytes)
+	l.Knots = slices.Clone(l.Knots)
+	for i := range l.Knots {
+		within(&l.Knots[i].Bytes, 1, mostBytes)
+		within(&l.Knots[i].Seconds, 0, mostSeconds)
+	}
+	if l.Many != nil {
+		many := l.Many.bounded()
+		l.Many = &many
+	}
+	return l
 }
 
 // noise returns the noise of an op of so many seconds.
