@@ -53,7 +53,7 @@ func (c *chooser) decide(ctx context.Context, placements []parallel.Placement) d
 			err = rows[i].known()
 		}
 		if err != nil {
-			return c.fallback(placements, err)
+			return c.o.fallback(placements, err)
 		}
 	}
 	best := 0
@@ -71,18 +71,24 @@ func (c *chooser) decide(ctx context.Context, placements []parallel.Placement) d
 }
 
 // fallback is the decision without costs, and why there are none.
-func (c *chooser) fallback(placements []parallel.Placement, why error) decision {
-	if !c.o.Share.Auto {
-		return decision{Choice: replica.Choice{Rows: placements[0][0].Rows}, unknown: why,
-			text: fmt.Sprintf("--share %s: what to expect is not known: %v\n", c.o.Share, why)}
+func (o Options) fallback(placements []parallel.Placement, why error) decision {
+	d := decision{Choice: unmeasured(placements), unknown: why}
+	if !o.Share.Auto {
+		d.text = fmt.Sprintf("--share %s: what to expect is not known: %v\n", o.Share, why)
+		return d
 	}
-	return expertsAlone(why)
+	d.line = fmt.Sprintf("--share auto divides the experts alone: %v", why)
+	d.text = d.line + "\n"
+	return d
 }
 
-// expertsAlone is the decision of --share auto without costs, and why there are none.
-func expertsAlone(why error) decision {
-	line := fmt.Sprintf("--share auto divides the experts alone: %v", why)
-	return decision{unknown: why, line: line, text: line + "\n"}
+// unmeasured is the choice if nothing is known: the experts alone are divided, and no rows,
+// or the only placement stays as it is.
+func unmeasured(placements []parallel.Placement) replica.Choice {
+	if len(placements) > 1 {
+		return replica.Choice{}
+	}
+	return replica.Choice{Rows: placements[0][0].Rows}
 }
 
 // kept is the decision of an epoch that re-forms: comparing again would take a second, for

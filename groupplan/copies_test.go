@@ -28,7 +28,7 @@ func TestImbalance(t *testing.T) {
 	for _, m := range []struct {
 		experts, used int
 		ranks         []int
-	}{{256, 6, []int{2, 3, 4, 8}}, {256, 8, []int{2, 4, 8}}, {384, 8, []int{2, 4, 8}}} {
+	}{{256, 6, []int{2, 3, 4, 8}}, {256, 8, []int{2, 4, 8}}, {384, 8, []int{2, 4, 8}}, {384, 6, []int{2, 4, 8}}} {
 		for _, rows := range []int{1, 8, 512} {
 			for _, skew := range []float64{0, 0.8} {
 				for _, ranks := range m.ranks {

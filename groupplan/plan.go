@@ -62,15 +62,7 @@ func (p Planned) choose(c replica.Choice) Planned {
 }
 
 // Fallback is the plan if nothing is known by which its placement could be chosen.
-func (p Planned) Fallback() Planned { return p.choose(replica.Choice{Rows: p.fallbackRows()}) }
-
-// fallbackRows is from how many rows on steps are divided if nothing is known.
-func (p Planned) fallbackRows() int {
-	if p.other != nil {
-		return 0
-	}
-	return p.Settings.Placement[0].Rows
-}
+func (p Planned) Fallback() Planned { return p.choose(unmeasured(p.placements())) }
 
 // Plan decides what every rank does, and a context that fits the memory of all ranks. held
 // is the bytes of the sequences that outlive the last epoch.

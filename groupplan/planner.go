@@ -71,7 +71,7 @@ func (p *Planner) Plan(members []cluster.Hello, past replica.Past) (replica.Sett
 			text = p.settle(p.chooser().decide(context.Background(), p.last.placements()))
 		}
 	case auto && past.Held > 0:
-		text = p.settle(expertsAlone(errors.New("the ranks cannot be measured because they hold running requests")))
+		text = p.settle(p.options.fallback(p.last.placements(), errors.New("the ranks cannot be measured because they hold running requests")))
 	default:
 		s.Measure = true
 		if auto {
