@@ -61,8 +61,10 @@ func (c *groupCosts) keep(costs calibrate.Costs) {
 // open returns the tracer of a model that is opened by the options.
 func (c *groupCosts) open(o Options) (*calibrate.Tracer, error) {
 	if c.tracer == nil {
+		open := o.open()
+		open.DraftFile = nil // a block for multi-token prediction is no part of a step
 		var err error
-		if c.tracer, err = calibrate.NewTracer(func(b kernels.Backend) (decoder.Decoder, error) { return arch.Open(o.Model, b, o.open()) }); err != nil {
+		if c.tracer, err = calibrate.NewTracer(func(b kernels.Backend) (decoder.Decoder, error) { return arch.Open(o.Model, b, open) }); err != nil {
 			return nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -117,7 +118,7 @@ func (d *drafter[C]) fork(f model.Fork) {
 			return
 		}
 		if _, err := d.block.Run(context.Background()); err != nil {
-			d.fail(err)
+			d.fail(context.Background(), err)
 			return
 		}
 		d.block.Commit(step)
@@ -203,16 +204,19 @@ func (d *drafter[C]) run(ctx context.Context, step model.Step) [][]float32 {
 	}
 	logits, err := d.block.Forward(ctx, step)
 	if err != nil {
-		d.fail(err)
+		d.fail(ctx, err)
 		return nil
 	}
 	d.block.Commit(step)
 	return logits
 }
 
-// fail forgets all sequences, so that the block starts to follow them again.
-func (d *drafter[C]) fail(err error) {
-	d.failed = fmt.Errorf("the block for multi-token prediction: %w", err)
+// fail forgets all sequences, so that the block starts to follow them again. Lack of memory
+// and the end of a context cost guesses and are no failure of the block.
+func (d *drafter[C]) fail(ctx context.Context, err error) {
+	if ctx.Err() == nil && !errors.Is(err, model.ErrNoMemory) {
+		d.failed = fmt.Errorf("the block for multi-token prediction: %w", err)
+	}
 	clear(d.of)
 	d.block.Forget()
 }
