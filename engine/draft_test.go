@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -238,4 +239,42 @@ func TestDraftsOfTheModel(t *testing.T) {
 	got, m, _ = ask(true, errors.New("no memory"))
 	require.Equal(t, want, got)
 	require.Equal(t, 1, m.asked)
+}
+
+// TestABlockOfAnotherModelIsNotUsed: a model whose drafts are never right is not asked any
+// more, and the answer is as without.
+func TestABlockOfAnotherModelIsNotUsed(t *testing.T) {
+	said := strings.Repeat("what the block of another model does not know. ", 4)
+	m := &guessing{wrong: rand.New(rand.NewPCG(1, 2)),
+		Model: enginetest.NewModel(enginetest.Size, enginetest.Options{Rewind: 8, Say: func([]int32) string { return said }})}
+	e := start(t, m, Options{ModelDrafts: true})
+	require.Equal(t, said, ask(t, e, Request{Prompt: encode("question ")}).Text)
+	counts := e.Stats().Drafts[drafts.Model]
+	require.Zero(t, counts.Accepted[0])
+	require.LessOrEqual(t, m.asked, hopelessDrafts/modelDrafts+1)
+	require.Greater(t, len(m.Steps()), 2*m.asked)
+}
+
+// TestTheModelIsAskedIfItPays: where further rows cost much, or the drafts themselves do, a
+// model is asked only now and then.
+func TestTheModelIsAskedIfItPays(t *testing.T) {
+	asked := func(row, draft float64, sequences int) (n int) {
+		var s scheduler
+		for i := range 40 {
+			rows := 1 + i%8
+			s.pace.rows.learn(rows, 1+row*float64(rows-1))
+		}
+		s.model.seconds = draft
+		for range 2 * hopeless {
+			if s.modelPays(sequences) {
+				n++
+			}
+		}
+		return n
+	}
+	require.Equal(t, 2*hopeless, asked(0.2, 0.05, 1))
+	require.Equal(t, 2*hopeless, asked(0.1, 0.05, 4))
+	require.Equal(t, 2, asked(0.2, 0.6, 1), "drafts as slow as half a step")
+	require.Equal(t, 2, asked(0.9, 0.05, 1), "a further row is almost a step")
+	require.Equal(t, 2, asked(0.3, 0.05, 16), "many sequences")
 }

@@ -16,7 +16,40 @@ const (
 	// modelMatch is the match of texts that the model's drafts are taken to be as good as,
 	// before their own outcomes are known.
 	modelMatch = 8
+	// hopelessDrafts is after how many drafts of a model of which none was right it is not
+	// asked again: its block does not fit it.
+	hopelessDrafts = 256
 )
+
+// modelAsking is how asking the model for drafts has gone.
+type modelAsking struct {
+	seconds float64 // of a call, per sequence and draft; 0: none was made
+	skipped int     // steps since the last call
+}
+
+// modelPays reports whether asking the model for drafts of so many sequences is expected
+// to pay in a step that only decodes: the first drafts must add more tokens for their time
+// than the step has without them. Now and then it is asked anyway, because an estimate that
+// is too low stays otherwise.
+func (s *scheduler) modelPays(n int) bool {
+	if s.always {
+		return true
+	}
+	rows := 0
+	for _, t := range s.active {
+		if t.decode {
+			rows++
+		}
+	}
+	plain, row := s.pace.step(0, max(rows, n))
+	p := s.odds.of(drafts.Model, modelMatch, tally{})
+	if p*plain > float64(max(rows, n))*(row+s.model.seconds) {
+		s.model.skipped = 0
+		return true
+	}
+	s.model.skipped = (s.model.skipped + 1) % hopeless
+	return s.model.skipped == 0
+}
 
 // draftByModel asks the model for drafts where texts have none that are likely.
 func (e *Engine) draftByModel(all []*asking) {
@@ -32,9 +65,16 @@ func (e *Engine) draftByModel(all []*asking) {
 			whose = append(whose, a)
 		}
 	}
-	if len(entries) == 0 {
+	if len(entries) == 0 || e.modelIsHopeless() {
 		return
 	}
+	e.mu.Lock()
+	pays := e.sched.modelPays(len(entries))
+	e.mu.Unlock()
+	if !pays {
+		return
+	}
+	began := e.opts.Clock()
 	// A draft is drawn with a copy of what will draw the answer, so that it is right also at
 	// a temperature if the block's logits are near the model's.
 	samplers := make([]*sampler, len(entries))
@@ -57,9 +97,35 @@ func (e *Engine) draftByModel(all []*asking) {
 		e.opts.ModelDrafts = false
 		return
 	}
+	made := 0
 	for i, tokens := range guesses {
+		made += len(tokens)
 		if n := min(len(tokens), entries[i].Most); n > 0 {
-			whose[i].guess = drafts.Guess{Tokens: tokens[:n], Source: drafts.Model, Match: modelMatch}
+			g := drafts.Guess{Tokens: tokens[:n], Source: drafts.Model, Match: modelMatch}
+			whose[i].guess = whose[i].run.mask.improve(g, whose[i].most)
 		}
 	}
+	if took := e.opts.Clock().Sub(began).Seconds(); made > 0 && took > 0 {
+		e.mu.Lock()
+		average(&e.sched.model.seconds, took/float64(made))
+		e.mu.Unlock()
+	}
+}
+
+// modelIsHopeless reports whether no draft of the model was ever right. Then it is not asked
+// again.
+func (e *Engine) modelIsHopeless() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	run, right := uint64(0), uint64(0)
+	counts := &e.counts.drafts[drafts.Model]
+	for i := range counts.Run {
+		run, right = run+counts.Run[i], right+counts.Accepted[i]
+	}
+	if right > 0 || run < hopelessDrafts {
+		return false
+	}
+	e.opts.Logger.Warn("the model's block for multi-token prediction guesses nothing right, so it is not used from now on; it may belong to another model", "drafts", run)
+	e.opts.ModelDrafts = false
+	return true
 }

@@ -103,10 +103,11 @@ type scheduler struct {
 	// dropFirst makes the next step free memory and run nothing.
 	dropFirst bool
 
-	now  time.Time // set by the owner before it calls
-	mem  memory
-	pace pace
-	odds odds
+	now   time.Time // set by the owner before it calls
+	mem   memory
+	pace  pace
+	odds  odds
+	model modelAsking
 	// always makes tests run every draft that there is room for, whether it pays or not.
 	always bool
 	hits   Hits
