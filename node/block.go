@@ -17,6 +17,10 @@ type Block struct {
 	Path string // empty: the model's file
 }
 
+// HasBlock reports whether the node drafts with a block for multi-token prediction. It
+// holds from Open on.
+func (n *Node) HasBlock() bool { return n.blockFile != nil }
+
 // openBlock opens the file of the block, if one is to be used. A rank that does not return
 // logits needs none.
 func (n *Node) openBlock() error {

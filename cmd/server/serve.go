@@ -40,7 +40,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	flags.Int(f, &o.Engine.MaxActive, "max-active", d.MaxActive, flags.From(1), "most sequences in one step; with several API keys, a key that has none running may run one more, in the place of an entry of the prefix cache")
 	flags.Int(f, &o.Engine.QueueLength, "queue", d.QueueLength, flags.From(0), "most requests waiting in the queue, further ones get status 429; 0 disables the queue. With several API keys, a key may have as many as there are free places")
 	flags.Duration(f, &o.Engine.TokenLatency, "token-latency", d.TokenLatency, flags.FromDuration(0), "how long a prompt may delay the next token of answers beside it: steps have fewer of its tokens; 0: half of --max-batch, however long that takes")
-	flags.OneOf(f, &o.Drafts, "drafts", "off", server.DraftNames(), "where guesses of the next tokens come from, so that a step may give an answer several; no answer changes: auto, wherever they pay; text, what prompt and answer have said; off, none")
+	flags.Typed(f, &o.Drafts, "drafts", "off", draftsForm, parseDrafts, "where guesses of the next tokens come from, so that a step may give an answer several; no answer changes: text, what prompt and answer have said; mtp, the model's block for multi-token prediction, which a file of its own may have: mtp:FILE; auto, both where there are any, also as auto:FILE; off, none")
 	flags.Under(f, headingPerformance)
 	flags.Address(f, &o.Listen, "listen,l", "127.0.0.1:8080", "`address` to listen on; other hosts cannot reach a loopback address")
 	flags.Texts(f, &o.Names, "model-name", false, "`name` of the model in the API; default is the name in the file; may be repeated")
@@ -82,6 +82,7 @@ and loads then: /readyz says how far it is. With --distributed it is one rank of
 			if err := o.settle(m); err != nil {
 				return usage.Wrap(err)
 			}
+			n.Block = o.Drafts.Block
 			return server.Run(cmd.Context(), o.Options, n)
 		},
 	}

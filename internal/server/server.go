@@ -32,7 +32,6 @@ import (
 	"ringmaster/internal/safetext"
 	"ringmaster/internal/traces"
 	"ringmaster/internal/usage"
-	"ringmaster/kernels"
 	"ringmaster/model/chat"
 	"ringmaster/node"
 )
@@ -58,16 +57,12 @@ type Options struct {
 
 	Engine engine.Options // of its limits 0 is none
 	Disk   Disk
-	Drafts string // one of DraftNames
+	Drafts Drafts
 
 	// Greeting gets three lines for a person once the server is ready; nil: none.
 	Greeting io.Writer
 	Started func(*node.Node) // told of the node before it starts; may be nil
 }
-
-// DraftNames are the choices of where drafts come from: wherever they pay, from texts, and
-// none.
-func DraftNames() []string { return []string{"auto", "text", "off"} }
 
 // Limits is what the limits of the scheduler mean to the engine, to which 0 is the default
 // and -1 none; here 0 is none.
@@ -251,13 +246,7 @@ func (o *Options) engineOn(n *node.Node, nodeOptions node.Options, options engin
 	disk.use(n)
 	timings := api.NewTimings()
 	options.Observer = timings
-	if o.Drafts != "off" {
-		if kernels.RowsAgree(n.Backend) {
-			options.Drafter = engine.TextDrafter
-		} else {
-			slog.Info("no speculative decoding: on this backend the logits of a token depend on the number of rows in its step", "backend", n.Backend.Name())
-		}
-	}
+	o.Drafts.apply(&options, n)
 	e, err := engine.New(n.Model, t, options)
 	if err != nil {
 		return nil, api.Config{}, err

@@ -88,7 +88,7 @@ func Companion(f *gguf.File) string {
 	if !found {
 		return ""
 	}
-	return "only the block for multi-token prediction (MTP), with which other programs do speculative decoding"
+	return "only the block for multi-token prediction (MTP), which --drafts mtp:FILE takes"
 }
 
 // underMTP begins the names of a block in a file of its own.
