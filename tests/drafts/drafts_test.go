@@ -71,18 +71,19 @@ func text(r *rand.Rand, n int, v *tokenizer.Tokenizer) []int32 {
 	return out
 }
 
-// open starts a node, with others in this process if there are to be several ranks.
-func open(t *testing.T) *node.Node {
+// open starts a node with a model, with others in this process if there are to be several
+// ranks.
+func open(t *testing.T, path string, ranks int, block node.Block) *node.Node {
 	options := func(rank int, group *node.Group) node.Options {
 		o := node.Options{Threads: *threads, Context: *prompt + *tokens + 64, MaxTokens: 256, Sequences: 2**streams + 2,
-			Tokenizes: rank == 0, Overcommit: true, Plans: io.Discard, Group: group}
-		o.File.Path = *modelFile
+			Tokenizes: rank == 0, Overcommit: true, Plans: io.Discard, Group: group, Block: block}
+		o.File.Path = path
 		if group != nil {
 			group.Rank, o.Reduce = rank, parallel.Exact
 		}
 		return o
 	}
-	if *ranks == 1 {
+	if ranks == 1 {
 		n := node.New(options(0, nil))
 		require.NoError(t, n.Start(t.Context()))
 		t.Cleanup(n.Close)
@@ -93,12 +94,12 @@ func open(t *testing.T) *node.Node {
 	address := l.Addr().String()
 	require.NoError(t, l.Close())
 	group := func() *node.Group {
-		return &node.Group{Size: *ranks, Coordinator: address, Key: []byte("a key of this test alone, not secret"), Share: groupplan.Share{},
+		return &node.Group{Size: ranks, Coordinator: address, Key: []byte("a key of this test alone, not secret"), Share: groupplan.Share{},
 			ConnectTimeout: time.Minute, PeerTimeout: time.Minute, WorkTimeout: time.Minute}
 	}
 	var followers sync.WaitGroup
 	ctx, stop := context.WithCancel(context.Background())
-	for rank := 1; rank < *ranks; rank++ {
+	for rank := 1; rank < ranks; rank++ {
 		followers.Go(func() { _ = node.New(options(rank, group())).Follow(ctx) }) // it ends with the leader
 	}
 	n := node.New(options(0, group()))
@@ -167,7 +168,7 @@ func ask(t *testing.T, e *engine.Engine, prompts, answers [][]int32, drafts bool
 // TestDraftsGain asks for an answer that rewrites its prompt with changes, and for one that
 // repeats nothing.
 func TestDraftsGain(t *testing.T) {
-	n := open(t)
+	n := open(t, *modelFile, *ranks, node.Block{})
 	o := engine.Options{Drafter: engine.TextDrafter, MaxActive: *streams, CacheEntries: -1, Logger: slog.New(slog.DiscardHandler)}
 	switch {
 	case *modelFile == "": // nothing is measured, and no time decides what a step runs
