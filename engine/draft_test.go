@@ -260,10 +260,7 @@ func TestABlockOfAnotherModelIsNotUsed(t *testing.T) {
 func TestTheModelIsAskedIfItPays(t *testing.T) {
 	asked := func(row, draft float64, sequences int) (n int) {
 		var s scheduler
-		for i := range 40 {
-			rows := 1 + i%8
-			s.pace.rows.learn(rows, 1+row*float64(rows-1))
-		}
+		s.pace.rows = rowCost{first: 1, slope: row}
 		s.model.seconds = draft
 		for range 2 * hopeless {
 			if s.modelPays(sequences) {
