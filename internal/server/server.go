@@ -61,7 +61,7 @@ type Options struct {
 
 	// Greeting gets three lines for a person once the server is ready; nil: none.
 	Greeting io.Writer
-	Started func(*node.Node) // told of the node before it starts; may be nil
+	Started  func(*node.Node) // told of the node before it starts; may be nil
 }
 
 // Limits is what the limits of the scheduler mean to the engine, to which 0 is the default
