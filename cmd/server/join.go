@@ -29,7 +29,7 @@ import (
 const notOfJoin = notOfUp + " coordinator ctx max-batch on-loss reduce rejoin-after share"
 
 // leaderWait is how long a host that joined looks for a leader that is away, with the model
-// loaded, as the ranks of scripts/launch.sh do.
+// loaded, as the ranks of 'ringmaster launch' do.
 const leaderWait = 24 * time.Hour
 
 // newJoin builds the command that joins a group of up.

@@ -169,6 +169,31 @@ func TestJoinRefused(t *testing.T) {
 	require.Empty(t, l.seats.saved.Hosts, "and the group gave no rank")
 }
 
+// TestJoinsTwice: a host that is a rank cannot be another one, and is one again when it has left.
+func TestJoinsTwice(t *testing.T) {
+	l := lead(t, LeadOptions{Name: "studio"})
+	o := JoinOptions{Dir: t.TempDir(), Code: l.code()}
+	seat, _, err := l.join(t, o)
+	require.NoError(t, err)
+	attends, stop := context.WithCancel(t.Context())
+	left := make(chan bool, 1)
+	go func() { left <- seat.Moves(attends) }()
+	seated := func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.guests[1] != nil && l.guests[1].seated
+	}
+	require.Eventually(t, seated, testLimit, time.Millisecond)
+	_, _, err = l.join(t, o)
+	require.ErrorContains(t, err, "has joined already, as rank 1")
+	stop()
+	require.False(t, <-left)
+	require.Eventually(t, func() bool { return !seated() }, testLimit, time.Millisecond)
+	seat, _, err = l.join(t, o)
+	require.NoError(t, err)
+	require.Equal(t, 1, seat.Rank)
+}
+
 // TestAskedCode: a person at a terminal is asked for the code.
 func TestAskedCode(t *testing.T) {
 	l := lead(t, LeadOptions{Name: "studio"})

@@ -118,9 +118,13 @@ func (g *guest) seat(a application) error {
 	if err != nil {
 		return err
 	}
-	g.rank, g.name = s.Rank, s.Name
 	g.mu.Lock()
-	g.doing, g.guests[g.rank] = "joins", g
+	if old := g.guests[s.Rank]; old != nil && old.seated {
+		g.mu.Unlock()
+		return fmt.Errorf("this host has joined already, as rank %d; if that process has ended, try again in %v", s.Rank, quietLimit)
+	}
+	g.rank, g.name, g.doing = s.Rank, s.Name, "joins"
+	g.guests[g.rank] = g
 	g.mu.Unlock()
 	slog.Info("a host joins", "host", s.Name, "rank", s.Rank, "address", g.conn.RemoteAddr().String())
 	var offers []offer
