@@ -20,6 +20,7 @@ import (
 
 	"ringmaster/api/apitest"
 	"ringmaster/engine"
+	"ringmaster/engine/drafts"
 )
 
 var rewrite = flag.Bool("update", false, "rewrite the golden files")
@@ -85,7 +86,9 @@ func (e *fakeEngine) Recovering() (time.Duration, bool) {
 func (e *fakeEngine) Ready() error { return e.ready }
 
 func (e *fakeEngine) Stats() engine.Stats {
-	return engine.Stats{Queued: 3, Active: 2, Steps: 70}
+	s := engine.Stats{Queued: 3, Active: 2, Steps: 70, DecodeRows: 60}
+	s.Drafts[drafts.Text].Run[1], s.Drafts[drafts.Text].Accepted[1] = 9, 7
+	return s
 }
 
 // submitted returns the requests so far.

@@ -235,6 +235,9 @@ func TestMetrics(t *testing.T) {
 		`ringmaster_engine_queued 3`,
 		`ringmaster_engine_active 2`,
 		`ringmaster_engine_steps_total 70`,
+		`ringmaster_engine_decode_rows_total 60`,
+		`ringmaster_draft_tokens_total{depth="1",source="text"} 9`,
+		`ringmaster_draft_accepted_tokens_total{depth="1",source="text"} 7`,
 		`ringmaster_engine_ready 1`,
 		`ringmaster_http_requests_in_flight 1`,
 	} {

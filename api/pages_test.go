@@ -72,7 +72,7 @@ func TestClusterStatus(t *testing.T) {
 	s := testenv.FromJSON[web.Status](t, w.Body.Bytes())
 	require.Equal(t, threeRanks.Ranks, s.Ranks)
 	require.Equal(t, "tiny", s.Model)
-	require.Equal(t, &web.Engine{Queued: 3, Active: 2, Steps: 70}, s.Engine)
+	require.Equal(t, &web.Engine{Queued: 3, Active: 2, Steps: 70, DecodeRows: 60}, s.Engine)
 	require.True(t, c.Clock.Now().Equal(s.Now))
 	require.Empty(t, s.Reason)
 

@@ -76,6 +76,22 @@ func TestBenchCommand(t *testing.T) {
 	require.ErrorContains(t, err, "prefill of 100000000 tokens after 0 does not fit")
 }
 
+// TestBenchDrafts: steps with drafts are compared with those without.
+func TestBenchDrafts(t *testing.T) {
+	args := []string{"bench", "--prefill", "0", "--decode", "4", "--repeat", "1", "--stream=false", "--drafts"}
+	out, err := command(t, append(args, "0,2")...)
+	require.NoError(t, err)
+	require.Contains(t, out, ", 2 wrong drafts")
+	require.Contains(t, out, "a decode step of 1 sequence by drafts of each, ms, and the ratio to the first:")
+	out, err = command(t, append(args, "3", "--json")...)
+	require.NoError(t, err)
+	require.Contains(t, out, `"drafts":3`)
+	_, err = command(t, append(args, "65")...)
+	require.ErrorContains(t, err, "--drafts")
+	_, err = command(t, append(args, "9", "--max-batch", "8")...)
+	require.ErrorContains(t, err, "--drafts: a step of 1 sequence with 9 drafts each has 10 rows; --max-batch allows 8")
+}
+
 // TestBenchSnapshot checks that a sequence is saved and restored.
 func TestBenchSnapshot(t *testing.T) {
 	args := []string{"bench", "--prefill", "0", "--decode", "0", "--repeat", "2", "--snapshot"}
