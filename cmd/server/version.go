@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringmaster/internal/cli"
 	"ringmaster/internal/program"
 )
 
@@ -12,7 +13,7 @@ import (
 // of --version.
 func newVersion() *cobra.Command {
 	return &cobra.Command{
-		Use:     "version",
+		Use:     cli.VersionName,
 		Short:   "Print the version of the program, and what it was built for",
 		Example: `  ringmaster version`,
 		Args:    cobra.NoArgs,

@@ -13,10 +13,14 @@ import (
 // own.
 const ConfigName = "config"
 
+// VersionName is the name of the command that prints the version, whatever the settings
+// are.
+const VersionName = "version"
+
 // ReadsFile reports whether a command has settings. Commands that write completions and
-// manual pages do not.
+// manual pages, and the one that prints the version, do not.
 func ReadsFile(cmd *cobra.Command) bool {
-	return !cmd.Hidden && (!cmd.HasParent() || cmd.Parent().Name() != "completion")
+	return !cmd.Hidden && cmd.Name() != VersionName && (!cmd.HasParent() || cmd.Parent().Name() != "completion")
 }
 
 // tableOf returns the name of a command's table: its path below the root. The root's
