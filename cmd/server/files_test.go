@@ -36,7 +36,7 @@ var otherwise = map[string]string{
 
 // outputs are the same for files and directories to write.
 var outputs = map[string]string{
-	"bench --state": "", "serve --audit-log": "--listen 127.0.0.1:0 --model {none}", "serve --cache-dir": "--listen 127.0.0.1:0 --model {none}", "chat --save": "question --url http://127.0.0.1:1",
+	"bench --state": "", "bench --svg": "", "serve --audit-log": "--listen 127.0.0.1:0 --model {none}", "serve --cache-dir": "--listen 127.0.0.1:0 --model {none}", "chat --save": "question --url http://127.0.0.1:1",
 	"key new --api-keys": "name", "logits --out": "--tokens {ids}", "pull --dir": "http://127.0.0.1:1/m.gguf", "rails plan --out": "{none} {none}",
 	"join --dir": "127.0.0.1:1 --code 4KQ-M2X", "share --dir": "--rank 1 --world-size 2 --coordinator 127.0.0.1:1", "verify --record": "--url http://127.0.0.1:1", "verify --report": "--url http://127.0.0.1:1",
 }
