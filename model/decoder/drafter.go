@@ -150,10 +150,10 @@ func (d *drafter[C]) followEntry(ctx context.Context, p committed) {
 		q = &followed{first: p.pos + first}
 		d.of[p.seq] = q
 	case p.pos == q.at+1 && q.last != nil && q.fed != p.tokens[0]:
-		d.add(ctx, p.seq, q.at-q.first, p.tokens[0], q.last)
+		d.add(ctx, p.seq, q, q.at-q.first, p.tokens[0], q.last)
 	}
 	for i := first; i < n-1; i++ {
-		d.add(ctx, p.seq, p.pos+i-q.first, p.tokens[i+1], d.trunk.Hidden(p.row+i))
+		d.add(ctx, p.seq, q, p.pos+i-q.first, p.tokens[i+1], d.trunk.Hidden(p.row+i))
 	}
 	if q.last == nil {
 		q.last = make([]float32, d.width)
@@ -173,10 +173,14 @@ func (d *drafter[C]) continues(id model.SeqID, q *followed, pos int) bool {
 	return at == 0 || is.peak-at <= d.block.o.Info.Rewind
 }
 
-// add adds a row to the batch.
-func (d *drafter[C]) add(ctx context.Context, id model.SeqID, pos int, token int32, hidden []float32) {
+// add adds a row of a followed sequence to the batch. After an error the sequence is no
+// longer followed, and the rows that it still has are left out: the block lacks those before.
+func (d *drafter[C]) add(ctx context.Context, id model.SeqID, q *followed, pos int, token int32, hidden []float32) {
 	if d.batched == d.block.o.Info.MaxTokens {
 		d.fill(ctx)
+	}
+	if d.of[id] != q {
+		return
 	}
 	copy(d.pass.Input(d.batched, false), hidden)
 	d.batched++
@@ -197,11 +201,6 @@ func (d *drafter[C]) fill(ctx context.Context) {
 
 // run runs a step of the block and commits it. It returns nothing after an error.
 func (d *drafter[C]) run(ctx context.Context, step model.Step) [][]float32 {
-	for _, e := range step.Entries {
-		if d.of[e.Seq] == nil { // an earlier step failed
-			return nil
-		}
-	}
 	logits, err := d.block.Forward(ctx, step)
 	if err != nil {
 		d.fail(ctx, err)

@@ -201,6 +201,37 @@ func (a Architecture) DraftsChangeNothing(t *testing.T) {
 	}
 }
 
+// DraftsAfterAnError checks that a block that stops in the midst of the rows of a step, here
+// because the next step is cancelled, drafts again for every sequence.
+func (a Architecture) DraftsAfterAnError(t *testing.T) {
+	c := a.blockShape(t, 0, nil)
+	f := InMemory(t, c)
+	m := a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 400, DraftFile: f})
+	r := rand.New(rand.NewPCG(4, 84))
+	var step, next model.Step
+	var entries []model.DraftEntry
+	// The second has the last row of a full step of the block, the third rows in the next.
+	for i, n := range []int{100, 100, 20} {
+		id := model.SeqID(i)
+		step.Entries = append(step.Entries, model.Entry{Seq: id, Tokens: RandomIDs(r, c.Vocab, n)})
+		next.Entries = append(next.Entries, model.Entry{Seq: id, Pos: n, Tokens: RandomIDs(r, c.Vocab, 1)})
+		entries = append(entries, model.DraftEntry{Seq: id, Token: 1})
+	}
+	_, err := m.Forward(context.Background(), step)
+	require.NoError(t, err)
+	m.Commit(step)
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = m.Forward(cancelled, next)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = m.Forward(context.Background(), next)
+	require.NoError(t, err)
+	m.Commit(next)
+	for _, guess := range Guess(t, m, 2, entries...) {
+		require.Len(t, guess, 2)
+	}
+}
+
 // DraftMemory checks that the buffers of a block and what it keeps of a sequence are within
 // the plan.
 func (a Architecture) DraftMemory(t *testing.T) {

@@ -25,6 +25,7 @@ var alone = []shared{
 	{"DraftsOfPrompts", testenv.Fast, Architecture.DraftsOfPrompts},
 	{"DraftsAgreeWithReference", testenv.Fast, Architecture.DraftsAgreeWithReference},
 	{"DraftsChangeNothing", testenv.Fast, Architecture.DraftsChangeNothing},
+	{"DraftsAfterAnError", testenv.Fast, Architecture.DraftsAfterAnError},
 	{"DraftMemory", testenv.Fast, Architecture.DraftMemory},
 	{"BlocksAreRefused", testenv.Fast, Architecture.BlocksAreRefused},
 	{"UnknownTensors", testenv.Fast, Architecture.UnknownTensors},
@@ -61,7 +62,7 @@ var alone = []shared{
 }
 
 // ofBlocks are the tests of a model with a block for multi-token prediction.
-var ofBlocks = []string{"DraftsFollow", "DraftsOfPrompts", "DraftsAgreeWithReference", "DraftsChangeNothing", "DraftMemory", "BlocksAreRefused"}
+var ofBlocks = []string{"DraftsFollow", "DraftsOfPrompts", "DraftsAgreeWithReference", "DraftsChangeNothing", "DraftsAfterAnError", "DraftMemory", "BlocksAreRefused"}
 
 // onRanks are the tests that the race detector sees: ranks at work side by side, once for
 // each way in which they divide a step.
