@@ -14,7 +14,8 @@ import (
 	"ringmaster/model/chat"
 )
 
-// mostRelated bounds the bytes of the texts that answers take drafts from beside the prompt.
+// mostRelated bounds the bytes of the texts that answers take drafts from beside the prompt,
+// and those of what the client expects.
 const mostRelated = 1 << 20
 
 // Relate tells requests which texts their answers may repeat in another form than the
@@ -23,6 +24,9 @@ const mostRelated = 1 << 20
 // client expects, if it is not empty. They make answers faster and change none.
 func (s *Service) Relate(messages []chat.Message, expected string, requests []engine.Request) {
 	texts := relatedTexts(messages)
+	if len(expected) > mostRelated {
+		expected = strings.ToValidUTF8(expected[:mostRelated], "")
+	}
 	if expected == "" && len(texts) == 0 {
 		return
 	}
@@ -34,6 +38,9 @@ func (s *Service) Relate(messages []chat.Message, expected string, requests []en
 				found = s.relate(ctx, found, drafts.Prediction, append([]string{expected}, forms(expected)...))
 			}
 			for _, text := range texts {
+				if len(found) == drafts.MostTexts {
+					return
+				}
 				found = s.relate(ctx, found, drafts.Text, forms(text))
 			}
 		})
@@ -44,9 +51,12 @@ func (s *Service) Relate(messages []chat.Message, expected string, requests []en
 	}
 }
 
-// relate appends the tokens of texts, until ctx ends.
+// relate appends the tokens of texts, until ctx ends or there are as many as are searched.
 func (s *Service) relate(ctx context.Context, to []engine.RelatedText, source drafts.Source, texts []string) []engine.RelatedText {
 	for _, text := range texts {
+		if len(to) == drafts.MostTexts {
+			return to
+		}
 		ids, err := s.Tokenizer.EncodeContext(ctx, text, false)
 		if err != nil {
 			return to

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -40,6 +41,16 @@ func TestRelate(t *testing.T) {
 	require.Nil(t, requests[0].Related)
 	big := []chat.Message{{Role: chat.User, Content: "\n" + strings.Repeat("x", mostRelated)}, {Role: chat.User, Content: "\ty"}}
 	require.Equal(t, []string{"\ty"}, relatedTexts(big), "the last ones count")
+
+	many := make([]chat.Message, 3*drafts.MostTexts)
+	for i := range many {
+		many[i] = chat.Message{Role: chat.User, Content: fmt.Sprint("\n", i)}
+	}
+	s.Relate(many, strings.Repeat("é", mostRelated)+"é", requests)
+	found := requests[0].Related(context.Background())
+	require.Len(t, found, drafts.MostTexts)
+	require.Equal(t, strings.Repeat("é", mostRelated/2), apitest.Tokenizer{}.Decode(found[0].Tokens))
+	require.Equal(t, fmt.Sprintf(`\n%d`, len(many)-1), apitest.Tokenizer{}.Decode(found[1].Tokens))
 }
 
 func TestUnnumbered(t *testing.T) {

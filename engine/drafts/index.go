@@ -17,8 +17,8 @@ const (
 	longest = 64
 	// tries is the most positions that are compared.
 	tries = 32
-	// atOnce is the most positions that one call adds to a table, about a millisecond's
-	// work. A longer text is found in only after several calls.
+	// atOnce is the most positions that one call of Draft adds to the tables of all texts
+	// together, about a millisecond's work. More text is found in only after several calls.
 	atOnce = 1 << 15
 )
 
@@ -32,13 +32,17 @@ func (x *index) hash(ids []int32, at int) uint32 {
 	return h * 0x2c1b3c6d >> x.shift
 }
 
-// extend adds the positions up to to, inclusive, to the table, and reports whether it has
-// all of them.
-func (x *index) extend(to int) (complete bool) {
+// extend adds the positions up to to, inclusive, to the table, at most left, and reports
+// whether it has all of them. It subtracts from left those that it adds.
+func (x *index) extend(to int, left *int) (complete bool) {
+	if x.indexed < to && *left == 0 {
+		return false
+	}
 	if len(x.heads) < len(x.ids) {
 		x.grow()
 	}
-	end := min(to, x.indexed+atOnce)
+	end := min(to, x.indexed+*left)
+	*left -= max(end-x.indexed, 0)
 	for len(x.prev) <= end {
 		x.prev = append(x.prev, 0)
 	}

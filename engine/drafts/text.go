@@ -27,8 +27,13 @@ func (s Source) String() string {
 	return [...]string{"text", "prediction", "group", "grammar", "model"}[s]
 }
 
-// Most is the most tokens of a draft.
-const Most = 16
+const (
+	// Most is the most tokens of a draft.
+	Most = 16
+	// MostTexts is the most texts beside a request's own, because each draft searches all of
+	// them.
+	MostTexts = 32
+)
 
 // Guess is a draft.
 type Guess struct {
@@ -51,9 +56,10 @@ type besideText struct {
 	source Source
 }
 
-// Beside adds a text that the answer may repeat. Texts do not continue each other.
+// Beside adds a text that the answer may repeat, and none beyond MostTexts. Texts do not
+// continue each other.
 func (t *Texts) Beside(source Source, ids []int32) {
-	if len(ids) <= least {
+	if len(ids) <= least || len(t.beside) == MostTexts {
 		return
 	}
 	t.beside = append(t.beside, besideText{index: index{ids: ids}, source: source})
@@ -72,15 +78,15 @@ func (t *Texts) Len() int { return len(t.own.ids) }
 func (t *Texts) Draft(most int) Guess {
 	text := t.own.ids
 	var from *index
-	at, length, source := 0, 0, Text
+	at, length, source, left := 0, 0, Text, atOnce
 	// The end of the text itself is not in the table, because it would always be found.
-	if t.own.extend(len(text) - 1) {
+	if t.own.extend(len(text)-1, &left) {
 		from = &t.own
 		at, length = t.own.find(text)
 	}
 	for i := range t.beside {
 		b := &t.beside[i]
-		if b.extend(len(b.ids)) {
+		if b.extend(len(b.ids), &left) {
 			if a, n := b.find(text); n > length {
 				from, at, length, source = &b.index, a, n, b.source
 			}

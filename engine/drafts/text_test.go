@@ -107,6 +107,34 @@ func TestALongTextIsIndexedInParts(t *testing.T) {
 	require.Equal(t, text[120:136], x.Draft(16).Tokens)
 }
 
+// TestManyTexts: no more texts than MostTexts are searched, and one call indexes a bounded
+// part of all of them together.
+func TestManyTexts(t *testing.T) {
+	var x Texts
+	for i := range int32(2 * MostTexts) {
+		text := make([]int32, atOnce/16)
+		for j := range text {
+			text[j] = i<<16 + int32(j)
+		}
+		x.Beside(Text, text)
+	}
+	draft := func(text int32) Guess {
+		x.Add(text<<16+1, text<<16+2, text<<16+3)
+		return x.Draft(1)
+	}
+	require.Empty(t, draft(MostTexts-1).Tokens)
+	indexed := x.own.indexed
+	for i := range x.beside {
+		indexed += x.beside[i].indexed
+	}
+	require.Equal(t, atOnce, indexed)
+	for range MostTexts / 16 {
+		x.Draft(1)
+	}
+	require.Equal(t, []int32{(MostTexts-2)<<16 + 4}, draft(MostTexts-2).Tokens)
+	require.Empty(t, draft(MostTexts).Tokens)
+}
+
 // TestPeriodicText: a text that repeats itself with a short period gives a whole draft.
 func TestPeriodicText(t *testing.T) {
 	var x Texts
