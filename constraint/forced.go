@@ -5,12 +5,16 @@ import (
 	"math/bits"
 )
 
+// forcedWork bounds the work of one call of Forced, about 0.2 ms.
+const forcedWork = 1 << 11
+
 // Forced returns the bytes that the answer must continue with, as far as the grammar leaves
 // no choice, at most most. It is a guess for speculative decoding, so it gives up where
-// finding out is work.
+// finding out is work, and takes none of the request's work: an answer must not end sooner
+// because of guesses.
 func (m *Matcher) Forced(most int) (text []byte) {
 	c := &m.grammar.cache
-	e := m.effort(context.Background())
+	e := &effort{ctx: context.Background(), work: NewWork(), left: forcedWork, look: forcedWork}
 	for s := m.state; s != nil && len(text) < most; {
 		b, ok := m.grammar.only(s)
 		if !ok {

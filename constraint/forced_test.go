@@ -1,6 +1,7 @@
 package constraint
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,4 +24,16 @@ func TestForced(t *testing.T) {
 		require.NoError(t, m.Accept(int32(b)))
 	}
 	require.Equal(t, "e}", string(m.Forced(20)), "then it may end")
+}
+
+// TestForcedTakesNoWork: guesses take none of the work that a request has for its masks, and
+// find nothing where that is much.
+func TestForcedTakesNoWork(t *testing.T) {
+	work := NewWork()
+	m := compile(t, Literal(strings.Repeat("x", 40))).Matcher(pieces, work)
+	require.NoError(t, m.Mask(t.Context(), newMask()))
+	before := work.left.Load()
+	require.Less(t, before, int64(requestWork))
+	require.Len(t, m.Forced(30), 30)
+	require.Equal(t, before, work.left.Load())
 }
