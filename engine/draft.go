@@ -60,12 +60,14 @@ func (e *Engine) draft() {
 	if len(all) == 0 {
 		return
 	}
+	over := make(chan time.Time)
+	defer time.AfterFunc(masksForDrafts, func() { close(over) }).Stop()
 	if e.opts.Drafter != nil {
 		for _, a := range all {
-			a.guess = e.guess(a.run, a.most)
+			a.guess = e.guess(a.run, a.most, over)
 		}
 	}
-	e.draftByModel(all)
+	e.draftByModel(all, over)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, a := range all {
@@ -73,8 +75,9 @@ func (e *Engine) draft() {
 	}
 }
 
-// guess returns a draft of at most so many tokens that follow the last one of a request.
-func (e *Engine) guess(r *run, most int) drafts.Guess {
+// guess returns a draft of at most so many tokens that follow the last one of a request. It
+// waits for the request's mask until over is closed.
+func (e *Engine) guess(r *run, most int, over <-chan time.Time) drafts.Guess {
 	if r.drafter == nil {
 		e.beginDrafts(r)
 	}
@@ -93,19 +96,14 @@ func (e *Engine) guess(r *run, most int) drafts.Guess {
 	}
 	g := r.drafter.Draft(most)
 	g.Tokens = g.Tokens[:min(len(g.Tokens), most)]
-	return r.mask.improve(g, most)
+	return r.mask.improve(g, most, over)
 }
 
 // improve returns what a constraint makes of a draft: what it forces, unless the draft says
-// the same and more, and no draft that it does not allow. It waits a little for the mask,
-// because a draft that is refused costs more.
-func (m *mask) improve(g drafts.Guess, most int) drafts.Guess {
-	if m.constraint == nil {
-		return g
-	}
-	over := time.NewTimer(maskForDraft)
-	defer over.Stop()
-	if !m.wait(over.C) {
+// the same and more, and no draft that it does not allow. It waits for the mask until over is
+// closed, because a draft that is refused costs more.
+func (m *mask) improve(g drafts.Guess, most int, over <-chan time.Time) drafts.Guess {
+	if m.constraint == nil || m.late() && !m.wait(over) {
 		return g
 	}
 	forced := m.forced[:min(len(m.forced), most)]
@@ -119,8 +117,9 @@ func (m *mask) improve(g drafts.Guess, most int) drafts.Guess {
 }
 
 const (
-	// maskForDraft is how long a draft waits for the mask that it is checked by.
-	maskForDraft = 500 * time.Microsecond
+	// masksForDrafts is how long the drafts of a step, all sequences together, wait for the
+	// masks that they are checked by.
+	masksForDrafts = 500 * time.Microsecond
 	// forcedMatch is the match of texts that forced tokens are taken to be as good as, before
 	// their own outcomes are known.
 	forcedMatch = 20

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -103,11 +104,38 @@ func TestForcedDrafts(t *testing.T) {
 	})
 }
 
+// TestMasksForDrafts: the drafts of a step wait for late masks together, not one after the
+// other.
+func TestMasksForDrafts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &Engine{model: enginetest.Script("x"), opts: Options{Drafter: TextDrafter}, sched: &scheduler{}, runs: map[requestID]*run{}}
+		for id := range requestID(5) {
+			e.sched.active = append(e.sched.active, &task{id: id, sequence: &sequence{}, decode: true, todo: []int32{1}})
+			e.runs[id] = &run{id: id, maxTokens: 9, mask: mask{constraint: &forced{}, ready: make(chan error)}}
+		}
+		// The mask of the last is not late, and is found after the time is over.
+		e.runs[4].mask.ready = nil
+		e.runs[4].mask.forced = encode("abc")
+		began := time.Now()
+		e.draft()
+		require.Equal(t, masksForDrafts, time.Since(began))
+		require.Equal(t, drafts.Grammar, e.sched.active[4].guess.Source)
+		require.Empty(t, e.sched.active[0].guess.Tokens)
+	})
+}
+
 // TestNoDrafts: a request without drafts has a step for each token.
 func TestNoDrafts(t *testing.T) {
 	m := enginetest.Script(strings.Repeat("again and ", 9))
 	e := start(t, m, Options{Drafter: TextDrafter})
-	a := ask(t, e, Request{Prompt: encode("q"), NoDrafts: true})
+	related := func(context.Context) []RelatedText { return nil }
+	s := submit(t, e, Request{Prompt: encode("q"), NoDrafts: true, Related: related})
+	e.mu.Lock()
+	for _, r := range e.runs {
+		require.Nil(t, r.req.Related, "it has texts")
+	}
+	e.mu.Unlock()
+	a := finish(t, s)
 	require.Len(t, m.Steps(), a.Usage.Completion)
 	require.Zero(t, e.Stats().Drafts)
 }

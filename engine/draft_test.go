@@ -188,10 +188,11 @@ func (m *spoiling) Forward(ctx context.Context, s model.Step) ([][]float32, erro
 // guessing is a model with a block that knows what follows, and errs now and then.
 type guessing struct {
 	*enginetest.Model
-	text  []int32
-	wrong *rand.Rand
-	asked int
-	fails error
+	text   []int32
+	wrong  *rand.Rand
+	asked  int
+	fails  error
+	panics bool
 }
 
 func (m *guessing) Draft(_ context.Context, entries []model.DraftEntry, pick model.Pick) ([][]int32, error) {
@@ -210,35 +211,41 @@ func (m *guessing) Draft(_ context.Context, entries []model.DraftEntry, pick mod
 			}
 		}
 	}
+	if m.panics {
+		panic("a block that is broken")
+	}
 	return out, m.fails
 }
 
 // TestDraftsOfTheModel: a model that is a model.Drafter makes drafts, with the answer's own
-// sampling, and they change nothing. One that fails is not asked again.
+// sampling, and they change nothing. One that fails or
+// panics is not asked again.
 func TestDraftsOfTheModel(t *testing.T) {
 	const said = "the answer that the block of the model knows by heart"
 	prompt := encode("question ")
-	ask := func(drafts bool, fails error) (answer, *guessing, *Engine) {
-		m := &guessing{text: append(slices.Clone(prompt), encode(said)...), wrong: rand.New(rand.NewPCG(1, 2)), fails: fails,
+	ask := func(drafts bool, fails error, panics bool) (answer, *guessing, *Engine) {
+		m := &guessing{text: append(slices.Clone(prompt), encode(said)...), wrong: rand.New(rand.NewPCG(1, 2)), fails: fails, panics: panics,
 			Model: enginetest.NewModel(enginetest.Size, enginetest.Options{Rewind: 8, Say: func([]int32) string { return said }})}
 		e := start(t, m, Options{ModelDrafts: drafts})
 		a := ask(t, e, Request{Prompt: prompt, Logprobs: true, Sampling: Sampling{Temperature: 1, Seed: new(uint64(7))}})
 		a.events = 0
 		return a, m, e
 	}
-	want, plain, _ := ask(false, nil)
+	want, plain, _ := ask(false, nil, false)
 	require.Equal(t, said, want.Text)
 	require.Zero(t, plain.asked)
-	got, m, e := ask(true, nil)
+	got, m, e := ask(true, nil, false)
 	require.Equal(t, want, got)
 	require.Less(t, len(m.Steps()), len(plain.Steps())*2/3)
 	counts := e.Stats().Drafts[drafts.Model]
 	require.Greater(t, counts.Accepted[0], uint64(5))
 	require.Greater(t, counts.Accepted[2], uint64(1))
 	require.Greater(t, counts.Run[0], counts.Accepted[0])
-	got, m, _ = ask(true, errors.New("no memory"))
-	require.Equal(t, want, got)
-	require.Equal(t, 1, m.asked)
+	for _, panics := range []bool{false, true} {
+		got, m, _ = ask(true, errors.New("no memory"), panics)
+		require.Equal(t, want, got)
+		require.Equal(t, 1, m.asked)
+	}
 }
 
 // TestABlockOfAnotherModelIsNotUsed: a model whose drafts are never right is not asked any

@@ -406,6 +406,9 @@ func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
 		run.mask.end()
 	}
 	run.mask.forces = e.opts.Drafter != nil && !r.NoDrafts
+	if !run.mask.forces {
+		run.req.Related = nil // it has the texts of the request
+	}
 	run.mask.begin(e.size, e.wakeLoop)
 	return run.stream
 }

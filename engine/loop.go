@@ -31,23 +31,25 @@ func (e *Engine) loop() {
 	}
 }
 
-// forward runs a step. A panic of the model is an error like any other. The error has the
-// text of a runtime panic only, because any other may quote a request. The stack contains
-// no strings.
+// forward runs a step. A panic of the model is an error like any other.
 func (e *Engine) forward(ctx context.Context, step model.Step) (rows [][]float32, err error) {
 	defer func() {
-		v := recover()
-		if v == nil {
-			return
+		if v := recover(); v != nil {
+			rows, err = nil, e.panicked(v)
 		}
-		cause := fmt.Errorf("a value of type %T", v)
-		if r, ok := v.(runtime.Error); ok {
-			cause = r
-		}
-		rows, err = nil, fmt.Errorf("the model panicked: %w", cause)
-		e.opts.Logger.Error("the model panicked", "error", cause, "stack", string(debug.Stack()))
 	}()
 	return e.model.Forward(ctx, step)
+}
+
+// panicked logs a panic of the model and returns it as an error. The error has the text of a
+// runtime panic only, because any other may quote a request. The stack contains no strings.
+func (e *Engine) panicked(v any) error {
+	cause := fmt.Errorf("a value of type %T", v)
+	if r, ok := v.(runtime.Error); ok {
+		cause = r
+	}
+	e.opts.Logger.Error("the model panicked", "error", cause, "stack", string(debug.Stack()))
+	return fmt.Errorf("the model panicked: %w", cause)
 }
 
 // nextStep waits for a step to run; ok is false when the engine is closed.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"ringmaster/engine/drafts"
 	"ringmaster/model"
@@ -51,8 +52,9 @@ func (s *scheduler) modelPays(n int) bool {
 	return s.model.skipped == 0
 }
 
-// draftByModel asks the model for drafts where texts have none that are likely.
-func (e *Engine) draftByModel(all []*asking) {
+// draftByModel asks the model for drafts where texts have none that are likely. It waits for
+// masks until over is closed.
+func (e *Engine) draftByModel(all []*asking, over <-chan time.Time) {
 	m, ok := e.model.(model.Drafter)
 	if !ok || !e.opts.ModelDrafts {
 		return
@@ -91,7 +93,7 @@ func (e *Engine) draftByModel(all []*asking) {
 		id := samplers[i].draw(row, excludable(row, r.req.Banned), &mem)
 		return id, !e.vocab.IsEnd(id)
 	}
-	guesses, err := m.Draft(context.Background(), entries, pick)
+	guesses, err := e.askModel(m, entries, pick)
 	if err != nil {
 		e.opts.Logger.Warn("the model's block for drafts failed; steps have none of it from now on", "error", err)
 		e.opts.ModelDrafts = false
@@ -102,7 +104,7 @@ func (e *Engine) draftByModel(all []*asking) {
 		made += len(tokens)
 		if n := min(len(tokens), entries[i].Most); n > 0 {
 			g := drafts.Guess{Tokens: tokens[:n], Source: drafts.Model, Match: modelMatch}
-			whose[i].guess = whose[i].run.mask.improve(g, whose[i].most)
+			whose[i].guess = whose[i].run.mask.improve(g, whose[i].most, over)
 		}
 	}
 	if took := e.opts.Clock().Sub(began).Seconds(); made > 0 && took > 0 {
@@ -110,6 +112,16 @@ func (e *Engine) draftByModel(all []*asking) {
 		average(&e.sched.model.seconds, took/float64(made))
 		e.mu.Unlock()
 	}
+}
+
+// askModel asks the model for drafts. A panic of the model is an error like any other.
+func (e *Engine) askModel(m model.Drafter, entries []model.DraftEntry, pick model.Pick) (guesses [][]int32, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			guesses, err = nil, e.panicked(v)
+		}
+	}()
+	return m.Draft(context.Background(), entries, pick)
 }
 
 // modelIsHopeless reports whether no draft of the model was ever right. Then it is not asked
