@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"ringmaster/engine/drafts"
 	"ringmaster/model"
 )
 
@@ -67,7 +66,6 @@ func (v *Virtual) Submit(now time.Time, prompt, answer []int32) (uint64, error) 
 type VirtualStep struct {
 	Prompt   int // tokens of prompts
 	Decoding int // sequences that decode, one token each
-	Drafts   int // tokens of Guess behind these
 }
 
 // Plan begins the next step; the caller must call Commit before the next Plan. ok is
@@ -89,15 +87,10 @@ func (v *Virtual) Plan(now time.Time) (step VirtualStep, ok bool) {
 			step.Prompt += p.n
 		} else {
 			step.Decoding++
-			step.Drafts += p.drafts()
 		}
 	}
 	return step, ok
 }
-
-// Guess gives a request that decodes a draft of the tokens that follow the one that it runs
-// next. Commit keeps those that the answer has.
-func (v *Virtual) Guess(request uint64, g drafts.Guess) { v.sched.guess(requestID(request), g) }
 
 // Started returns the requests that run their first step in the one that Plan has begun.
 func (v *Virtual) Started() (requests []uint64) {

@@ -112,6 +112,9 @@ func TestJoin(t *testing.T) {
 	require.Equal(t, l.key, key)
 	for _, d := range []string{dir, o.Dir} {
 		require.NoError(t, filepath.WalkDir(d, func(path string, e os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
 			info, err := e.Info()
 			if err == nil && path != d && info.Mode().Perm()&0o077 != 0 {
 				err = fmt.Errorf("%s has mode %v", path, info.Mode())

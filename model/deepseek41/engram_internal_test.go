@@ -93,9 +93,9 @@ func TestRowsOfLloyd4(t *testing.T) {
 	for i := range 8 {
 		row[128+i] = 16 << 3 // (8+0)/16 * 2^0
 	}
-	row[0], row[1] = 0x7<<4|0x0, 0xf<<4|0x8 // values 0 to 3: 0, 1, -0, -1
-	row[128+1], row[16] = 0<<3|7, 0x7       // value 32: 15/16 * 2^-16
-	row[128+2], row[32] = 31<<3|7, 0x1      // value 64: 0.095 * 15/16 * 2^15
+	row[0], row[1] = 0x70, 0xf8        // values 0 to 3: 0, 1, -0, -1
+	row[128+1], row[16] = 0<<3|7, 0x7  // value 32: 15/16 * 2^-16
+	row[128+2], row[32] = 31<<3|7, 0x1 // value 64: 0.095 * 15/16 * 2^15
 	require.NoError(t, decodeRow(dst, encodingLloyd4, gguf.I8, row))
 	require.Equal(t, []float32{0, 0.5, 0, -0.5}, dst[:4])
 	require.True(t, math.Signbit(float64(dst[2])))
