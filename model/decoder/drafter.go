@@ -9,11 +9,14 @@ import (
 	"ringmaster/model"
 )
 
-// The bounds of a step of a block, for its buffers.
+// The bounds of a step of a block, for its buffers, and of its work.
 const (
 	blockRows   = 128 // most rows
 	draftedRows = 16  // most rows with logits
 	mostDrafts  = 16  // most guesses of a sequence at once, less than deepseek4 can be rewound by
+	// unasked is after how many steps with logits and without a call of Draft the block follows
+	// no sequence any more, because each of its rows takes time. The next call starts it again.
+	unasked = 1024
 )
 
 // drafter runs the block for multi-token prediction of a model, beside the model. It
@@ -32,6 +35,7 @@ type drafter[C Cache] struct {
 	batch    []model.Entry // of rows to fill, with their inputs in the block's buffer
 	batched  int           // rows of it
 	failed   error         // of the block, until Draft returns it
+	waited   int           // steps with logits since the last Draft
 	sequence int64         // bytes of a followed state
 }
 
@@ -72,6 +76,18 @@ func (d *drafter[C]) bytes(length int) int64 {
 // note notes the entries of a committed step. ran is the step as it ran, perhaps with
 // more tokens in its entries.
 func (d *drafter[C]) note(ran *Step[C], s model.Step) {
+	if d.waited > unasked {
+		return
+	}
+	if slices.ContainsFunc(s.Entries, func(e model.Entry) bool { return e.Want != model.WantNone }) {
+		d.waited++
+	}
+	if d.waited > unasked {
+		d.pending = d.pending[:0]
+		clear(d.of)
+		d.block.Forget()
+		return
+	}
 	for i, e := range s.Entries {
 		if ran == nil || i >= len(ran.Segments) || ran.Segments[i].Pos != e.Pos || ran.Segments[i].N < len(e.Tokens) {
 			d.forget(e.Seq) // not what ran last
@@ -238,6 +254,7 @@ func (m *Model[C]) Draft(ctx context.Context, entries []model.DraftEntry, pick m
 	if d == nil {
 		return out, nil
 	}
+	d.waited = 0
 	d.follow(ctx)
 	for first := 0; first < len(entries); first += draftedRows {
 		end := min(first+draftedRows, len(entries))

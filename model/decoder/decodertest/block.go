@@ -232,6 +232,30 @@ func (a Architecture) DraftsAfterAnError(t *testing.T) {
 	}
 }
 
+// DraftsUnasked checks that a block that is not asked for drafts any more frees what it has
+// of sequences, and that it drafts when it is asked again.
+func (a Architecture) DraftsUnasked(t *testing.T) {
+	c := a.blockShape(t, 0, nil)
+	f := InMemory(t, c)
+	b, m := a.weighed(t, f, decoder.OpenOptions{MaxTokens: 64, DraftFile: f})
+	ids := RandomIDs(rand.New(rand.NewPCG(4, 85)), c.Vocab, 62)
+	Feed(t, m, 2, 0, ids[:1], Always(1))
+	Feed(t, m, 1, 0, ids[:60], Always(60))
+	Guess(t, m, 2, model.DraftEntry{Seq: 1, Token: ids[60]}, model.DraftEntry{Seq: 2, Token: ids[1]})
+	before := b.now
+	for range 1000 {
+		Feed(t, m, 2, 0, ids[:1], Always(1))
+	}
+	require.Equal(t, before, b.now)
+	for range 100 {
+		Feed(t, m, 2, 0, ids[:1], Always(1))
+	}
+	require.Less(t, b.now, before)
+	require.Empty(t, Guess(t, m, 2, model.DraftEntry{Seq: 1, Token: ids[60]})[0])
+	Feed(t, m, 1, 60, ids[60:61], Always(1))
+	require.Len(t, Guess(t, m, 2, model.DraftEntry{Seq: 1, Token: ids[61]})[0], 2)
+}
+
 // DraftMemory checks that the buffers of a block and what it keeps of a sequence are within
 // the plan.
 func (a Architecture) DraftMemory(t *testing.T) {
