@@ -6,8 +6,8 @@
 #   PREFIX=/opt/ringmaster sh get.sh
 #   RDMA=1 sh get.sh   the program that loads libibverbs or MPI; it needs a recent C library
 set -eu
-url=@URL@
-version=@VERSION@
+url='@URL@'
+version='@VERSION@'
 sums() {
 	cat <<'END'
 @SUMS@
@@ -50,6 +50,8 @@ from=$work/$name/usr/local
 # The unit names /usr/local/bin.
 [ "$prefix" = /usr/local ] || rm -rf "$from/lib"
 mkdir -p "$prefix"
+# Removed first: a program that runs cannot be written to.
+rm -f "$prefix/bin/ringmaster" "$prefix/bin/mkmodel"
 cp -R "$from/." "$prefix/"
 echo "installed $("$prefix/bin/ringmaster" --version) in $prefix"
 case :$PATH: in

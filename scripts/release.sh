@@ -37,10 +37,12 @@ archive() {
 	name=$1 goos=$2 goarch=$3 cc=$4
 	shift 4
 	echo "building $name" >&2
-	env GOOS="$goos" GOARCH="$goarch" CGO_ENABLED=1 ${cc:+CC="$cc"} go build -trimpath "$@" -o "$work/ringmaster" ./cmd/server
+	for program in ringmaster:server mkmodel:mkmodel; do
+		env GOOS="$goos" GOARCH="$goarch" CGO_ENABLED=1 ${cc:+CC="$cc"} go build -trimpath "$@" -o "$work/${program%%:*}" "./cmd/${program#*:}"
+	done
 	system=Linux
 	[ "$goos" != darwin ] || system=Darwin
-	RUNNER=$work/here SYSTEM=$system DESTDIR=$work/$name PREFIX=/usr/local scripts/install.sh "$work/ringmaster"
+	RUNNER=$work/here SYSTEM=$system DESTDIR=$work/$name PREFIX=/usr/local scripts/install.sh "$work/ringmaster" "$work/mkmodel"
 	pack "$name"
 }
 
@@ -88,9 +90,10 @@ command -v sha256sum >/dev/null || sum="shasum -a 256"
 # shellcheck disable=SC2086 # the names have no spaces
 $sum $made >SHA256SUMS
 if [ -n "$url" ]; then
+	plain=$(printf %s "${url%/}" | sed 's/[&|\\]/\\&/g') # for the right side of a substitution
 	# The checksums take the place of a line of their own.
 	for file in get.sh ringmaster.rb; do
-		sed -e "s|@URL@|${url%/}|; s|@VERSION@|$version|; s|@SHA256@|$(sed -n 's/  .*-source.tar.gz$//p' SHA256SUMS)|" \
+		sed -e "s|@URL@|$plain|; s|@VERSION@|$version|; s|@SHA256@|$(sed -n 's/  .*-source.tar.gz$//p' SHA256SUMS)|" \
 			-e '/^@SUMS@$/{' -e 'r SHA256SUMS' -e 'd' -e '}' "$OLDPWD/packaging/$file" >"$file"
 	done
 	chmod 755 get.sh

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -49,6 +50,7 @@ func TestRelease(t *testing.T) {
 		}
 		program := filepath.Join(out, name, "usr/local/bin/ringmaster")
 		require.Equal(t, !strings.HasSuffix(name, "-rdma"), static(t, program), name)
+		require.FileExists(t, filepath.Join(filepath.Dir(program), "mkmodel"))
 		if strings.Contains(name, "-"+runtime.GOARCH) {
 			require.Contains(t, run(t, nil, program, "--version"), "ringmaster version")
 		}
@@ -98,6 +100,11 @@ func testGet(t *testing.T, out string) {
 	require.True(t, static(t, prefix+"/bin/ringmaster"))
 	require.FileExists(t, prefix+"/share/man/man1/ringmaster-serve.1")
 	require.NoDirExists(t, prefix+"/lib", "the unit names /usr/local")
+	again := exec.CommandContext(t.Context(), prefix+"/bin/ringmaster", "serve", "--listen", "127.0.0.1:0")
+	require.NoError(t, again.Start())
+	said, err = get()
+	require.NoError(t, errors.Join(err, again.Process.Kill()), "over a program that runs: %s", said)
+	require.Error(t, again.Wait(), "it was killed")
 	require.NoError(t, os.RemoveAll(prefix))
 
 	archives, err := filepath.Glob(out + "/ringmaster-*-linux-" + runtime.GOARCH + ".tar.gz")
