@@ -51,7 +51,10 @@ func (l *limits) begin(from string, code int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	if l.code != code {
+	switch {
+	case code < l.code: // an attempt that was late must not begin the count again
+		return "the code has just changed: give the new one"
+	case code > l.code:
 		l.code, l.wrong, l.open = code, 0, 0
 	}
 	own := l.from[from]

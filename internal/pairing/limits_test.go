@@ -39,7 +39,9 @@ func TestLimits(t *testing.T) {
 	now = now.Add(attemptsAt * attemptEvery)
 	require.Empty(t, l.begin("10.0.2.3", 2), "the next code has its own attempts")
 	require.False(t, l.end(1, true), "an attempt at an earlier code")
-	require.False(t, l.end(2, false))
+	require.False(t, l.end(2, true))
+	require.Contains(t, l.begin("10.0.2.4", 1), "just changed", "an attempt that read the code before it changed")
+	require.Equal(t, 1, l.wrong, "and does not begin the count again")
 
 	for i := range attemptsAt - 1 {
 		require.Empty(t, l.begin(fmt.Sprint("10.0.3.", i), 2))
