@@ -43,7 +43,7 @@ func (o *modelOptions) fetch(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// modelsDir is the folder of the models that --model has fetched.
+// modelsDir is the folder of the models that --model has fetched, and join has copied.
 func modelsDir() (string, error) {
 	cache := os.Getenv("XDG_CACHE_HOME")
 	if !filepath.IsAbs(cache) {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -62,7 +61,9 @@ that it had; the group's key is kept in ringmaster/joined of the user's cache di
 				return err
 			}
 			if o.Files == "" {
-				o.Files = filepath.Join(o.Dir, "models")
+				if o.Files, err = modelsDir(); err != nil {
+					return usage.Errorf("%w, or name one with --dir", err)
+				}
 			} else if err := flags.CheckDir("dir", o.Files); err != nil {
 				return err
 			}
@@ -98,22 +99,22 @@ that it had; the group's key is kept in ringmaster/joined of the user's cache di
 	flags.Text(f, &o.Code, "code", "", "`code` that 'ringmaster up' shows; asked for on a terminal")
 	settings.MarkSecret(f, "code")
 	flags.Text(f, &o.Group, "group", "", "`name` or fingerprint of the group, if there are several")
-	flags.Out(f, &o.Files, "dir", "", "`directory` for the model's files; default is ringmaster/models of the user's cache directory")
+	flags.Out(f, &o.Files, "dir", "", "`directory` for the model's files; default is that of models fetched by --model hf:, ringmaster/models in $XDG_CACHE_HOME or ~/.cache")
 	addFlags(f, ofModel, notOfJoin)
 	return cmd
 }
 
-// errMoves is why a rank leaves that comes back over another network.
-var errMoves = errors.New("it moves to a network that all hosts have")
+// errMoves is why a rank leaves that comes back over another network, or as another rank.
+var errMoves = errors.New("it moves to where the group is")
 
-// followSeat is the life of a rank until the group ends, or moves to another network.
+// followSeat is the life of a rank until the group ends, or is elsewhere.
 func followSeat(ctx context.Context, o node.Options, seat *gather.Seat) (moved bool, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	moves := make(chan bool, 1)
 	go func() {
 		m := seat.Moves(ctx)
 		if m {
-			slog.Info("the group uses another network", "coordinator", seat.Coordinator)
+			slog.Info("this rank starts again, because the group is elsewhere", "rank", seat.Rank, "coordinator", seat.Coordinator)
 			stop(errMoves)
 		}
 		moves <- m

@@ -2,6 +2,7 @@ package gather
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ type led struct {
 func lead(t *testing.T, o LeadOptions) led {
 	t.Helper()
 	out := &said{}
-	o.Listen, o.Coordinator, o.Out = "127.0.0.1:0", "127.0.0.1:9000", out
+	o.Listen, o.Coordinator, o.Out = "127.0.0.1:0", cmp.Or(o.Coordinator, "127.0.0.1:9000"), out
 	if o.Ranks == nil {
 		o.Ranks = func() []cluster.RankStatus { return nil }
 	}
@@ -197,6 +198,57 @@ func TestJoinsTwice(t *testing.T) {
 	require.Equal(t, 1, seat.Rank)
 }
 
+// TestStoppedWhileItJoins: a host that got a rank and could not join returns as the same host,
+// without the code, and not as another one that needs a rank.
+func TestStoppedWhileItJoins(t *testing.T) {
+	hosts, code, key := make(chan string, 2), "", bytes.Repeat([]byte("k"), 32)
+	d, err := pairing.Open(t.Context(), pairing.DeskOptions{Group: pairing.NewGroup("studio"), Key: key, Listen: "127.0.0.1:0",
+		Code: func(c, _ string) { code = c },
+		Serve: func(ctx context.Context, c *pairing.Conn) {
+			_, payload, err := c.Receive(ctx, testLimit)
+			if err != nil {
+				return
+			}
+			if a, err := pairing.Read[application](payload); err == nil {
+				hosts <- a.Host
+			}
+			_ = c.Send(msgTicket, ticket{Rank: 1, Size: 2, Key: key, Port: 1, Desk: 1}) // where no desk is
+			_, _, _ = c.Receive(ctx, testLimit)
+		}})
+	require.NoError(t, err)
+	defer d.Close()
+	o := JoinOptions{Dir: t.TempDir(), Host: d.Addr().String(), Code: code, Out: &said{}}
+	for range 2 {
+		_, err = Join(testenv.Within(t, testLimit), o)
+		require.ErrorContains(t, err, "no address of the group works")
+		o.Code = ""
+	}
+	require.Equal(t, <-hosts, <-hosts)
+}
+
+// TestGroupElsewhere: a rank finds a group that has started again at other ports, and takes
+// another rank if the group has given its own away.
+func TestGroupElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	l := lead(t, LeadOptions{Name: "studio", Dir: dir})
+	seat, _, err := l.join(t, JoinOptions{Dir: t.TempDir(), Code: l.code()})
+	require.NoError(t, err)
+	require.Equal(t, 1, seat.Rank)
+	l.Close()
+	l.seats.saved.Hosts[0].Host = "another"
+	require.NoError(t, writeState(l.seats.path, l.seats.saved))
+
+	again := lead(t, LeadOptions{Name: "studio", Dir: dir, Coordinator: "127.0.0.1:9001"})
+	seat.Close()
+	seat.member.Desks = []string{again.addr}
+	require.NoError(t, seat.back(testenv.Within(t, testLimit)))
+	require.Equal(t, 2, seat.Rank)
+	require.Equal(t, "127.0.0.1:9001", seat.Coordinator)
+	kept := &joiner{JoinOptions: JoinOptions{Dir: seat.joiner.Dir}}
+	require.NoError(t, kept.known())
+	require.Equal(t, again.addr, kept.membership(seat.Group).Desks[0])
+}
+
 // TestAskedCode: a person at a terminal is asked for the code.
 func TestAskedCode(t *testing.T) {
 	l := lead(t, LeadOptions{Name: "studio"})
@@ -218,10 +270,10 @@ func TestAskedCode(t *testing.T) {
 func TestSeats(t *testing.T) {
 	s, err := openSeats(t.TempDir(), "studio")
 	require.NoError(t, err)
-	now := time.Unix(1e9, 0)
+	now, later := time.Unix(1e9, 0), quietLimit
 	here := map[int]bool{}
 	take := func(host string) (int, error) {
-		now = now.Add(time.Second)
+		now = now.Add(later)
 		got, err := s.take(application{host, "name of " + host}, now, func(rank int) bool { return here[rank] })
 		return got.Rank, err
 	}
@@ -241,7 +293,12 @@ func TestSeats(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 5, got, "that of host 3 returned later")
 	require.Equal(t, "name of one more", s.name(5))
-	here[5] = true
+	later = 0
+	here[3] = true
+	_, err = take("one at the same time")
+	require.ErrorIs(t, err, errFull, "the host of rank 5 has asked, and is not at the desk yet")
+	later = quietLimit
+	here[3], here[5] = false, true
 	got, err = take("host 5")
 	require.NoError(t, err)
 	require.Equal(t, 3, got)
@@ -249,7 +306,9 @@ func TestSeats(t *testing.T) {
 		_, err = take(bad)
 		require.ErrorContains(t, err, "who it is")
 	}
-	again, err := openSeats(filepath.Dir(s.path), "another name")
+	_, err = openSeats(filepath.Dir(s.path), "another name")
+	require.ErrorContains(t, err, "choose another name")
+	again, err := openSeats(filepath.Dir(s.path), "studio")
 	require.NoError(t, err)
 	require.Equal(t, s.saved.Group, again.saved.Group)
 	require.Len(t, again.saved.Hosts, groupplan.MaxRanks-1)
@@ -339,6 +398,7 @@ func TestTickets(t *testing.T) {
 		"desk":          func(k *ticket) { k.Desk = 0 },
 		"addresses":     func(k *ticket) { k.Addrs = make([]offer, mostAddrs+1) },
 		"path of files": func(k *ticket) { k.Files = []modelFile{{"../m.gguf", 1}} },
+		"parent":        func(k *ticket) { k.Files = []modelFile{{"..", 1}} },
 		"empty file":    func(k *ticket) { k.Files = []modelFile{{"m.gguf", 0}} },
 	} {
 		bad := good

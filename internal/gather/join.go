@@ -163,6 +163,10 @@ func (j *joiner) seat(ctx context.Context, c *pairing.Conn, g pairing.Group, m *
 	}
 	s := Seat{Group: g, Rank: k.Rank, Size: k.Size, KeyFile: j.statePath(g) + ".key", Settings: k.Settings,
 		joiner: j, member: m, port: k.Port, desk: k.Desk, conn: c}
+	// At once, so that a host that is stopped below gets no second rank when it is back.
+	if err := s.keep(&k, host); err != nil {
+		return Seat{}, err
+	}
 	if err := c.Send(msgState, state{Doing: "tries the networks"}); err != nil {
 		return Seat{}, err
 	}
@@ -171,21 +175,24 @@ func (j *joiner) seat(ctx context.Context, c *pairing.Conn, g pairing.Group, m *
 		return Seat{}, err
 	}
 	fmt.Fprintf(j.Out, "Networks: %s.\n", describe(s.paths, s.used))
-	m.Key, m.Desks = k.Key, []string{net.JoinHostPort(s.addr(), strconv.Itoa(k.Desk))}
+	fmt.Fprintf(j.Out, "Joined the group %v as rank %d.\n", g, k.Rank)
+	s.Model, err = j.model(ctx, c, &k, s.addr())
+	return s, err
+}
+
+// keep writes what this host needs to return. used is an address of the group that works.
+func (s *Seat) keep(k *ticket, used string) error {
+	m := s.member
+	m.Key, m.Desks = k.Key, []string{net.JoinHostPort(used, strconv.Itoa(k.Desk))}
 	for _, a := range k.Addrs {
 		if d := net.JoinHostPort(a.Addr, strconv.Itoa(k.Desk)); !slices.Contains(m.Desks, d) {
 			m.Desks = append(m.Desks, d)
 		}
 	}
 	if err := replace(s.KeyFile, append(slices.Clone(k.Key), '\n')); err != nil {
-		return Seat{}, err
+		return err
 	}
-	if err := writeState(j.statePath(g)+".json", m); err != nil {
-		return Seat{}, err
-	}
-	fmt.Fprintf(j.Out, "Joined the group %v as rank %d.\n", g, k.Rank)
-	s.Model, err = j.model(ctx, c, &k, s.addr())
-	return s, err
+	return writeState(s.joiner.statePath(s.Group)+".json", m)
 }
 
 // apply asks for a seat.

@@ -76,7 +76,7 @@ func (t *ticket) check() error {
 		return errors.New("the group gives too many addresses, settings or files")
 	}
 	for _, f := range t.Files {
-		if f.Name != filepath.Base(f.Name) || f.Name == "." || f.Size < 1 {
+		if f.Name != filepath.Base(f.Name) || f.Name == "." || f.Name == ".." || f.Size < 1 {
 			return fmt.Errorf("the group has a model file %q of %d bytes", f.Name, f.Size)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -50,10 +51,12 @@ func (s *Seat) take(text []byte) error {
 // sayEvery is how often a host says at the desk that it is there.
 const sayEvery = quietLimit / 6
 
-// Moves waits until all ranks are to use another network, because a host that joined does not
-// have the one before, and then changes Coordinator. It returns false when ctx has ended. The
-// group may be away meanwhile.
+// Moves waits until this host is to use another network, because a host that joined does not
+// have the one before, or another address or rank, because the group has started again, and
+// then changes Coordinator and Rank. It returns false when ctx has ended. The group may be away
+// meanwhile.
 func (s *Seat) Moves(ctx context.Context) bool {
+	coordinator, rank := s.Coordinator, s.Rank
 	for ctx.Err() == nil {
 		if s.conn != nil {
 			moved, err := s.attend(ctx)
@@ -70,7 +73,9 @@ func (s *Seat) Moves(ctx context.Context) bool {
 		case <-pause.C:
 		}
 		pause.Stop()
-		if was := s.Coordinator; s.back(ctx) == nil && s.Coordinator != was {
+		if err := s.back(ctx); err != nil {
+			slog.Debug("the desk of the group is not reached", "error", err)
+		} else if s.Coordinator != coordinator || s.Rank != rank {
 			return true
 		}
 	}
@@ -112,25 +117,63 @@ func (s *Seat) attend(ctx context.Context) (moved bool, err error) {
 // shown by what this host sends.
 const attendLimit = time.Hour
 
-// back returns to the desk after the connection was lost.
-func (s *Seat) back(ctx context.Context) error {
-	addr := net.JoinHostPort(s.addr(), strconv.Itoa(s.desk))
-	c, _, err := pairing.Dial(ctx, addr, s.Group.ID, pairing.Proof{Key: s.member.Key})
+// back returns to the desk after the connection was lost. The group may have started again at
+// other addresses or ports, and may have given this host's rank to another host.
+func (s *Seat) back(ctx context.Context) (err error) {
+	c, elsewhere, err := s.redial(ctx)
 	if err != nil {
 		return err
 	}
 	s.conn = c
+	defer func() {
+		if err != nil {
+			c.Close()
+			s.conn = nil
+		}
+	}()
 	k, err := apply(ctx, c, s.member)
-	if err == nil && k.Rank != s.Rank {
-		err = fmt.Errorf("this host was rank %d and would now be rank %d: start 'ringmaster join' again", s.Rank, k.Rank)
-		slog.Warn("the group gave this host's rank to another host", "error", err)
-	}
-	if err == nil {
-		err = s.choose(ctx, plainAddr(s.addr()))
-	}
 	if err != nil {
-		c.Close()
-		s.conn = nil
+		return err
 	}
-	return err
+	if k.Rank != s.Rank {
+		slog.Warn("the group gave this host's rank to another host", "rank", k.Rank, "rank_before", s.Rank)
+	}
+	s.Rank, s.port, s.desk = k.Rank, k.Port, k.Desk
+	if !elsewhere {
+		return s.choose(ctx, plainAddr(s.addr()))
+	}
+	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
+	if err != nil {
+		return err
+	}
+	paths := prove(ctx, candidates(k.Addrs, host, upInterfaces()), k.Desk, s.Group, k.Key)
+	best := at(paths, "")
+	if best < 0 {
+		return fmt.Errorf("no address of the group works: %s", describe(paths, -1))
+	}
+	s.paths, s.used = paths, best
+	if err := s.keep(&k, host); err != nil {
+		return err
+	}
+	return s.choose(ctx, "")
+}
+
+// redial proves this host at the address that it uses, or elsewhere: where the group was
+// before, at the host that a person named, or where it is announced.
+func (s *Seat) redial(ctx context.Context) (c *pairing.Conn, elsewhere bool, err error) {
+	proof := pairing.Proof{Key: s.member.Key}
+	c, _, err = pairing.Dial(ctx, net.JoinHostPort(s.addr(), strconv.Itoa(s.desk)), s.Group.ID, proof)
+	if err == nil || ctx.Err() != nil {
+		return c, false, err
+	}
+	known := slices.Clone(s.member.Desks)
+	if s.joiner.Host != "" {
+		known = append(known, withPort(s.joiner.Host))
+	}
+	if c, err = s.joiner.dial(ctx, target{s.Group, known}, proof); err != nil && ctx.Err() == nil {
+		if t, found := s.joiner.look(ctx)[s.Group.ID]; found {
+			c, err = s.joiner.dial(ctx, t, proof)
+		}
+	}
+	return c, true, err
 }

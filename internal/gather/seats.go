@@ -13,6 +13,7 @@ import (
 	"ringmaster/groupplan"
 	"ringmaster/internal/pairing"
 	"ringmaster/internal/safetext"
+	"ringmaster/internal/usage"
 )
 
 // seats are the ranks of a group that this host leads, and what they have in common. A host
@@ -53,6 +54,9 @@ func openSeats(dir, name string) (*seats, error) {
 	}
 	if err == nil && !s.saved.Group.Valid() {
 		err = fmt.Errorf("%s is not the file of a group: remove it to make another group", s.path)
+	}
+	if err == nil && s.saved.Group.Name != name { // names that differ may be one name of a directory
+		err = usage.Errorf("--group %s: %s is of the group %v: choose another name", name, s.path, s.saved.Group)
 	}
 	return s, err
 }
@@ -95,7 +99,8 @@ func (s *seats) take(a application, now time.Time, present func(rank int) bool) 
 	}
 	away := -1
 	for i, h := range s.saved.Hosts {
-		if !present(h.Rank) && (away < 0 || h.Last.Before(s.saved.Hosts[away].Last)) {
+		asks := now.Sub(h.Last) < quietLimit // and may not be at the desk yet
+		if !asks && !present(h.Rank) && (away < 0 || h.Last.Before(s.saved.Hosts[away].Last)) {
 			away = i
 		}
 	}

@@ -45,7 +45,7 @@ func TestUpAndJoin(t *testing.T) {
 	require.Contains(t, alone.Log.String(), "ringmaster join HOST")
 	third := g.join(2, g.net.Addr(0), "--code", code)
 	g.wait(third, `Networks: 10\.77\.0\.1 [^;]*\(used, the fastest\); 10\.78\.0\.1 does not work`)
-	g.wait(second, `INFO.*the group uses another network.*coordinator=10\.77\.0\.1:32323`)
+	g.wait(second, `INFO.*this rank starts again, because the group is elsewhere.*coordinator=10\.77\.0\.1:32323`)
 	g.untilRanks(c, 3)
 	require.Equal(t, want, g.tokens(c))
 	g.wait(leader, `Hosts: .*rank 0\), .*\(rank 1, runs\), .*\(rank 2, runs\)`)
