@@ -213,12 +213,28 @@ INLINE __m256i group_dots(row_kind k, const __m256i q[8], const __m256i upper_k[
 // PREFETCH is the prefetch distance in bytes of weights that are read.
 #define PREFETCH 8192
 
-// row1 computes one row times nt tokens, a constant. A row of x has that many blocks of 256
-// columns.
-INLINE void row1(row_kind k, const uint8_t *w, const rm_ahead *next, int64_t blocks, const row_x *x, int nt, float out[2]) {
+// give_lanes stores the sums of the lanes of a row and token: rm_give_sums.
+INLINE void give_lanes(const rm_tile *t, int64_t row, int token, int64_t time, __m256 v) {
+	float *out = t->out[token] + t->off + row;
+	if (!t->sums.each) {
+		out[time * t->sums.apart] = sum8(v);
+		return;
+	}
+	float lanes[8];
+	_mm256_storeu_ps(lanes, v);
+	rm_give_sums(&t->sums, time, lanes, out);
+}
+
+// row1 computes a row of a tile times nt tokens, a constant. A row of x has that many blocks
+// of 256 columns. It computes those before a block at which lanes are summed, from block
+// begin on, and returns that block.
+INLINE int64_t row1(row_kind k, const rm_tile *t, int64_t row, const rm_ahead *next, int64_t begin, int64_t blocks, const row_x *x, int nt) {
+	int64_t each = t->sums.supers ? t->sums.supers : blocks, end = begin + each < blocks ? begin + each : blocks;
+	const uint8_t *w = t->w + row * t->row_bytes + begin * k.bytes;
 	__m256 acc[2];
 	for (int n = 0; n < nt; n++) acc[n] = _mm256_setzero_ps();
-	for (int64_t i = 0; i < blocks; i++, x++, w += k.bytes) {
+	x += begin;
+	for (int64_t i = begin; i < end; i++, x++, w += k.bytes) {
 		rm_prefetch((uintptr_t)w + rm_ahead_from(next, i * k.bytes), k.bytes, k.flags & FAR);
 		__m256i q[8], upper_k[4], sub[4];
 		k.unpack(w, q);
@@ -230,13 +246,14 @@ INLINE void row1(row_kind k, const uint8_t *w, const rm_ahead *next, int64_t blo
 			__m256 sum = acc[n];
 			if (k.flags & (MIN32 | MIN16)) sum = _mm256_fnmadd_ps(s.m0, _mm256_loadu_ps(a->b0), sum);
 			if (k.flags & MIN16) sum = _mm256_fnmadd_ps(s.m1, _mm256_loadu_ps(a->b1), sum);
-			__m256 t = _mm256_cvtepi32_ps(group_dots(k, q, upper_k, sub, a));
-			acc[n] = _mm256_fmadd_ps(_mm256_mul_ps(s.s, _mm256_loadu_ps(a->d)), t, sum);
+			__m256 dots = _mm256_cvtepi32_ps(group_dots(k, q, upper_k, sub, a));
+			acc[n] = _mm256_fmadd_ps(_mm256_mul_ps(s.s, _mm256_loadu_ps(a->d)), dots, sum);
 		}
 	}
 	int32_t at[8];
 	for (int i = 0; i < 8; i++) at[nibble(k.order, i)] = i;
-	for (int n = 0; n < nt; n++) out[n] = sum8(_mm256_permutevar8x32_ps(acc[n], load256(at)));
+	for (int n = 0; n < nt; n++) give_lanes(t, row, n, begin / each, _mm256_permutevar8x32_ps(acc[n], load256(at)));
+	return end;
 }
 
 // run_rows computes a tile of nt tokens, a constant. The scratch has room for 16 unpacked
@@ -250,8 +267,6 @@ INLINE void run_rows(row_kind k, const rm_tile *t, int nt) {
 	}
 	rm_ahead next = rm_ahead_of(blocks * k.bytes, t->row_bytes, PREFETCH);
 	for (int64_t r = 0; r < t->nrows; r++) {
-		float out[2];
-		row1(k, t->w + r * t->row_bytes, &next, blocks, x, nt, out);
-		for (int n = 0; n < nt; n++) t->out[n][t->off + r] = out[n];
+		for (int64_t i = 0; i < blocks;) i = row1(k, t, r, &next, i, blocks, x, nt);
 	}
 }

@@ -333,7 +333,7 @@ func TestDataPort(t *testing.T) {
 	ranged := newBed(t, harness.Options{Size: 2, Flags: []string{"--data-port", fmt.Sprintf("%d-%d", max(last-40, 1), last)}})
 	require.NoError(t, ranged.Start(0, 1))
 	ranged.ready()
-	where := regexp.MustCompile(`(?m)  127\.0\.0\.1:(\d+)$`).FindAllStringSubmatch(ranged.Rank(0).Log.String(), -1)
+	where := regexp.MustCompile(`(?m)  \S+ 127\.0\.0\.1:(\d+)$`).FindAllStringSubmatch(ranged.Rank(0).Log.String(), -1)
 	require.Len(t, where, 2, "the plan has both addresses: %s", ranged.Rank(0).Log)
 	require.NotEqual(t, where[0], where[1])
 	for _, w := range where {

@@ -56,7 +56,7 @@ func (b *bed) outlive(f fault, p phase, victim int) {
 	}
 	t.Logf("%v after the fault: %s", time.Since(at).Round(time.Millisecond), line)
 	// A rank that had copies of all that was lost has nothing to read.
-	b.waitLog(0, from, `new to them: rank \d has to read up to [\d.]+ [KMG]iB of weights that are new to it, within \S+ at the [\d.]+ [KMG]iB/s|experts that only the lost or departed ranks had are read from disk" ranks=\[\d\] size="0 B"`)
+	b.waitLog(0, from, `new to them: rank \d \(\S+\) has to read up to [\d.]+ [KMG]iB of weights that are new to it, within \S+ at the [\d.]+ [KMG]iB/s|experts that only the lost or departed ranks had are read from disk" ranks=\[\d\] size="0 B"`)
 	b.untilRanks(b.Size - 1)
 	b.requireAnswer(brief)
 	b.othersRun(victim)
@@ -157,7 +157,7 @@ func TestAnswersOutliveAPartition(t *testing.T) {
 					t.Logf("%v after the cut: %s", time.Since(at).Round(time.Millisecond), line)
 					b.requireWhole(u, p.question)
 					b.untilRanks(size - 1)
-					b.waitLog(0, from, `rank [12] stays out for .*rank [12] does not reach rank [12] at `)
+					b.waitLog(0, from, `rank [12] \S+ stays out for .*rank [12] \S+ does not reach rank [12] \S+ at `)
 					b.requireAnswer(brief)
 					u = b.begin(phase{"decode", longAnswer})
 					require.NoError(t, b.Net.Heal(1, 2))
