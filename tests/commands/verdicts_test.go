@@ -159,6 +159,10 @@ type other struct{ document, has, test, why string }
 var elsewhere = []other{
 	{document: readme, has: "scripts/test.sh", why: "it runs this test"},
 	{document: readme, has: "launch --model /models/F.gguf host1", test: "tests/cluster TestLaunchHosts"},
+	{document: readme, has: "ringmaster up", test: "tests/cluster TestUpAndJoin"},
+	{document: readme, has: "ringmaster join", test: "tests/cluster TestUpAndJoin"},
+	{document: operations, has: "ringmaster up", test: "tests/cluster TestUpAndJoin"},
+	{document: operations, has: "ringmaster join", test: "tests/cluster TestUpAndJoin"},
 	{document: operations, has: "systemd-sysusers", test: "tests/install TestInstall"},
 	{document: operations, has: "install -D -m 600", why: "it would change this host"},
 	{document: operations, has: "install -D -m 640", test: "distributed/control TestReadKeyOfRoot"},
