@@ -1,6 +1,7 @@
 package deepseek41
 
 import (
+	"math"
 	"ringmaster/gguf"
 )
 
@@ -88,6 +89,12 @@ func (c *Config) readEngram(r *keys) {
 	if len(e.Map) != c.Vocab {
 		r.Fail("key %q has %d values for a vocabulary of %d", r.Name("engram.token_map"), len(e.Map), c.Vocab)
 		return
+	}
+	for id, folded := range e.Map {
+		if folded > math.MaxInt32 { // sequences keep folded ids as int32
+			r.Fail("key %q gives token %d the id %d, above %d", r.Name("engram.token_map"), id, folded, math.MaxInt32)
+			return
+		}
 	}
 	e.Multipliers, e.Primes = multipliers, primes
 	e.readOffsets(r)
