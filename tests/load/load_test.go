@@ -40,7 +40,7 @@ type server struct {
 	atMost int64 // of its plan, in bytes
 }
 
-var atMost = regexp.MustCompile(`(?m)^ +at most +([0-9.]+) ([KMG]iB)`)
+var atMost = regexp.MustCompile(`(?m)^ +all together +([0-9.]+) ([KMG]iB)`)
 
 // size is bytes as the plan prints them, rounded up to the last digit.
 func size(t *testing.T, number, unit string) int64 {
