@@ -246,7 +246,7 @@ func TestMemoryFailsOnlyWhoNeedsIt(t *testing.T) {
 }
 
 // TestStorageThatFails: a step that cannot read the model's file ends its requests; one that
-// waits and later ones go on.
+// waits and later ones are answered.
 func TestStorageThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, gate := gated(enginetest.Options{})

@@ -9,7 +9,7 @@ import (
 // byte chooses evenly.
 const letters = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 
-// codeLength is in letters: 30 bits, of which a stranger may try mostWrong codes.
+// codeLength is in letters: 30 bits. A stranger may try mostWrong codes.
 const codeLength = 6
 
 // NewCode returns a random code, such as 4KQ-M2X.

@@ -13,6 +13,7 @@
 // 15-bit activations (vpmaddwd).
 
 #include "load_avx2.inc.h"
+#include "sums_avx.inc.h"
 
 // Corrections that a type's integers need, and how they are multiplied; combined with or.
 enum {
@@ -212,18 +213,6 @@ INLINE __m256i group_dots(row_kind k, const __m256i q[8], const __m256i upper_k[
 
 // PREFETCH is the prefetch distance in bytes of weights that are read.
 #define PREFETCH 8192
-
-// give_lanes stores the sums of the lanes of a row and token: rm_give_sums.
-INLINE void give_lanes(const rm_tile *t, int64_t row, int token, int64_t time, __m256 v) {
-	float *out = t->out[token] + t->off + row;
-	if (!t->sums.each) {
-		out[time * t->sums.apart] = sum8(v);
-		return;
-	}
-	float lanes[8];
-	_mm256_storeu_ps(lanes, v);
-	rm_give_sums(&t->sums, time, lanes, out);
-}
 
 // row1 computes a row of a tile times nt tokens, a constant. A row of x has that many blocks
 // of 256 columns. It computes those before a block at which lanes are summed, from block

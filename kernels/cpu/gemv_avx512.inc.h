@@ -19,6 +19,7 @@
 // are as slow as two instructions. So the order is made by unpacks, within 128 bits.
 
 #include "load_avx512.inc.h"
+#include "sums_avx.inc.h"
 
 // Corrections that a type's integers need after the dot products; combined with
 // or.
@@ -193,12 +194,6 @@ INLINE __m512i fold(__m512i a, __m512i b) {
 	return _mm512_add_epi32(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd));
 }
 
-INLINE float sum8(__m256 v) { // rm_sum8
-	__m128 h = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-	__m128 p = _mm_add_ps(h, _mm_movehl_ps(h, h));
-	return _mm_cvtss_f32(_mm_add_ss(p, _mm_movehdup_ps(p)));
-}
-
 // PREFETCH is the prefetch distance in bytes of weights that are read.
 #define PREFETCH 2048
 
@@ -242,18 +237,6 @@ INLINE __m512i group_dots(row_kind k, const __m512i q[2][4], const __m512i sub[2
 	}
 	if (k.flags & OFFSET) t = _mm512_add_epi32(t, load512(x->z[0]));
 	return k.flags & SHIFT ? _mm512_srav_epi32(t, nibble_lanes(k.shifts)) : t;
-}
-
-// give_lanes stores the sums of the lanes of a row and token: rm_give_sums.
-INLINE void give_lanes(const rm_tile *t, int64_t row, int token, int64_t time, __m256 v) {
-	float *out = t->out[token] + t->off + row;
-	if (!t->sums.each) {
-		out[time * t->sums.apart] = sum8(v);
-		return;
-	}
-	float lanes[8];
-	_mm256_storeu_ps(lanes, v);
-	rm_give_sums(&t->sums, time, lanes, out);
 }
 
 // rows4 computes four rows of a tile, from row first on, `step` apart, times nt tokens, a

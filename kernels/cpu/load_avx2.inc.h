@@ -17,10 +17,3 @@ INLINE __m128i scales_k(const uint8_t *s) {
 	uint32_t min_high = (c >> 4 & 0x0f0f0f0f) | (b >> 6 & 0x03030303) << 4;
 	return _mm_set_epi32((int)min_high, (int)min_low, (int)sc_high, (int)sc_low);
 }
-
-// sum8 is rm_sum8.
-INLINE float sum8(__m256 v) {
-	__m128 h = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-	__m128 p = _mm_add_ps(h, _mm_movehl_ps(h, h));
-	return _mm_cvtss_f32(_mm_add_ss(p, _mm_movehdup_ps(p)));
-}

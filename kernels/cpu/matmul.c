@@ -166,7 +166,7 @@ typedef struct {
 	int64_t column;
 } entry;
 
-// run_entries computes some matrices, of which all rows give `sums`.
+// run_entries computes some matrices. All of their rows give `sums`.
 static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, int64_t cols, const entry *e,
                        int64_t count, rm_row_sums sums) {
 	const rm_kernels *k = rm_kernels_of(p);

@@ -4,6 +4,7 @@
 // groups of four to 8 int32.
 
 #include "load_avx2.inc.h"
+#include "sums_avx.inc.h"
 
 // super is 256 weights of a row unpacked: 8 groups of 32.
 typedef struct {
@@ -289,18 +290,6 @@ INLINE __m256 add_super(__m256 acc, const super *u, int kind, int min, int upper
 // 6.8 with 1, 2, 4 and 8 KiB).
 #define PREFETCH 8192
 
-// give_row stores the sums of the lanes of row r and token i: rm_give_sums.
-INLINE void give_row(const rm_tile *t, int64_t r, int64_t i, int64_t time, __m256 acc) {
-	float *out = t->out[i] + t->off + r;
-	if (!t->sums.each) {
-		out[time * t->sums.apart] = sum8(acc);
-		return;
-	}
-	float lanes[8];
-	_mm256_storeu_ps(lanes, acc);
-	rm_give_sums(&t->sums, time, lanes, out);
-}
-
 // row_dots is weight row r times the nt tokens from token first on; bytes is the size of 256
 // columns, next where weights are prefetched, far whether into the second-level cache only.
 INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, int far, const rm_tile *t, int64_t r, const rm_ahead *next,
@@ -313,7 +302,7 @@ INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, int far, co
 	for (int64_t g = 0; 32 * g < cols; g += 8, w += bytes) {
 		if (g == at) {
 			for (int i = 0; i < nt; i++) {
-				give_row(t, r, first + i, time, acc[i]);
+				give_lanes(t, r, (int)(first + i), time, acc[i]);
 				acc[i] = _mm256_setzero_ps();
 			}
 			time++;
@@ -328,7 +317,7 @@ INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, int far, co
 		}
 		for (int i = 0; i < nt; i++) acc[i] = add_super(acc[i], &u, kind, min, upper_only, &a[i], g);
 	}
-	for (int i = 0; i < nt; i++) give_row(t, r, first + i, time, acc[i]);
+	for (int i = 0; i < nt; i++) give_lanes(t, r, (int)(first + i), time, acc[i]);
 }
 
 // rows_dots computes a tile by rows: each row is unpacked once for four tokens.

@@ -100,7 +100,7 @@ func TestABlockChangesNothing(t *testing.T) {
 	require.Positive(t, counts.Run[0])
 }
 
-// TestABlockOnRanks: on two ranks, of which the first alone has the block, every step runs
+// TestABlockOnRanks: on two ranks, where only the first has the block, every step runs
 // drafts of it behind some that are right. The rows that count have the bits of steps
 // without drafts.
 func TestABlockOnRanks(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"ringmaster/parallel"
 )
 
-// TruncatedCommits checks that steps with guesses behind the right tokens, of which only
+// TruncatedCommits checks that steps with guesses behind the right tokens, where only
 // the right ones are committed, give these the bits of steps of one token, and that the
 // others leave no trace, on one rank and on three, also after a rewind.
 func (a Architecture) TruncatedCommits(t *testing.T) {
