@@ -28,6 +28,7 @@ import (
 
 	"ringmaster/engine"
 	"ringmaster/groupplan"
+	"ringmaster/kernels/cpu"
 	"ringmaster/model/tokenizer"
 	"ringmaster/node"
 	"ringmaster/parallel"
@@ -74,8 +75,10 @@ func text(r *rand.Rand, n int, v *tokenizer.Tokenizer) []int32 {
 // open starts a node with a model, with others in this process if there are to be several
 // ranks.
 func open(t *testing.T, path string, ranks int, block node.Block) *node.Node {
+	level, err := cpu.ParseLevel("auto") // as the program does: the zero level is the portable one
+	require.NoError(t, err)
 	options := func(rank int, group *node.Group) node.Options {
-		o := node.Options{Threads: *threads, Context: *prompt + *tokens + 64, MaxTokens: 256, Sequences: 2**streams + 2,
+		o := node.Options{Threads: *threads, Level: level, Context: *prompt + *tokens + 64, MaxTokens: 256, Sequences: 2**streams + 2,
 			Tokenizes: rank == 0, Overcommit: true, Plans: io.Discard, Group: group, Block: block}
 		o.File.Path = path
 		if group != nil {
