@@ -3,7 +3,7 @@
 package metal
 
 /*
-#cgo CFLAGS: -Wall -Wextra
+#cgo CFLAGS: -Wall -Wextra -I${SRCDIR}/../kernels/gpu
 #cgo darwin LDFLAGS: -framework Foundation -framework Metal
 #include <stdlib.h>
 #include "host.h"
@@ -13,14 +13,17 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
-	"ringmaster/gguf"
 	"ringmaster/kernels"
-	"ringmaster/kernels/contract"
+	"ringmaster/kernels/gpu"
 	"ringmaster/metal/shaders"
 )
+
+// Available reports whether this build can open a Metal device.
+const Available = true
 
 // Options of Open.
 type Options struct {
@@ -36,32 +39,17 @@ type Options struct {
 // Backend is the Metal backend. Create it with Open. It is used by one
 // goroutine at a time.
 type Backend struct {
-	m         *C.rmm_device
-	info      C.rmm_info
-	pipelines []pipeline // by kernel
-
-	allocs   contract.Allocations[C.rmm_buffer] // the contents of buffers
-	mappings []mapping                          // of Map
-	views    map[viewKey][]view                 // of weights, made when first used
-	list     commandList                        // encoded, not submitted yet
-	work     workspace                          // for intermediates between the kernels of an op
-	fault    C.rmm_buffer                       // where kernels report faults
-	mostWork time.Duration                      // of a command buffer
-	submits  int                                // number of command buffers so far
-	wait     C.rmm_wait_policy                  // of Flush
-	stuck    bool                               // the device missed a deadline and may still use its buffers
-	err      error                              // first failure
+	*gpu.Backend
+	device *device
 }
 
 var _ kernels.Backend = (*Backend)(nil)
 
-// How Flush waits. Waking a thread that sleeps in waitUntilCompleted takes tens of
-// microseconds, once per layer in a group, so that Flush polls a shared event first. A
-// step of a large model on a slow host takes seconds; one that takes minutes hangs.
-const (
-	spin     = 200           // microseconds
-	deadline = 5 * 60 * 1000 // milliseconds
-)
+// device is the system's Metal device with the compiled libraries.
+type device struct {
+	m    *C.rmm_device
+	info gpu.Info
+}
 
 // renewEvery is how often the request for wired memory is renewed, in milliseconds.
 // macOS unwires memory that was idle for somewhat more than a second (measured on
@@ -70,147 +58,112 @@ const (
 // (pull/24074), which the thread here does at once.
 const renewEvery = 500
 
-// waitPolicy converts microseconds of polling and a deadline in milliseconds.
-func waitPolicy(spin, deadline int) C.rmm_wait_policy {
-	return C.rmm_wait_policy{spin_us: C.uint32_t(spin), deadline_ms: C.uint32_t(deadline)}
-}
+// Rates of the slowest supported GPU, that of the M1 with 8 cores: 2.6 TFLOPS (Apple,
+// "Apple unleashes M1", November 2020), and two thirds of the 100 GB/s of the M2, which
+// has "50 percent more than M1" (Apple, "Apple unveils M2", June 2022). Kernels that
+// decode weights, and the M1 with 7 cores, are slower: a tenth of the first and a
+// quarter of the second are assumed.
+const (
+	slowFlops = 2.6e12 / 10
+	slowBytes = 67e9 / 4
+)
+
+// mostWork bounds the estimate of a command buffer. A GPU's watchdog ends one after
+// about 5 s without progress (github.com/ml-explore/mlx/issues/4475); where a display is
+// attached, macOS also ends one that keeps it waiting, after less
+// (github.com/ml-explore/mlx/issues/3267). A twentieth of the first leaves room for both, and
+// for other programs. A commit costs some ten microseconds.
+const mostWork = 250 * time.Millisecond
+
+// How work is divided: some dozens of simdgroups for each of a device's 8 to 80 cores hide
+// the latency of loads.
+const (
+	busy         = 2048
+	attendGroups = 128
+)
 
 // Open opens the system's Metal device and compiles the kernels. The error is an
 // *UnsuitableError where the host cannot run them.
 func Open(o Options) (*Backend, error) {
 	var text [8192]C.char
-	b := &Backend{views: map[viewKey][]view{}, wait: waitPolicy(spin, deadline), mostWork: mostWork}
+	var info C.rmm_info
 	keep := C.rmm_keep{renew_ms: renewEvery, keep_ms: C.uint64_t((max(0, o.KeepWired) + time.Millisecond - 1).Milliseconds())}
-	if b.m = C.rmm_open(&b.info, keep, &text[0], C.size_t(len(text))); b.m == nil {
-		if b.info.unsuitable != 0 {
+	m := C.rmm_open(&info, keep, &text[0], C.size_t(len(text)))
+	if m == nil {
+		if info.unsuitable != 0 {
 			return nil, &UnsuitableError{C.GoString(&text[0])}
 		}
 		return nil, errors.New(C.GoString(&text[0]))
 	}
-	if err := b.compile(o.Progress); err != nil {
-		return nil, errors.Join(err, b.Close())
+	d := &device{m, gpu.Info{
+		Name:      fmt.Sprintf("metal (%s)", C.GoString(&info.name[0])),
+		MaxBuffer: uint64(info.max_buffer), WorkingSet: uint64(info.working_set), Page: uint64(info.page), SharedMax: int(info.threadgroup_max),
+		RowsAgree: false, // GEMM sums in another order than GEMV
+		Busy:      busy, AttendGroups: attendGroups, Flops: slowFlops, Bytes: slowBytes, MostWork: mostWork,
+	}}
+	if err := d.compile(o.Progress); err != nil {
+		return nil, errors.Join(err, d.Close())
 	}
-	b.fault = C.rmm_alloc(b.m, faultBytes)
-	if b.fault.object == nil {
-		return nil, errors.Join(errors.New("no memory on the GPU"), b.Close())
+	b, err := gpu.New(d)
+	if err != nil {
+		return nil, err
 	}
-	return b, nil
+	return &Backend{b, d}, nil
 }
 
-// compile compiles the libraries and makes the pipelines of all but rare kernels.
-func (b *Backend) compile(progress func(done, of int)) error {
+// compile compiles the libraries.
+func (d *device) compile(progress func(done, of int)) error {
 	var text [8192]C.char
 	if progress == nil {
 		progress = func(int, int) {}
 	}
-	for i := range libraries {
-		progress(i, len(libraries))
-		l := &libraries[i]
-		source, err := shaders.Library(l.files...)
+	for i, l := range shaders.Libraries {
+		progress(i, len(shaders.Libraries))
+		source, err := shaders.Library(l.Files...)
 		if err != nil {
-			return fmt.Errorf("Metal library %s: %w", l.name, err)
+			return fmt.Errorf("Metal library %s: %w", l.Name, err)
 		}
-		cName, cSource := C.CString(l.name), C.CString(source)
-		number := C.rmm_library(b.m, cName, cSource, &text[0], C.size_t(len(text)))
+		cName, cSource := C.CString(l.Name), C.CString(source)
+		number := C.rmm_library(d.m, cName, cSource, &text[0], C.size_t(len(text)))
 		C.free(unsafe.Pointer(cName))
 		C.free(unsafe.Pointer(cSource))
 		if number < 0 {
 			return errors.New(C.GoString(&text[0]))
 		}
 	}
-	progress(len(libraries), len(libraries))
-	b.pipelines = make([]pipeline, len(allKernels))
-	for _, k := range allKernels {
-		if !k.rare {
-			if _, err := b.pipelineOf(k); err != nil {
-				return err
-			}
-		}
-	}
+	progress(len(shaders.Libraries), len(shaders.Libraries))
 	return nil
 }
 
-// pipeline is a compiled kernel of the device.
-type pipeline struct {
-	number  C.int // index of rmm_pipeline
-	threads int   // maximum per threadgroup; 0: not made yet
-}
+// Table: see gpu.Device.
+func (d *device) Table() unsafe.Pointer { return unsafe.Pointer(d.m) }
 
-// pipelineOf makes the pipeline of a kernel, once.
-func (b *Backend) pipelineOf(k *kernel) (*pipeline, error) {
-	p := &b.pipelines[k.number]
-	if p.threads > 0 {
-		return p, nil
+// Info: see gpu.Device.
+func (d *device) Info() gpu.Info { return d.info }
+
+// Pipeline: see gpu.Device.
+func (d *device) Pipeline(library, kernel string) (number, threads int, err error) {
+	at := slices.IndexFunc(shaders.Libraries, func(l shaders.Named) bool { return l.Name == library })
+	if at < 0 {
+		return 0, 0, fmt.Errorf("Metal has no library %s of kernel %s", library, kernel)
 	}
 	var text [8192]C.char
-	var threads C.uint32_t
-	name := C.CString(k.name)
+	var most C.uint32_t
+	name := C.CString(kernel)
 	defer C.free(unsafe.Pointer(name))
-	number := C.rmm_pipeline(b.m, C.int(k.library), name, &threads, &text[0], C.size_t(len(text)))
-	if number < 0 {
-		return nil, errors.New(C.GoString(&text[0]))
+	n := C.rmm_pipeline(d.m, C.int(at), name, &most, &text[0], C.size_t(len(text)))
+	if n < 0 {
+		return 0, 0, errors.New(C.GoString(&text[0]))
 	}
-	*p = pipeline{number, int(threads)}
-	return p, nil
+	return int(n), int(most), nil
 }
 
-// Name is "metal" and the name of the device.
-func (b *Backend) Name() string { return fmt.Sprintf("metal (%s)", C.GoString(&b.info.name[0])) }
-
-// RowsAgree is false, because GEMM sums in another order than GEMV.
-func (b *Backend) RowsAgree() bool { return false }
-
-// WorkingSet is how many bytes the device recommends to use at most.
-func (b *Backend) WorkingSet() int64 { return int64(b.info.working_set) }
-
-// renewed reports whether a thread keeps the memory of the GPU wired.
-func (b *Backend) renewed() bool { return C.rmm_renewed(b.m) != 0 }
-
-// CommandBuffers is how many command buffers were submitted.
-func (b *Backend) CommandBuffers() int { return b.submits }
-
-// CanCompute reports whether matrices of the type can be multiplied.
-func (b *Backend) CanCompute(t gguf.Type) bool {
-	_, ok := decoders[t]
-	return ok
-}
-
-// Close waits for the device and frees all memory of Alloc. A second Close does
-// nothing.
-func (b *Backend) Close() error {
-	if b.m == nil {
-		return nil
-	}
-	b.drain()
-	b.list.free()
-	if b.stuck {
-		b.m = nil // the device may still use its memory: leak it
-		return b.err
-	}
-	b.releaseAll()
-	if b.fault.object != nil {
-		C.rmm_release(b.m, b.fault)
-	}
-	C.rmm_close(b.m)
-	b.m = nil
-	if b.err == nil {
-		b.err = errClosed
-	}
+// Close: see gpu.Device.
+func (d *device) Close() error {
+	C.rmm_close(d.m)
+	d.m = nil
 	return nil
 }
 
-var errClosed = errors.New("the backend is closed")
-
-// check panics when an op is called on a closed backend. c is the op's call, whose
-// arguments have passed the checks.
-func (b *Backend) check(c contract.Call) contract.Call {
-	b.live(c.Op)
-	return c
-}
-
-// live panics when op is called on a closed backend.
-func (b *Backend) live(op string) {
-	if b.m == nil {
-		contract.Fail(op, "the backend is closed")
-	}
-}
+// renewed reports whether a thread keeps the memory of the GPU wired.
+func (d *device) renewed() bool { return C.rmm_renewed(d.m) != 0 }

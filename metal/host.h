@@ -7,35 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device.h"
+
+// The device. It begins with an rmg_device, whose driver allocates in shared storage.
 typedef struct rmm_device rmm_device;
-
-// A buffer in shared storage.
-typedef struct {
-	void *object;   // the MTLBuffer, retained; NULL if there is none
-	void *contents; // its memory
-	uint64_t length;
-} rmm_buffer;
-
-// A buffer argument of a kernel.
-typedef struct {
-	void *object;    // the MTLBuffer
-	uint64_t offset; // bytes into it, a multiple of 4
-} rmm_binding;
-
-// Maximum number of buffers, and maximum bytes of arguments, per dispatch.
-enum { RMM_BINDINGS = 14, RMM_ARGS = 192 };
-
-// One dispatch.
-typedef struct {
-	int32_t pipeline; // from rmm_pipeline
-	int32_t barrier;  // nonzero: wait for all earlier dispatches of the list
-	const char *op;   // for messages; not copied
-	uint32_t bindings, args_bytes;
-	uint32_t threadgroup_bytes;     // at threadgroup index 0; a multiple of 16
-	uint32_t groups[3], threads[3]; // threadgroups, and threads per threadgroup
-	rmm_binding binding[RMM_BINDINGS]; // from buffer index 1 on
-	uint8_t args[RMM_ARGS];                 // at buffer index 0
-} rmm_command;
 
 // How the memory that the GPU uses is kept wired: see residency.h.
 typedef struct {
@@ -67,31 +42,7 @@ int rmm_library(rmm_device *m, const char *name, const char *source, char *error
 // -1; *threads is the maximum number of threads per threadgroup.
 int rmm_pipeline(rmm_device *m, int library, const char *kernel, uint32_t *threads, char *error, size_t size);
 
-// rmm_alloc allocates a buffer of n zeroed bytes.
-rmm_buffer rmm_alloc(rmm_device *m, uint64_t n);
-// rmm_wrap makes a no-copy buffer of the caller's memory, page-aligned at both
-// ends.
-rmm_buffer rmm_wrap(rmm_device *m, void *memory, uint64_t n);
-// rmm_release releases a buffer, which no running command buffer may use.
-void rmm_release(rmm_device *m, rmm_buffer b);
-
-// rmm_submit encodes n dispatches into a command buffer and commits it.
-int rmm_submit(rmm_device *m, const rmm_command *list, size_t n, const char *label, char *error, size_t size);
-// How rmm_wait waits: it polls the event that the last command buffer signals for
-// up to spin_us microseconds, then sleeps until deadline_ms have passed. With block
-// set it calls waitUntilCompleted instead, which has no deadline.
-typedef struct {
-	uint32_t spin_us;
-	uint32_t deadline_ms;
-	int32_t block;
-} rmm_wait_policy;
-
 // rmm_renewed reports whether a thread keeps the memory of the GPU wired.
 int rmm_renewed(rmm_device *m);
-
-// rmm_wait waits for all submitted command buffers. It returns 0; -1 if one has
-// failed since the last call, with the first failure in error; -2 if the device did
-// not finish before the deadline.
-int rmm_wait(rmm_device *m, rmm_wait_policy policy, char *error, size_t size);
 
 #endif

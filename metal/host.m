@@ -17,6 +17,7 @@
 enum { MAX_LIBRARIES = 32 };
 
 struct rmm_device {
+	rmg_device base; // first: package gpu has a pointer to it
 	id<MTLDevice> device;
 	id<MTLCommandQueue> queue;
 	NSInteger macos;          // major version of the system
@@ -62,6 +63,15 @@ static NSString *unsuitable(id<MTLDevice> device, NSOperatingSystemVersion syste
 	return nil;
 }
 
+static rmg_buffer alloc_buffer(rmg_device *d, uint64_t n, int host);
+static rmg_buffer wrap_memory(rmg_device *d, void *memory, uint64_t n);
+static void release_buffer(rmg_device *d, rmg_buffer b);
+static int submit(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size);
+static int wait_for_all(rmg_device *d, rmg_wait_policy policy, char *error, size_t size);
+
+static const rmg_driver driver = {
+    .alloc = alloc_buffer, .wrap = wrap_memory, .release = release_buffer, .submit = submit, .wait = wait_for_all};
+
 rmm_device *rmm_open(rmm_info *info, rmm_keep keep, char *error, size_t size) {
 	@autoreleasepool {
 		memset(info, 0, sizeof *info);
@@ -82,6 +92,7 @@ rmm_device *rmm_open(rmm_info *info, rmm_keep keep, char *error, size_t size) {
 			[device release];
 			return NULL;
 		}
+		m->base.driver = &driver;
 		m->device = device;
 		m->queue = queue;
 		m->macos = system.majorVersion;
@@ -186,8 +197,8 @@ int rmm_pipeline(rmm_device *m, int library, const char *kernel, uint32_t *threa
 }
 
 // make_resident adds a new buffer, or nil, to the residency set.
-static rmm_buffer make_resident(rmm_device *m, id<MTLBuffer> b) {
-	rmm_buffer r = {NULL, NULL, 0};
+static rmg_buffer make_resident(rmm_device *m, id<MTLBuffer> b) {
+	rmg_buffer r = {NULL, NULL, 0};
 	if (b == nil) return r;
 	if (@available(macOS 15.0, *)) {
 		if (m->residency != NULL) rmm_residency_add(m->residency, b);
@@ -198,15 +209,18 @@ static rmm_buffer make_resident(rmm_device *m, id<MTLBuffer> b) {
 	return r;
 }
 
-rmm_buffer rmm_alloc(rmm_device *m, uint64_t n) {
+static rmg_buffer alloc_buffer(rmg_device *d, uint64_t n, int host) {
+	rmm_device *m = (rmm_device *)d;
+	(void)host; // shared storage is in the caches of both
 	@autoreleasepool {
-		rmm_buffer b = make_resident(m, [m->device newBufferWithLength:n options:MTLResourceStorageModeShared]);
+		rmg_buffer b = make_resident(m, [m->device newBufferWithLength:n options:MTLResourceStorageModeShared]);
 		if (b.contents != NULL) memset(b.contents, 0, n);
 		return b;
 	}
 }
 
-rmm_buffer rmm_wrap(rmm_device *m, void *memory, uint64_t n) {
+static rmg_buffer wrap_memory(rmg_device *d, void *memory, uint64_t n) {
+	rmm_device *m = (rmm_device *)d;
 	@autoreleasepool {
 		return make_resident(m, [m->device newBufferWithBytesNoCopy:memory
 		                                            length:n
@@ -215,7 +229,8 @@ rmm_buffer rmm_wrap(rmm_device *m, void *memory, uint64_t n) {
 	}
 }
 
-void rmm_release(rmm_device *m, rmm_buffer b) {
+static void release_buffer(rmg_device *d, rmg_buffer b) {
+	rmm_device *m = (rmm_device *)d;
 	@autoreleasepool {
 		if (@available(macOS 15.0, *)) {
 			if (m->residency != NULL) rmm_residency_remove(m->residency, (id<MTLBuffer>)b.object);
@@ -233,7 +248,8 @@ static MTLSize size_of(const uint32_t n[3]) {
 	return MTLSizeMake(n[0], n[1], n[2]);
 }
 
-int rmm_submit(rmm_device *m, const rmm_command *list, size_t n, const char *label, char *error, size_t size) {
+static int submit(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
+	rmm_device *m = (rmm_device *)d;
 	@autoreleasepool {
 		if (@available(macOS 15.0, *)) {
 			if (m->residency != NULL) rmm_residency_use(m->residency);
@@ -250,7 +266,7 @@ int rmm_submit(rmm_device *m, const rmm_command *list, size_t n, const char *lab
 		int32_t pipeline = -1;
 		const char *op = NULL;
 		for (size_t i = 0; i < n; i++) {
-			const rmm_command *c = &list[i];
+			const rmg_command *c = &list[i];
 			if (c->barrier) [encoder memoryBarrierWithScope:MTLBarrierScopeBuffers];
 			if (c->op != op) {
 				op = c->op;
@@ -290,7 +306,7 @@ static int finished(id<MTLCommandBuffer> c) {
 
 // wait_for_last waits for the last command buffer. It returns 0, or -1 at the
 // deadline.
-static int wait_for_last(rmm_device *m, rmm_wait_policy policy) {
+static int wait_for_last(rmm_device *m, rmg_wait_policy policy) {
 	id<MTLCommandBuffer> last = [m->running lastObject];
 	if (policy.block) {
 		[last waitUntilCompleted];
@@ -353,7 +369,8 @@ static NSString *cure(NSError *e) {
 	return @"";
 }
 
-int rmm_wait(rmm_device *m, rmm_wait_policy policy, char *error, size_t size) {
+static int wait_for_all(rmg_device *d, rmg_wait_policy policy, char *error, size_t size) {
+	rmm_device *m = (rmm_device *)d;
 	@autoreleasepool {
 		if ([m->running count] == 0) return 0;
 		if (wait_for_last(m, policy) != 0) {

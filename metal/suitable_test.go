@@ -41,7 +41,7 @@ func TestUnsuitable(t *testing.T) {
 func TestBeforeResidencySets(t *testing.T) {
 	testenv.Need(t, testenv.Full, "compiling all kernels a second time, for macOS 14")
 	t.Setenv("MTLSIM_MACOS", "14.5")
-	b := open(t).(*metal.Backend)
+	b := open(t)
 	x := kerneltest.OnDevice(t, b, []float32{1, 2, 3})
 	b.Add(x, x, x, 3)
 	require.NoError(t, b.Flush())

@@ -11,8 +11,8 @@ if [ ! -f "$lib" ]; then
 fi
 test=$(mktemp)
 trap 'rm -f "$test"' EXIT
-go test -c -tags metalsim -o "$test" ./metal
-cd metal
+go test -c -tags metalsim -o "$test" ./kernels/gpu
+cd kernels/gpu
 # Only the test program preloads the library, not the tools that build it.
 LD_PRELOAD=$lib ASAN_OPTIONS="detect_leaks=0 ${ASAN_OPTIONS:-}" PATH="$PATH:/usr/lib/llvm-19/bin" \
 	MSLSIM_FLAGS="-fsanitize=address -g -shared-libsan" "$test" -test.timeout 20m "$@"

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Runs the tests of metal/ on the software device, in lazy mode with seeds 0 and
+# Runs the tests of metal/ and kernels/gpu/ on the software device, in lazy mode with seeds 0 and
 # 2 and in async mode with 1 and 3, and the tests of whole models once; JOBS of
 # these runs at a time. With MODES or SEEDS every mode is run with every seed:
-#   MODES="lazy async"  SEEDS="0 1 2 3"  PACKAGES="./metal/..."  MODELS="./tests/metal/..."  JOBS=2
+#   MODES="lazy async"  SEEDS="0 1 2 3"  PACKAGES="./metal/... ./kernels/gpu/..."  MODELS="./tests/metal/..."  JOBS=2
 # An empty MODELS leaves the whole models out. Arguments go to go test:
 #   SEEDS=1 MODELS= scripts/metal-test.sh -run TestMatMul
 # A run without a single test is a failure. Where the software device cannot run
 # the script only warns, unless METAL_REQUIRED=1 makes that a failure too.
 set -eu
 . "$(dirname "$0")/metal-env.sh"
-packages=${PACKAGES:-./metal/...}
+packages=${PACKAGES:-./metal/... ./kernels/gpu/...}
 models=${MODELS-./tests/metal/...}
 # shellcheck disable=SC2086 # lists of packages
 # Addresses that the host code returns are not Go pointers.

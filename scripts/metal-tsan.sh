@@ -8,5 +8,5 @@ MTLSIM_DUMP=$(mktemp -d)
 trap 'rm -rf "$MTLSIM_DUMP"' EXIT
 export MTLSIM_DUMP MTLSIM_DUMP_EACH="${MTLSIM_DUMP_EACH:-2}"
 # shellcheck disable=SC2086 # a list of packages
-go test -count=1 -tags metalsim -timeout 20m "$@" ${PACKAGES:-./metal}
+go test -count=1 -tags metalsim -timeout 20m "$@" ${PACKAGES:-./kernels/gpu}
 tests/metalsim/runner/replay.sh "$MTLSIM_DUMP"

@@ -11,7 +11,7 @@ struct view {
 	uint keys;       // raw rows and entries
 };
 
-inline view seen(constant rmm_attend &args, uint row, uint chosen) {
+inline view seen(constant rmg_attend &args, uint row, uint chosen) {
 	const uint p = uint(args.pos) + row, window = uint(args.window);
 	view v;
 	v.first = window != 0 && p + 1 > window ? p + 1 - window : 0;
@@ -23,7 +23,7 @@ inline view seen(constant rmm_attend &args, uint row, uint chosen) {
 
 // place is the location of key j of a view: a slot of the ring, or -1-e for entry e.
 // An entry out of range is reported as a fault and replaced by a slot, or by entry 0.
-inline int place(constant rmm_attend &args, thread const view &v, uint j, device const int *selected,
+inline int place(constant rmg_attend &args, thread const view &v, uint j, device const int *selected,
                  device atomic_uint *fault) {
 	if (j < v.raw) return int((v.first + j) % uint(args.ring_rows));
 	const uint e = args.top_k > 0 ? uint(selected[j - v.raw]) : j - v.raw;
@@ -32,7 +32,7 @@ inline int place(constant rmm_attend &args, thread const view &v, uint j, device
 	return args.ring_rows > 0 ? int(v.first % uint(args.ring_rows)) : -1;
 }
 
-inline float sink_of(constant rmm_attend &args, device const float *sinks, uint head) {
+inline float sink_of(constant rmg_attend &args, device const float *sinks, uint head) {
 	return args.sunk != 0 ? sinks[head] : -INFINITY;
 }
 
@@ -56,11 +56,11 @@ inline uint chosen(device const int *selected, uint top_k, threadgroup uint *lea
 }
 
 // attend_any handles any number of heads and any dim: one threadgroup of
-// RMM_ATTEND_ANY threads per head and row. Each thread computes the score of one
+// RMG_ATTEND_ANY threads per head and row. Each thread computes the score of one
 // key of a tile; then the threads stride over the elements of the weighted sum.
 // Reads each key twice per head, the second time from the cache. Grid:
 // [heads][rows].
-kernel void attend_any(constant rmm_attend &args [[buffer(0)]],
+kernel void attend_any(constant rmg_attend &args [[buffer(0)]],
                        device float *out [[buffer(1)]],             // [rows][heads][value]
                        device const float *q [[buffer(2)]],         // [rows][heads][dim]
                        device const half *raw [[buffer(3)]],        // [ring_rows][dim]
@@ -71,8 +71,8 @@ kernel void attend_any(constant rmm_attend &args [[buffer(0)]],
                        threadgroup float *sums [[threadgroup(0)]], // [value]
                        uint2 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
                        uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-	threadgroup float weights[RMM_ATTEND_ANY], largest[4], added[4];
-	threadgroup int places[RMM_ATTEND_ANY];
+	threadgroup float weights[RMG_ATTEND_ANY], largest[4], added[4];
+	threadgroup int places[RMG_ATTEND_ANY];
 	threadgroup uint least[4];
 	const uint dim = uint(args.dim), value = uint(args.value), t = simdgroup * 32 + lane;
 	raw += args.raw_skip;
@@ -81,13 +81,13 @@ kernel void attend_any(constant rmm_attend &args [[buffer(0)]],
 	const ulong head = ulong(group.y) * args.heads + group.x;
 	q += head * dim;
 	uint count = 0;
-	if (args.top_k > 0) count = chosen(selected, uint(args.top_k), least, t, RMM_ATTEND_ANY, lane, simdgroup);
+	if (args.top_k > 0) count = chosen(selected, uint(args.top_k), least, t, RMG_ATTEND_ANY, lane, simdgroup);
 	const view v = seen(args, group.y, count);
-	for (uint d = t; d < value; d += RMM_ATTEND_ANY) sums[d] = 0;
+	for (uint d = t; d < value; d += RMG_ATTEND_ANY) sums[d] = 0;
 	const float sink = sink_of(args, sinks, group.x);
 	float reference = sink, total = 0;
-	for (uint tile = 0; tile < v.keys; tile += RMM_ATTEND_ANY) {
-		const uint n = min(uint(RMM_ATTEND_ANY), v.keys - tile);
+	for (uint tile = 0; tile < v.keys; tile += RMG_ATTEND_ANY) {
+		const uint n = min(uint(RMG_ATTEND_ANY), v.keys - tile);
 		float s = -INFINITY;
 		if (t < n) {
 			places[t] = place(args, v, tile + t, selected, fault);
@@ -107,7 +107,7 @@ kernel void attend_any(constant rmm_attend &args [[buffer(0)]],
 		if (lane == 0) added[simdgroup] = sum;
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 		total = total * shrunk + (added[0] + added[1] + added[2] + added[3]);
-		for (uint d = t; d < value; d += RMM_ATTEND_ANY) {
+		for (uint d = t; d < value; d += RMG_ATTEND_ANY) {
 			float x = sums[d] * shrunk;
 			for (uint k = 0; k < n; k++) x = fma(weights[k], float(key_at(places[k], dim, raw, compressed)[d]), x);
 			sums[d] = x;
@@ -117,7 +117,7 @@ kernel void attend_any(constant rmm_attend &args [[buffer(0)]],
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 	}
 	const float inverse = 1.0f / (total + precise::exp(sink - reference));
-	for (uint d = t; d < value; d += RMM_ATTEND_ANY) out[head * value + d] = sums[d] * inverse;
+	for (uint d = t; d < value; d += RMG_ATTEND_ANY) out[head * value + d] = sums[d] * inverse;
 }
 
 // attend_tiles handles dim 64*B and a multiple of 8 heads. A threadgroup of 8
@@ -141,20 +141,20 @@ kernel void attend_any(constant rmm_attend &args [[buffer(0)]],
 // attend_combine. Reads 2*dim bytes per key for 16 heads and 4*dim per head for the
 // query, writes 4*value per head and split. Grid: [blocks of 16 heads][splits][rows].
 template <ushort B>
-inline void attend_tiles(constant rmm_attend &args, device float *out, device float *parts, device const float *q,
+inline void attend_tiles(constant rmg_attend &args, device float *out, device float *parts, device const float *q,
                          device const half *raw, device const half *compressed, device const int *selected,
                          device const float *sinks, device atomic_uint *fault, threadgroup half4 *keys,
                          threadgroup float *scores, threadgroup float *weights, threadgroup float *shrink,
                          threadgroup uint *flags, uint3 group, uint lane, uint simdgroup) {
 	constexpr ushort slice = 8 * B, dim = 64 * B; // of a simdgroup, of a head
 	const uint value = uint(args.value);           // a multiple of 8
-	const uint heads = uint(args.heads), head0 = group.x * RMM_ATTEND_HEADS, row = group.z;
+	const uint heads = uint(args.heads), head0 = group.x * RMG_ATTEND_HEADS, row = group.z;
 	raw += args.raw_skip;
 	compressed += args.compressed_skip;
 	selected += ulong(row) * args.top_k;
 	uint count = 0;
 	if (args.top_k > 0) {
-		count = chosen(selected, uint(args.top_k), flags, simdgroup * 32 + lane, 32 * RMM_ATTEND_SLICES, lane, simdgroup);
+		count = chosen(selected, uint(args.top_k), flags, simdgroup * 32 + lane, 32 * RMG_ATTEND_SLICES, lane, simdgroup);
 	}
 	const view v = seen(args, row, count);
 	const uint begin = min(v.keys, group.y * uint(args.span)), end = min(v.keys, begin + uint(args.span));
@@ -175,11 +175,11 @@ inline void attend_tiles(constant rmm_attend &args, device float *out, device fl
 	const uint head = 2 * simdgroup + lane / 16, key = lane % 16;
 	const float sink = sink_of(args, sinks, min(head0 + head, heads - 1));
 	float reference = sink, total = 0;
-	threadgroup half4 *staged = keys + simdgroup * RMM_ATTEND_KEYS * (slice / 4); // [16 keys][slice]
+	threadgroup half4 *staged = keys + simdgroup * RMG_ATTEND_KEYS * (slice / 4); // [16 keys][slice]
 	threadgroup half *mine = (threadgroup half *)staged;
 	threadgroup float *diagonal = shrink + (head / 8) * 64 + (head % 8) * 8;     // row of head
 
-	for (uint tile = begin; tile < end; tile += RMM_ATTEND_KEYS) {
+	for (uint tile = begin; tile < end; tile += RMG_ATTEND_KEYS) {
 		for (ushort i = 0; i < B; i++) {
 			const uint at = lane + 32 * i, k = at / (slice / 4), d = 4 * (at % (slice / 4));
 			half4 x = half4(0);
@@ -205,7 +205,7 @@ inline void attend_tiles(constant rmm_attend &args, device float *out, device fl
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 
 		float s = 0;
-		for (ushort i = 0; i < RMM_ATTEND_SLICES; i++) s += scores[i * 256 + head * 16 + key];
+		for (ushort i = 0; i < RMG_ATTEND_SLICES; i++) s += scores[i * 256 + head * 16 + key];
 		s = tile + key < end ? s * args.scale : -INFINITY;
 		float most = s, before = reference;
 		for (ushort i = 8; i > 0; i /= 2) most = max(most, simd_shuffle_xor(most, i));
@@ -221,7 +221,7 @@ inline void attend_tiles(constant rmm_attend &args, device float *out, device fl
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 
 		uint any = 0;
-		for (ushort i = 0; i < RMM_ATTEND_SLICES; i++) any |= flags[i];
+		for (ushort i = 0; i < RMG_ATTEND_SLICES; i++) any |= flags[i];
 		if (any != 0) {
 			for (ushort h = 0; h < 2; h++) {
 				simdgroup_float8x8 by;
@@ -270,7 +270,7 @@ inline void attend_tiles(constant rmm_attend &args, device float *out, device fl
 }
 
 #define ATTEND(NAME, B)                                                                                                \
-	kernel void NAME(constant rmm_attend &args [[buffer(0)]],                                                             \
+	kernel void NAME(constant rmg_attend &args [[buffer(0)]],                                                             \
 	                 device float *out [[buffer(1)]],             /* [rows][splits][heads][value] */                      \
 	                 device float *parts [[buffer(2)]],           /* [rows][splits][heads][2], if splits > 1 */          \
 	                 device const float *q [[buffer(3)]],         /* [rows][heads][64*B] */                              \
@@ -281,11 +281,11 @@ inline void attend_tiles(constant rmm_attend &args, device float *out, device fl
 	                 device atomic_uint *fault [[buffer(8)]],                                                            \
 	                 uint3 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],              \
 	                 uint simdgroup [[simdgroup_index_in_threadgroup]]) {                                                \
-		threadgroup half4 keys[RMM_ATTEND_KEYS * 16 * B];                                                                   \
-		threadgroup float scores[RMM_ATTEND_SLICES * RMM_ATTEND_HEADS * RMM_ATTEND_KEYS];                                     \
-		threadgroup float weights[RMM_ATTEND_HEADS * RMM_ATTEND_KEYS];                                                       \
+		threadgroup half4 keys[RMG_ATTEND_KEYS * 16 * B];                                                                   \
+		threadgroup float scores[RMG_ATTEND_SLICES * RMG_ATTEND_HEADS * RMG_ATTEND_KEYS];                                     \
+		threadgroup float weights[RMG_ATTEND_HEADS * RMG_ATTEND_KEYS];                                                       \
 		threadgroup float shrink[2 * 64];                                                                                  \
-		threadgroup uint flags[RMM_ATTEND_SLICES];                                                                          \
+		threadgroup uint flags[RMG_ATTEND_SLICES];                                                                          \
 		attend_tiles<B>(args, out, parts, q, raw, compressed, selected, sinks, fault, keys, scores, weights, shrink, flags, \
 		                group, lane, simdgroup);                                                                           \
 	}
@@ -297,7 +297,7 @@ ATTEND(attend_576, 9)
 // attend_combine puts the parts of a head together, in order. One threadgroup
 // for each head of each row. Reads 4*(value+2) bytes a split, writes 4*value. Grid:
 // [heads][rows].
-kernel void attend_combine(constant rmm_attend &args [[buffer(0)]],
+kernel void attend_combine(constant rmg_attend &args [[buffer(0)]],
                            device float *out [[buffer(1)]],         // [rows][heads][value]
                            device const float *sums [[buffer(2)]],  // [rows][splits][heads][value]
                            device const float *parts [[buffer(3)]], // [rows][splits][heads][2]
@@ -309,7 +309,7 @@ kernel void attend_combine(constant rmm_attend &args [[buffer(0)]],
 	const float sink = sink_of(args, sinks, head);
 	float reference = sink;
 	for (uint i = 0; i < splits; i++) reference = max(reference, parts[(first + ulong(i) * heads) * 2]);
-	float factor[RMM_ATTEND_SPLITS];
+	float factor[RMG_ATTEND_SPLITS];
 	float total = precise::exp(sink - reference);
 	for (uint i = 0; i < splits; i++) {
 		device const float *part = parts + (first + ulong(i) * heads) * 2;

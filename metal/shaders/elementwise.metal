@@ -2,7 +2,7 @@
 // take adjacent elements, so accesses are coalesced wherever the slices begin.
 
 // add: out = a + b. Reads 8 bytes per element, writes 4.
-kernel void add(constant rmm_elements &args [[buffer(0)]],
+kernel void add(constant rmg_elements &args [[buffer(0)]],
                 device float *out [[buffer(1)]],     // [n]
                 device const float *a [[buffer(2)]], // [n], may be out
                 device const float *b [[buffer(3)]], // [n], may be out
@@ -11,7 +11,7 @@ kernel void add(constant rmm_elements &args [[buffer(0)]],
 }
 
 // swiglu_elements: out = swiglu(gate, up). Reads 8 bytes per element, writes 4.
-kernel void swiglu_elements(constant rmm_elements &args [[buffer(0)]],
+kernel void swiglu_elements(constant rmg_elements &args [[buffer(0)]],
                             device float *out [[buffer(1)]],        // [n]
                             device const float *gate [[buffer(2)]], // [n], may be out
                             device const float *up [[buffer(3)]],   // [n]
@@ -20,31 +20,31 @@ kernel void swiglu_elements(constant rmm_elements &args [[buffer(0)]],
 }
 
 // clear: x = 0. Writes 4 bytes per element.
-kernel void clear(constant rmm_elements &args [[buffer(0)]],
+kernel void clear(constant rmg_elements &args [[buffer(0)]],
                   device float *x [[buffer(1)]], // [n]
                   uint i [[thread_position_in_grid]]) {
 	if (i < args.n) x[i] = 0;
 }
 
 // to_float16: out = float16(x). Reads 4 bytes per element, writes 2.
-kernel void to_float16(constant rmm_elements &args [[buffer(0)]],
-                    device ushort *out [[buffer(1)]],   // [first+n]
-                    device const uint *x [[buffer(2)]], // [n] float32
-                    uint i [[thread_position_in_grid]]) {
+kernel void to_float16(constant rmg_elements &args [[buffer(0)]],
+                       device ushort *out [[buffer(1)]],   // [first+n]
+                       device const uint *x [[buffer(2)]], // [n] float32
+                       uint i [[thread_position_in_grid]]) {
 	if (i < args.n) out[args.first + i] = float16_bits(x[i]);
 }
 
 // from_float16: out = float32(x). Reads 2 bytes per element, writes 4.
-kernel void from_float16(constant rmm_elements &args [[buffer(0)]],
-                      device uint *out [[buffer(1)]],       // [n] float32
-                      device const ushort *x [[buffer(2)]], // [first+n]
-                      uint i [[thread_position_in_grid]]) {
+kernel void from_float16(constant rmg_elements &args [[buffer(0)]],
+                         device uint *out [[buffer(1)]],       // [n] float32
+                         device const ushort *x [[buffer(2)]], // [first+n]
+                         uint i [[thread_position_in_grid]]) {
 	if (i < args.n) out[i] = float32_bits(x[args.first + i]);
 }
 
 // sum_slots: out[t] is the sum of the slots of token t, in slot order. Reads
 // 4*used bytes per element of out, writes 4. One thread per element of out.
-kernel void sum_slots(constant rmm_sum_slots &args [[buffer(0)]],
+kernel void sum_slots(constant rmg_sum_slots &args [[buffer(0)]],
                       device float *out [[buffer(1)]],         // [rows][cols]
                       device const float *slots [[buffer(2)]], // [rows][used][cols]
                       uint2 at [[thread_position_in_grid]]) {
@@ -79,7 +79,7 @@ inline long multiple(uint x) {
 // sum_exact: sums[t] is the exact sum of the terms of token t, or is increased by it. In
 // integers, because devices have no doubles. Reads 4*count bytes per sum, writes 8. One
 // thread per sum.
-kernel void sum_exact(constant rmm_sum_exact &args [[buffer(0)]],
+kernel void sum_exact(constant rmg_sum_exact &args [[buffer(0)]],
                       device long *sums [[buffer(1)]],        // [rows][cols]
                       device const uint *terms [[buffer(2)]], // [rows][count][cols] float32
                       uint2 at [[thread_position_in_grid]]) {
@@ -95,7 +95,7 @@ kernel void sum_exact(constant rmm_sum_exact &args [[buffer(0)]],
 
 // round_sums: out is the float32 nearest to a multiple of 2^-24. In integers, because the
 // conversion of devices may round twice. Reads 8 bytes per element, writes 4.
-kernel void round_sums(constant rmm_elements &args [[buffer(0)]],
+kernel void round_sums(constant rmg_elements &args [[buffer(0)]],
                        device uint *out [[buffer(1)]],        // [n] float32
                        device const long *sums [[buffer(2)]], // [n]
                        uint i [[thread_position_in_grid]]) {
@@ -124,7 +124,7 @@ kernel void round_sums(constant rmm_elements &args [[buffer(0)]],
 
 // gather: out[i] = x[rows[i]]. An index out of range is reported as a fault and
 // its row of out is not written. Reads 4 bytes per element and writes 4.
-kernel void gather(constant rmm_gather &args [[buffer(0)]],
+kernel void gather(constant rmg_gather &args [[buffer(0)]],
                    device float *out [[buffer(1)]],         // [grid.y][cols]
                    device const float *x [[buffer(2)]],     // [have][cols]
                    device const int *rows [[buffer(3)]],    // [grid.y]
@@ -140,7 +140,7 @@ kernel void gather(constant rmm_gather &args [[buffer(0)]],
 
 // copy_columns: out[row][col] = x[row][col] of matrices with rows of other lengths.
 // Reads 4 bytes per element and writes 4.
-kernel void copy_columns(constant rmm_columns &args [[buffer(0)]],
+kernel void copy_columns(constant rmg_columns &args [[buffer(0)]],
                          device float *out [[buffer(1)]],     // [rows][out_cols], the last row up to cols
                          device const float *x [[buffer(2)]], // [rows][x_cols], likewise
                          uint2 at [[thread_position_in_grid]]) {

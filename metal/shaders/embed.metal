@@ -4,7 +4,7 @@
 // left to the dispatches of other views. One thread decodes one chunk of 16
 // weights. Grid: [chunks][tokens]. Reads the rows once, writes 4 bytes per weight.
 template <typename T>
-kernel void embed(constant rmm_embed &args [[buffer(0)]],
+kernel void embed(constant rmg_embed &args [[buffer(0)]],
                   device float *out [[buffer(1)]],          // [tokens][cols]
                   device const int *ids [[buffer(2)]],      // [tokens]
                   device const uchar *data [[buffer(3)]],   // [count] rows

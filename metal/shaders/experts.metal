@@ -7,7 +7,7 @@
 // reported as faults.
 
 // slot_at is the slot at a place, or -1 beyond the groups.
-inline int slot_at(constant rmm_experts &args, device const int *offsets, device const int *slots, uint place,
+inline int slot_at(constant rmg_experts &args, device const int *offsets, device const int *slots, uint place,
                    device atomic_uint *fault) {
 	if (place >= args.slots || int(place) >= offsets[args.experts]) return -1;
 	const int slot = slots[place];
@@ -17,14 +17,14 @@ inline int slot_at(constant rmm_experts &args, device const int *offsets, device
 }
 
 // owned reports whether the expert of a place is in [start, end).
-inline bool owned(constant rmm_experts &args, device const int *offsets, uint place) {
+inline bool owned(constant rmg_experts &args, device const int *offsets, uint place) {
 	return int(place) >= offsets[args.start] && int(place) < offsets[args.end];
 }
 
 // expert_at is the expert of a place within the groups of [low, high): the last one
 // with slots that do not begin after it. A 32-way search: two rounds for up to 1024
 // experts. All lanes of the simdgroup call it.
-inline int expert_at(constant rmm_experts &args, device const int *offsets, uint place, uint lane) {
+inline int expert_at(constant rmg_experts &args, device const int *offsets, uint place, uint lane) {
 	int low = args.low, n = args.high - args.low;
 	while (n > 1) {
 		const int step = (n + 31) / 32, k = int(lane) * step;
@@ -37,15 +37,15 @@ inline int expert_at(constant rmm_experts &args, device const int *offsets, uint
 }
 
 // set_zero clears the row of one slot as args.zero demands: index is a place with
-// RMM_ZERO_MID, a slot with RMM_ZERO_OUT. Whether a slot is computed mostly follows
+// RMG_ZERO_MID, a slot with RMG_ZERO_OUT. Whether a slot is computed mostly follows
 // from its weight or the number of local slots; otherwise it is searched for among
 // them.
-inline void set_zero(constant rmm_experts &args, device float *out, device const int *offsets, device const int *slots,
+inline void set_zero(constant rmg_experts &args, device float *out, device const int *offsets, device const int *slots,
                      device const float *weights, device atomic_uint *fault, uint index, uint thread_index, uint threads,
                      uint lane) {
 	if (index >= args.slots) return;
 	int slot = int(index);
-	if (args.zero == RMM_ZERO_MID) {
+	if (args.zero == RMG_ZERO_MID) {
 		slot = slot_at(args, offsets, slots, index, fault);
 		if (slot < 0 || (weights[slot] != 0 && owned(args, offsets, index))) return;
 	} else if (weights[slot] != 0) {
@@ -62,6 +62,6 @@ inline void set_zero(constant rmm_experts &args, device float *out, device const
 }
 
 // matrix_of is where the matrix of an expert begins.
-inline device const uchar *matrix_of(constant rmm_expert_view &v, device const uchar *data, int expert) {
+inline device const uchar *matrix_of(constant rmg_expert_view &v, device const uchar *data, int expert) {
 	return data + v.shift + ulong(expert - v.first) * v.stride;
 }

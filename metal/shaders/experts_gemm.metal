@@ -19,7 +19,7 @@ enum { ROWS = 64, SLOTS = 32, STEP = 32, PITCH = STEP + 4, OUT_PITCH = ROWS + 4 
 // rows, the latter from the caches; writes out once (with glu, reads it as well).
 // Threadgroup memory: expertGEMMMemory bytes (ops_experts.go).
 template <typename T>
-kernel void expert_gemm(constant rmm_experts &args [[buffer(0)]],
+kernel void expert_gemm(constant rmg_experts &args [[buffer(0)]],
                         device float *out [[buffer(1)]],           // [slots][rows]
                         device const float *in [[buffer(2)]],      // [slots/share][cols]
                         device const int *offsets [[buffer(3)]],   // [experts+1]

@@ -46,18 +46,18 @@ inline float total_of(thread const float (&v)[16]) {
 // per slot and 4*cols bytes of x per R rows, the latter from the caches; writes mid
 // once.
 template <typename T, int R>
-kernel void expert_gate_up(constant rmm_experts &args [[buffer(0)]],
-                        device float *mid [[buffer(1)]],           // [slots][rows]
-                        device const float *x [[buffer(2)]],       // [slots/share][cols]
-                        device const int *offsets [[buffer(3)]],   // [experts+1]
-                        device const int *slots [[buffer(4)]],     // [slots]
-                        device const float *weights [[buffer(5)]], // [slots]
-                        device const uchar *gate [[buffer(6)]],    // view
-                        device const uchar *up [[buffer(7)]],      // view
-                        device atomic_uint *fault [[buffer(8)]],
-                        uint2 group [[threadgroup_position_in_grid]],
-                        uint simdgroup [[simdgroup_index_in_threadgroup]],
-                        uint lane [[thread_index_in_simdgroup]]) {
+kernel void expert_gate_up(constant rmg_experts &args [[buffer(0)]],
+                           device float *mid [[buffer(1)]],           // [slots][rows]
+                           device const float *x [[buffer(2)]],       // [slots/share][cols]
+                           device const int *offsets [[buffer(3)]],   // [experts+1]
+                           device const int *slots [[buffer(4)]],     // [slots]
+                           device const float *weights [[buffer(5)]], // [slots]
+                           device const uchar *gate [[buffer(6)]],    // view
+                           device const uchar *up [[buffer(7)]],      // view
+                           device atomic_uint *fault [[buffer(8)]],
+                           uint2 group [[threadgroup_position_in_grid]],
+                           uint simdgroup [[simdgroup_index_in_threadgroup]],
+                           uint lane [[thread_index_in_simdgroup]]) {
 	const uint place = group.y, rows = args.rows, cols = args.cols, first = (group.x * SIMDGROUPS + simdgroup) * R;
 	if (first >= rows) return;
 	const int slot = slot_at(args, offsets, slots, place, fault);
@@ -65,7 +65,7 @@ kernel void expert_gate_up(constant rmm_experts &args [[buffer(0)]],
 	mid += ulong(slot) * rows;
 	const float weight = weights[slot];
 	if (weight == 0 || !owned(args, offsets, place)) {
-		if (args.zero == RMM_ZERO_MID && lane < R && first + lane < rows) mid[first + lane] = 0;
+		if (args.zero == RMG_ZERO_MID && lane < R && first + lane < rows) mid[first + lane] = 0;
 		return;
 	}
 	if (int(place) < offsets[args.low] || int(place) >= offsets[args.high]) return; // in another view
@@ -96,7 +96,7 @@ kernel void expert_gate_up(constant rmm_experts &args [[buffer(0)]],
 // per slot and 4*cols bytes of the input per R rows, the latter from the caches;
 // writes out once.
 template <typename T, int R>
-kernel void expert_gemv(constant rmm_experts &args [[buffer(0)]],
+kernel void expert_gemv(constant rmg_experts &args [[buffer(0)]],
                         device float *out [[buffer(1)]],           // [slots][rows]
                         device const float *in [[buffer(2)]],      // [slots/share][cols]
                         device const int *offsets [[buffer(3)]],   // [experts+1]

@@ -1,4 +1,4 @@
-// GEMV: MatMul and MatMulGrouped of up to RMM_GEMV_TOKENS tokens, see
+// GEMV: MatMul and MatMulGrouped of up to RMG_GEMV_TOKENS tokens, see
 // kernels.Backend.
 //
 // Bound by the bytes of the weights, which are read once for all tokens, and by the
@@ -28,22 +28,22 @@ inline float sum16(thread const float4 *x) {
 // Its lanes stride over the chunks of 16 weights, so a simdgroup reads 512
 // contiguous weights of a row at a time; a lane keeps one sum per row and token.
 //
-// Grid: x rows, RMM_GEMV_SIMDGROUPS * ROWS / split per threadgroup; y tokens;
+// Grid: x rows, RMG_GEMV_SIMDGROUPS * ROWS / split per threadgroup; y tokens;
 // z groups. Out of range, the last row or token is computed a second time and not
 // written. Reads the weights once per TOKENS tokens, and x, from the caches, once
 // per ROWS rows. Writes 4 bytes per row and token.
 template <typename T, ushort TOKENS, ushort ROWS>
-kernel void gemv(constant rmm_matmul &args [[buffer(0)]],
-                device float *out [[buffer(1)]],        // [tokens][out_stride]
-                device const float *x [[buffer(2)]],    // [tokens][x_stride]
-                device const uchar *data [[buffer(3)]], // rows of the view
-                uint3 group [[threadgroup_position_in_grid]],
-                ushort simd [[simdgroup_index_in_threadgroup]],
-                ushort lane [[thread_index_in_simdgroup]]) {
-	threadgroup float sums[RMM_GEMV_SIMDGROUPS][ROWS * TOKENS];
+kernel void gemv(constant rmg_matmul &args [[buffer(0)]],
+                 device float *out [[buffer(1)]],        // [tokens][out_stride]
+                 device const float *x [[buffer(2)]],    // [tokens][x_stride]
+                 device const uchar *data [[buffer(3)]], // rows of the view
+                 uint3 group [[threadgroup_position_in_grid]],
+                 ushort simd [[simdgroup_index_in_threadgroup]],
+                 ushort lane [[thread_index_in_simdgroup]]) {
+	threadgroup float sums[RMG_GEMV_SIMDGROUPS][ROWS * TOKENS];
 	const uint split = uint(args.split), part = simd % split;
 	const uint rows = uint(args.rows), cols = uint(args.cols), tokens = uint(args.tokens);
-	const uint row = (group.x * (RMM_GEMV_SIMDGROUPS / split) + simd / split) * ROWS, token = group.y * TOKENS;
+	const uint row = (group.x * (RMG_GEMV_SIMDGROUPS / split) + simd / split) * ROWS, token = group.y * TOKENS;
 	x += args.x_first + ulong(group.z) * cols;
 	out += args.out_first + ulong(group.z) * rows;
 	data += args.skip + group.z * args.group_bytes;
@@ -101,7 +101,7 @@ kernel void gemv(constant rmm_matmul &args [[buffer(0)]],
 }
 
 #define VEC(T)                                                                                                         \
-	INSTANCE(gemv1_##T, gemv<T, 1, RMM_GEMV_ROWS_ONE>)                                                                     \
-	INSTANCE(gemv4_##T, gemv<T, 4, RMM_GEMV_ROWS_MORE>)                                                                    \
-	INSTANCE(gemv8_##T, gemv<T, 8, RMM_GEMV_ROWS_MORE>)
+	INSTANCE(gemv1_##T, gemv<T, 1, RMG_GEMV_ROWS_ONE>)                                                                     \
+	INSTANCE(gemv4_##T, gemv<T, 4, RMG_GEMV_ROWS_MORE>)                                                                    \
+	INSTANCE(gemv8_##T, gemv<T, 8, RMG_GEMV_ROWS_MORE>)
 EACH_TYPE(VEC)

@@ -10,7 +10,7 @@ inline void copy_streams(device float *h, device const float *x, uint streams, u
 
 // hc_init: h[t][s] = x[t]. One thread per float4 (or float) writes all streams.
 // Per column: reads 4 bytes, writes 4*streams. Grid: [columns][rows].
-kernel void hc_init(constant rmm_hc_streams &args [[buffer(0)]],
+kernel void hc_init(constant rmg_hc_streams &args [[buffer(0)]],
                     device float *h [[buffer(1)]],       // [rows][streams][cols]
                     device const float *x [[buffer(2)]], // [rows][cols]
                     uint2 at [[thread_position_in_grid]]) {
@@ -34,7 +34,7 @@ inline V collapsed(device const float *h, W w, uint streams, uint n, uint i) {
 
 // hc_collapse: out[t] = sum_s pre[t][s]*h[t][s]. One thread per float4
 // (or float). Per column: reads 4*streams bytes, writes 4. Grid: [columns][rows].
-kernel void hc_collapse(constant rmm_hc_streams &args [[buffer(0)]],
+kernel void hc_collapse(constant rmg_hc_streams &args [[buffer(0)]],
                         device float *out [[buffer(1)]],       // [rows][cols]
                         device const float *h [[buffer(2)]],   // [rows][streams][cols]
                         device const float *pre [[buffer(3)]], // [rows][streams]
@@ -58,7 +58,7 @@ inline void expand(device float *row, device const float *y, device const float 
 	const uint count = S > 0 ? uint(S) : streams;
 	device V *h = (device V *)row;
 	const V v = ((device const V *)y)[i];
-	V old[S > 0 ? S : RMM_HC_STREAMS];
+	V old[S > 0 ? S : RMG_HC_STREAMS];
 	for (uint s = 0; s < count; s++) old[s] = h[s * ulong(n) + i];
 	for (uint j = 0; j < count; j++) {
 		V sum = post[j] * v;
@@ -71,7 +71,7 @@ inline void expand(device float *row, device const float *y, device const float 
 // One thread per float4 (or float) of all streams, so all are read before any is
 // written. Per column: reads 4+4*streams bytes, writes 4*streams.
 // Grid: [columns][rows].
-kernel void hc_expand(constant rmm_hc_streams &args [[buffer(0)]],
+kernel void hc_expand(constant rmg_hc_streams &args [[buffer(0)]],
                       device float *h [[buffer(1)]],          // [rows][streams][cols]
                       device const float *y [[buffer(2)]],    // [rows][cols]
                       device const float *post [[buffer(3)]], // [rows][streams]
@@ -142,19 +142,19 @@ inline void products(thread float (&sum)[T][F], thread float (&squares)[T], devi
 }
 
 // hc_products computes the dot products of the flattened streams with the rows of
-// Fn, and their sum of squares, per span of RMM_HC_SPAN columns: out[t][span][k]
+// Fn, and their sum of squares, per span of RMG_HC_SPAN columns: out[t][span][k]
 // is the dot product with row k, followed by the sum of squares. One simdgroup
 // takes T tokens, F rows of Fn and one span; the order of summation does not
 // depend on T and F. Reads Fn once per T tokens and h once per F rows (from the
-// cache after the first time). Grid: [spans][F rows, RMM_HC_SIMDGROUPS times][T tokens].
+// cache after the first time). Grid: [spans][F rows, RMG_HC_SIMDGROUPS times][T tokens].
 template <typename W, ushort T, ushort F>
-kernel void hc_products(constant rmm_hc_products &args [[buffer(0)]],
+kernel void hc_products(constant rmg_hc_products &args [[buffer(0)]],
                         device float *out [[buffer(1)]],        // [rows][spans][products+1]
                         device const float *h [[buffer(2)]],    // [rows][n]
                         device const uchar *data [[buffer(3)]], // [count] rows of Fn
                         uint3 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
                         uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-	const uint k = (group.y * RMM_HC_SIMDGROUPS + simdgroup) * F, count = uint(args.count), rows = uint(args.rows);
+	const uint k = (group.y * RMG_HC_SIMDGROUPS + simdgroup) * F, count = uint(args.count), rows = uint(args.rows);
 	const uint t0 = group.z * T, span = group.x, n = uint(args.n);
 	if (k >= count) return;
 	// Out of range, the last token or row is computed a second time and not stored.
@@ -166,7 +166,7 @@ kernel void hc_products(constant rmm_hc_products &args [[buffer(0)]],
 		squares[t] = 0;
 		for (ushort f = 0; f < F; f++) sum[t][f] = 0;
 	}
-	products<W, T, F>(sum, squares, h, x0, data, w0, span * RMM_HC_SPAN, min(n, (span + 1) * RMM_HC_SPAN), args.vectors, lane);
+	products<W, T, F>(sum, squares, h, x0, data, w0, span * RMG_HC_SPAN, min(n, (span + 1) * RMG_HC_SPAN), args.vectors, lane);
 	const uint products = uint(args.products);
 	for (ushort t = 0; t < T; t++) {
 		device float *row = out + (ulong(t0 + t) * args.spans + span) * (products + 1);
@@ -201,7 +201,7 @@ inline float sigmoid(float x) { return 1.0f / (1.0f + precise::exp(-x)); }
 // column i, in threadgroup memory, with a simdgroup barrier in between. float32
 // is enough: every iteration normalizes again, so errors do not accumulate.
 // Reads 4*(products+1)*spans bytes per row.
-kernel void hc_mix(constant rmm_hc &args [[buffer(0)]],
+kernel void hc_mix(constant rmg_hc &args [[buffer(0)]],
                    device const float *parts [[buffer(1)]], // [rows][spans][products+1]
                    device const float *base [[buffer(2)]],  // [products]
                    device const float *scale [[buffer(3)]], // [3]
@@ -209,7 +209,7 @@ kernel void hc_mix(constant rmm_hc &args [[buffer(0)]],
                    device float *post [[buffer(5)]],        // [rows][streams]
                    device float *comb [[buffer(6)]],        // [rows][streams][streams]
                    uint row [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
-	threadgroup float mixed[(2 + RMM_HC_STREAMS) * RMM_HC_STREAMS + 1];
+	threadgroup float mixed[(2 + RMG_HC_STREAMS) * RMG_HC_STREAMS + 1];
 	const uint s = uint(args.streams), products = uint(args.products), spans = uint(args.spans);
 	parts += ulong(row) * spans * (products + 1);
 	for (uint k = lane; k <= products; k += 32) mixed[k] = product(parts, k, products, spans);
@@ -253,14 +253,14 @@ kernel void hc_mix(constant rmm_hc &args [[buffer(0)]],
 // hc_head collapses the streams with weights derived from the products. Every
 // threadgroup derives the weights of its row itself: they are few. Per column:
 // reads 4*streams bytes, writes 4. Grid: [columns][rows].
-kernel void hc_head(constant rmm_hc &args [[buffer(0)]],
+kernel void hc_head(constant rmg_hc &args [[buffer(0)]],
                     device float *out [[buffer(1)]],         // [rows][cols]
                     device const float *h [[buffer(2)]],     // [rows][streams][cols]
                     device const float *parts [[buffer(3)]], // [rows][spans][streams+1]
                     device const float *base [[buffer(4)]],  // [streams]
                     device const float *scale [[buffer(5)]], // [1]
                     uint2 at [[thread_position_in_grid]], uint2 thread_index [[thread_position_in_threadgroup]]) {
-	threadgroup float mixed[RMM_HC_STREAMS + 1], weights[RMM_HC_STREAMS];
+	threadgroup float mixed[RMG_HC_STREAMS + 1], weights[RMG_HC_STREAMS];
 	const uint s = uint(args.streams), cols = uint(args.cols), spans = uint(args.spans), t = thread_index.x;
 	parts += ulong(at.y) * spans * (s + 1);
 	if (t <= s) mixed[t] = product(parts, t, s, spans);
@@ -280,16 +280,16 @@ kernel void hc_head(constant rmm_hc &args [[buffer(0)]],
 // hc_gate adds the gated value to one stream of one row: see kernels.HCGateArgs. One
 // threadgroup per stream and row; its threads stride over the columns, once for the three
 // sums and once to add. Per column: reads 24 bytes, writes 4. Grid: [streams][rows].
-kernel void hc_gate(constant rmm_hc_gate &args [[buffer(0)]],
+kernel void hc_gate(constant rmg_hc_gate &args [[buffer(0)]],
                     device float *h [[buffer(1)]],              // [rows][streams][cols]
                     device const float *kv [[buffer(2)]],       // [rows][streams+1][cols]
                     device const float *h_norm [[buffer(3)]],   // [streams][cols]
                     device const float *key_norm [[buffer(4)]], // [streams][cols]
                     uint2 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
                     uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-	threadgroup float partial[3 * RMM_HC_GATE_SIMDGROUPS];
+	threadgroup float partial[3 * RMG_HC_GATE_SIMDGROUPS];
 	const uint cols = uint(args.cols), streams = uint(args.streams), s = group.x, t = simdgroup * 32 + lane;
-	const uint threads = 32 * RMM_HC_GATE_SIMDGROUPS;
+	const uint threads = 32 * RMG_HC_GATE_SIMDGROUPS;
 	h += (ulong(group.y) * streams + s) * cols;
 	kv += ulong(group.y) * (streams + 1) * cols;
 	device const float *key = kv + ulong(s) * cols, *value = kv + ulong(streams) * cols;
@@ -311,7 +311,7 @@ kernel void hc_gate(constant rmm_hc_gate &args [[buffer(0)]],
 	}
 	threadgroup_barrier(mem_flags::mem_threadgroup);
 	squares = key_squares = product = 0;
-	for (uint i = 0; i < RMM_HC_GATE_SIMDGROUPS; i++) {
+	for (uint i = 0; i < RMG_HC_GATE_SIMDGROUPS; i++) {
 		squares += partial[3 * i];
 		key_squares += partial[3 * i + 1];
 		product += partial[3 * i + 2];

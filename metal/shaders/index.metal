@@ -2,13 +2,13 @@
 // token, a second one selects the top k of the scores exactly.
 
 // seen is the number of entries visible to a token.
-inline uint seen(constant rmm_index &args, uint row) {
+inline uint seen(constant rmg_index &args, uint row) {
 	return min((uint(args.pos) + row + 1) / uint(args.ratio), uint(args.entries));
 }
 
 // index_scores: one thread per entry, for any number of heads and any dim. Grid:
 // [entries][rows].
-kernel void index_scores(constant rmm_index &args [[buffer(0)]],
+kernel void index_scores(constant rmg_index &args [[buffer(0)]],
                          device float *scores [[buffer(1)]],        // [rows][most]
                          device const float *q [[buffer(2)]],       // [rows][heads][dim]
                          device const float *weights [[buffer(3)]], // [rows][heads]
@@ -36,32 +36,32 @@ kernel void index_scores(constant rmm_index &args [[buffer(0)]],
 // weighted sum over the heads for entry e. Order of summation: dim by 8, then the
 // heads of a simdgroup, then the simdgroups. Reads 256 bytes per entry and row,
 // writes 4; the queries (512 bytes per head) are read once per threadgroup. Grid: [entries][rows].
-kernel void index_scores_128(constant rmm_index &args [[buffer(0)]],
+kernel void index_scores_128(constant rmg_index &args [[buffer(0)]],
                              device float *scores [[buffer(1)]],        // [rows][most]
                              device const float *q [[buffer(2)]],       // [rows][heads][128]
                              device const float *weights [[buffer(3)]], // [rows][heads]
                              device const half *cache [[buffer(4)]],    // [entries][128]
                              uint2 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
                              uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-	threadgroup half4 tile_keys[RMM_INDEX_TILE * RMM_INDEX_DIM / 4]; // [32 entries][128]
-	threadgroup float products[4 * 16 * RMM_INDEX_TILE];
-	threadgroup float sums[4 * RMM_INDEX_TILE];
+	threadgroup half4 tile_keys[RMG_INDEX_TILE * RMG_INDEX_DIM / 4]; // [32 entries][128]
+	threadgroup float products[4 * 16 * RMG_INDEX_TILE];
+	threadgroup float sums[4 * RMG_INDEX_TILE];
 	const uint n = seen(args, group.y), heads = uint(args.heads), thread_index = simdgroup * 32 + lane;
-	const uint begin = group.x * uint(args.tiles) * RMM_INDEX_TILE;
+	const uint begin = group.x * uint(args.tiles) * RMG_INDEX_TILE;
 	if (begin >= n || n <= uint(args.top_k)) return;
-	const uint end = min(n, begin + uint(args.tiles) * RMM_INDEX_TILE);
-	q += ulong(group.y) * heads * RMM_INDEX_DIM;
+	const uint end = min(n, begin + uint(args.tiles) * RMG_INDEX_TILE);
+	q += ulong(group.y) * heads * RMG_INDEX_DIM;
 	weights += group.y * heads;
 	cache += args.cache_skip;
 	threadgroup half *keys = (threadgroup half *)tile_keys;
 
-	simdgroup_float8x8 queries[2][RMM_INDEX_DIM / 8];
+	simdgroup_float8x8 queries[2][RMG_INDEX_DIM / 8];
 	float weight[16];
 	for (ushort i = 0; i < 2; i++) {
 		const uint h = 32 * i + 8 * simdgroup;
-		for (ushort d = 0; d < RMM_INDEX_DIM / 8; d++) {
+		for (ushort d = 0; d < RMG_INDEX_DIM / 8; d++) {
 			if (h < heads) {
-				simdgroup_load(queries[i][d], q + ulong(h) * RMM_INDEX_DIM + 8 * d, RMM_INDEX_DIM);
+				simdgroup_load(queries[i][d], q + ulong(h) * RMG_INDEX_DIM + 8 * d, RMG_INDEX_DIM);
 			} else {
 				queries[i][d] = make_filled_simdgroup_matrix<float, 8>(0.0f);
 			}
@@ -69,35 +69,35 @@ kernel void index_scores_128(constant rmm_index &args [[buffer(0)]],
 		for (ushort k = 0; k < 8; k++) weight[8 * i + k] = h < heads ? weights[h + k] * args.scale : 0.0f;
 	}
 
-	threadgroup float *mine = products + simdgroup * 16 * RMM_INDEX_TILE; // [16 heads][32 entries]
-	for (uint tile = begin; tile < end; tile += RMM_INDEX_TILE) {
-		for (uint i = thread_index; i < RMM_INDEX_TILE * RMM_INDEX_DIM / 4; i += 128) {
-			const uint e = tile + i / (RMM_INDEX_DIM / 4);
+	threadgroup float *mine = products + simdgroup * 16 * RMG_INDEX_TILE; // [16 heads][32 entries]
+	for (uint tile = begin; tile < end; tile += RMG_INDEX_TILE) {
+		for (uint i = thread_index; i < RMG_INDEX_TILE * RMG_INDEX_DIM / 4; i += 128) {
+			const uint e = tile + i / (RMG_INDEX_DIM / 4);
 			half4 v = half4(0);
-			if (e < end) v = *(device const half4 *)(cache + ulong(e) * RMM_INDEX_DIM + 4 * (i % (RMM_INDEX_DIM / 4)));
+			if (e < end) v = *(device const half4 *)(cache + ulong(e) * RMG_INDEX_DIM + 4 * (i % (RMG_INDEX_DIM / 4)));
 			tile_keys[i] = v;
 		}
 		threadgroup_barrier(mem_flags::mem_threadgroup);
-		for (ushort e = 0; e < RMM_INDEX_TILE / 8; e++) {
+		for (ushort e = 0; e < RMG_INDEX_TILE / 8; e++) {
 			simdgroup_float8x8 s0 = make_filled_simdgroup_matrix<float, 8>(0.0f);
 			simdgroup_float8x8 s1 = make_filled_simdgroup_matrix<float, 8>(0.0f);
-			for (ushort d = 0; d < RMM_INDEX_DIM / 8; d++) {
+			for (ushort d = 0; d < RMG_INDEX_DIM / 8; d++) {
 				simdgroup_half8x8 k; // [dim][entry]
-				simdgroup_load(k, keys + 8 * e * RMM_INDEX_DIM + 8 * d, RMM_INDEX_DIM, ulong2(0), true);
+				simdgroup_load(k, keys + 8 * e * RMG_INDEX_DIM + 8 * d, RMG_INDEX_DIM, ulong2(0), true);
 				simdgroup_multiply_accumulate(s0, queries[0][d], k, s0);
 				simdgroup_multiply_accumulate(s1, queries[1][d], k, s1);
 			}
-			simdgroup_store(s0, mine + 8 * e, RMM_INDEX_TILE);
-			simdgroup_store(s1, mine + 8 * RMM_INDEX_TILE + 8 * e, RMM_INDEX_TILE);
+			simdgroup_store(s0, mine + 8 * e, RMG_INDEX_TILE);
+			simdgroup_store(s1, mine + 8 * RMG_INDEX_TILE + 8 * e, RMG_INDEX_TILE);
 		}
 		simdgroup_barrier(mem_flags::mem_threadgroup);
 		float sum = 0;
-		for (ushort h = 0; h < 16; h++) sum = fma(weight[h], max(0.0f, mine[h * RMM_INDEX_TILE + lane]), sum);
-		sums[simdgroup * RMM_INDEX_TILE + lane] = sum;
+		for (ushort h = 0; h < 16; h++) sum = fma(weight[h], max(0.0f, mine[h * RMG_INDEX_TILE + lane]), sum);
+		sums[simdgroup * RMG_INDEX_TILE + lane] = sum;
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 		if (simdgroup == 0 && tile + lane < end) {
 			float score = sums[lane];
-			for (ushort s = 1; s < 4; s++) score += sums[s * RMM_INDEX_TILE + lane];
+			for (ushort s = 1; s < 4; s++) score += sums[s * RMG_INDEX_TILE + lane];
 			scores[ulong(group.y) * args.most + tile + lane] = score;
 		}
 	}
@@ -106,7 +106,7 @@ kernel void index_scores_128(constant rmm_index &args [[buffer(0)]],
 // index_blocks: the score of a block is the largest of its visible entries, and infinite for
 // the block of the newest entry. One thread per block. Reads 4 bytes per entry, writes 4 per
 // block. Grid: [blocks][rows].
-kernel void index_blocks(constant rmm_index &args [[buffer(0)]],
+kernel void index_blocks(constant rmg_index &args [[buffer(0)]],
                          device float *best [[buffer(1)]],         // [rows][most / block_size, rounded up]
                          device const float *scores [[buffer(2)]], // [rows][most]
                          uint2 at [[thread_position_in_grid]]) {
@@ -124,7 +124,7 @@ kernel void index_blocks(constant rmm_index &args [[buffer(0)]],
 
 // index_mask makes the scores of entries outside the blocks of a row the least, if the row
 // does not keep all its blocks. One thread per entry. Grid: [entries][rows].
-kernel void index_mask(constant rmm_index &args [[buffer(0)]],
+kernel void index_mask(constant rmg_index &args [[buffer(0)]],
                        device float *scores [[buffer(1)]],     // [rows][most]
                        device const int *blocks [[buffer(2)]], // [rows][kept], ascending
                        uint2 at [[thread_position_in_grid]]) {
@@ -158,7 +158,7 @@ inline uint sortable(float f) {
 // entries, counts what it will write, and writes behind the preceding simdgroups:
 // all larger keys, and as many of the equal ones, from the lowest entry on, as are
 // still wanted. Reads the scores five times, all but the first from the cache.
-kernel void index_select(constant rmm_index &args [[buffer(0)]],
+kernel void index_select(constant rmg_index &args [[buffer(0)]],
                          device int *selected [[buffer(1)]],       // [rows][top_k]
                          device const float *scores [[buffer(2)]], // [rows][most]
                          uint row [[threadgroup_position_in_grid]], uint t [[thread_position_in_threadgroup]],

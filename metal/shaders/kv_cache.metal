@@ -2,7 +2,7 @@
 
 // store_kv rounds rows to float16 and stores them in the ring. One thread per
 // element. Reads 4 bytes per element, writes 2. Grid: [columns][rows].
-kernel void store_kv(constant rmm_store_kv &args [[buffer(0)]],
+kernel void store_kv(constant rmg_store_kv &args [[buffer(0)]],
                      device ushort *ring [[buffer(1)]],   // [ring_rows][cols]
                      device const float *x [[buffer(2)]], // [rows][cols]
                      uint2 at [[thread_position_in_grid]]) {
@@ -15,7 +15,7 @@ kernel void store_kv(constant rmm_store_kv &args [[buffer(0)]],
 // compress_store stores projections into the rings: those of the tokens with a row of
 // APE in this view. One thread per element. Reads and writes 8 bytes per element.
 // Grid: [width][rows].
-kernel void compress_store(constant rmm_compress &args [[buffer(0)]],
+kernel void compress_store(constant rmg_compress &args [[buffer(0)]],
                            device float *ring_kv [[buffer(1)]],     // [ring_rows][width]
                            device float *ring_score [[buffer(2)]],  // [ring_rows][width]
                            device const float *kv [[buffer(3)]],    // [rows][width]
@@ -26,11 +26,11 @@ kernel void compress_store(constant rmm_compress &args [[buffer(0)]],
 	if (at.x >= width || row < uint(args.ape_first) || row >= uint(args.ape_first + args.ape_count)) return;
 	ape += args.ape_shift + ulong(row - args.ape_first) * args.ape_row_bytes;
 	float bias = 0;
-	if (args.ape_type == RMM_APE_F32) {
+	if (args.ape_type == RMG_APE_F32) {
 		bias = ((device const float *)ape)[at.x];
-	} else if (args.ape_type == RMM_APE_F16) {
+	} else if (args.ape_type == RMG_APE_F16) {
 		bias = float(((device const half *)ape)[at.x]);
-	} else if (args.ape_type == RMM_APE_BF16) {
+	} else if (args.ape_type == RMG_APE_BF16) {
 		bias = as_type<float>(uint(((device const ushort *)ape)[at.x]) << 16);
 	}
 	const ulong from = ulong(at.y) * width + at.x, to = ulong(p % uint(args.ring_rows)) * width + at.x;
@@ -41,7 +41,7 @@ kernel void compress_store(constant rmm_compress &args [[buffer(0)]],
 // pool_entry computes the normed entry of a block from the rings in threadgroup memory.
 // The threads of a group stride over the channels. A thread first finds the largest score
 // of a channel and then the sums, so a score is read twice, the second time from the cache.
-inline void pool_entry(constant rmm_compress &args, threadgroup float *entry, threadgroup float *partial,
+inline void pool_entry(constant rmg_compress &args, threadgroup float *entry, threadgroup float *partial,
                        device const float *ring_kv, device const float *ring_score, device const float *norm, uint block,
                        uint t, uint threads, uint lane, uint simdgroup) {
 	const uint dim = uint(args.dim), width = uint(args.width), ratio = uint(args.ratio);
@@ -75,7 +75,7 @@ inline void pool_entry(constant rmm_compress &args, threadgroup float *entry, th
 
 // compress_latent stores the entry as it is: see kernels.CompressArgs. One threadgroup per
 // entry. Reads 8*width*ratio bytes, writes 4*dim.
-kernel void compress_latent(constant rmm_compress &args [[buffer(0)]],
+kernel void compress_latent(constant rmg_compress &args [[buffer(0)]],
                             device float *latent [[buffer(1)]],           // [entries of this call][dim]
                             device const float *ring_kv [[buffer(2)]],    // [ring_rows][width]
                             device const float *ring_score [[buffer(3)]], // [ring_rows][width]
@@ -92,7 +92,7 @@ kernel void compress_latent(constant rmm_compress &args [[buffer(0)]],
 
 // compress_entry rotates, transforms and rounds the entry: see kernels.CompressArgs. One
 // threadgroup per entry. Reads 8*width*ratio bytes, writes 2*dim.
-kernel void compress_entry(constant rmm_compress &args [[buffer(0)]],
+kernel void compress_entry(constant rmg_compress &args [[buffer(0)]],
                            device ushort *cache [[buffer(1)]],           // [entries of this call][dim]
                            device const float *ring_kv [[buffer(2)]],    // [ring_rows][width]
                            device const float *ring_score [[buffer(3)]], // [ring_rows][width]

@@ -5,7 +5,7 @@ inline float square(float4 v) { return dot(v, v); }
 
 // norm_row is RMSNorm of one row of n elements of type V, float4 or float.
 template <typename V>
-inline void norm_row(constant rmm_rms_norm &args, device float *out, device const float *x, device const float *weight,
+inline void norm_row(constant rmg_rms_norm &args, device float *out, device const float *x, device const float *weight,
                      threadgroup float *partial, uint thread_index, uint threads, uint lane, uint simdgroup) {
 	const uint n = uint(args.cols) * sizeof(float) / sizeof(V);
 	device const V *in = (device const V *)x;
@@ -27,7 +27,7 @@ inline void norm_row(constant rmm_rms_norm &args, device float *out, device cons
 // rms_norm: out = x / sqrt(mean(x^2) + eps) * weight. One threadgroup per row. Its
 // threads stride over the row twice, the second time from the cache. Reads 4
 // bytes per element (and the weight), writes 4.
-kernel void rms_norm(constant rmm_rms_norm &args [[buffer(0)]],
+kernel void rms_norm(constant rmg_rms_norm &args [[buffer(0)]],
                      device float *out [[buffer(1)]],          // [rows][cols], may be x
                      device const float *x [[buffer(2)]],      // [rows][cols]
                      device const float *weight [[buffer(3)]], // [cols], or none
@@ -47,7 +47,7 @@ kernel void rms_norm(constant rmm_rms_norm &args [[buffer(0)]],
 // layer_norm: out = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias. One
 // threadgroup per row. Its threads stride over the row three times, the last two from
 // the cache. Reads 4 bytes per element (and weight and bias), writes 4.
-kernel void layer_norm(constant rmm_layer_norm &args [[buffer(0)]],
+kernel void layer_norm(constant rmg_layer_norm &args [[buffer(0)]],
                        device float *out [[buffer(1)]],          // [rows][cols], may be x
                        device const float *x [[buffer(2)]],      // [rows][cols]
                        device const float *weight [[buffer(3)]], // [cols]
@@ -68,10 +68,10 @@ kernel void layer_norm(constant rmm_layer_norm &args [[buffer(0)]],
 	for (uint i = t; i < n; i += threads) out[i] = fma((x[i] - mean) * scale, weight[i], bias[i]);
 }
 
-// rope rotates RotDim elements of each of RMM_ROPE_HEADS heads of one row. The cosines and sines
+// rope rotates RotDim elements of each of RMG_ROPE_HEADS heads of one row. The cosines and sines
 // of 64 pairs at a time are computed once for all of these heads. Reads and
 // writes 8 bytes per pair. Grid: [blocks of heads][rows].
-kernel void rope(constant rmm_rope &args [[buffer(0)]],
+kernel void rope(constant rmg_rope &args [[buffer(0)]],
                  device float *x [[buffer(1)]],           // [rows][heads][head_dim]
                  device const int *pos [[buffer(2)]],     // [rows]
                  device const float *freqs [[buffer(3)]], // [pairs], radians per position
@@ -79,7 +79,7 @@ kernel void rope(constant rmm_rope &args [[buffer(0)]],
                  uint2 size [[threads_per_threadgroup]]) {
 	threadgroup float2 angles[64];
 	const uint t = tid.x, threads = size.x;
-	const uint first = at.x * RMM_ROPE_HEADS, heads = min(uint(RMM_ROPE_HEADS), uint(args.heads) - first);
+	const uint first = at.x * RMG_ROPE_HEADS, heads = min(uint(RMG_ROPE_HEADS), uint(args.heads) - first);
 	x += (ulong(at.y) * args.heads + first) * args.head_dim + args.first;
 	const float p = float(pos[at.y]);
 	for (uint begin = 0; begin < uint(args.pairs); begin += 64) {
@@ -102,7 +102,7 @@ kernel void rope(constant rmm_rope &args [[buffer(0)]],
 
 // hadamard_block transforms blocks of dim elements in threadgroup memory and
 // scales them. One threadgroup per block. Reads and writes 4 bytes per element.
-kernel void hadamard_block(constant rmm_hadamard &args [[buffer(0)]],
+kernel void hadamard_block(constant rmg_hadamard &args [[buffer(0)]],
                            device float *x [[buffer(1)]], // [blocks][dim]
                            threadgroup float *s [[threadgroup(0)]], // [dim]
                            uint block [[threadgroup_position_in_grid]], uint t [[thread_position_in_threadgroup]],
@@ -117,7 +117,7 @@ kernel void hadamard_block(constant rmm_hadamard &args [[buffer(0)]],
 // hadamard_step is one step of a transform that is too long for threadgroup
 // memory: sums and differences of elements `step` apart, scaled. One thread a
 // pair. Reads and writes 8 bytes per pair.
-kernel void hadamard_step(constant rmm_hadamard &args [[buffer(0)]],
+kernel void hadamard_step(constant rmg_hadamard &args [[buffer(0)]],
                           device float *x [[buffer(1)]], // [n*2]
                           uint i [[thread_position_in_grid]]) {
 	if (i >= uint(args.n)) return;

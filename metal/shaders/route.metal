@@ -30,7 +30,7 @@ inline uint order_of(float x) {
 }
 
 // weight_of is the router weight of a score.
-inline float weight_of(constant rmm_route &args, float score, float sum) {
+inline float weight_of(constant rmg_route &args, float score, float sum) {
 	// 6.103515625e-5, the smallest normal half, guards the division.
 	if (args.normalise != 0) score = score / (sum < 0x1p-14f ? 0x1p-14f : sum);
 	return score * args.scale;
@@ -58,7 +58,7 @@ inline float group_value(threadgroup const uint *order, uint n, int kind) {
 			second = order[e];
 		}
 	}
-	return kind == RMM_GROUP_TOP_TWO && n > 1 ? float_of(best) + float_of(second) : float_of(best);
+	return kind == RMG_GROUP_TOP_TWO && n > 1 ? float_of(best) + float_of(second) : float_of(best);
 }
 
 // place_of is the number of those among n that come before number e: the larger
@@ -78,7 +78,7 @@ inline uint place_of(threadgroup const uint *order, uint n, uint e) {
 // another's choice. Per token: reads 4*experts bytes (twice that with a bias, which
 // is shared), writes 8*used. Threadgroup memory: sort keys [experts], scores
 // [experts], then the scores of the selected [used], then sort keys [groups].
-kernel void route_top(constant rmm_route &args [[buffer(0)]],
+kernel void route_top(constant rmg_route &args [[buffer(0)]],
                       device int *ids [[buffer(1)]],            // [rows][used]
                       device float *weights [[buffer(2)]],      // [rows][used]
                       device const float *logits [[buffer(3)]], // [rows][experts]
@@ -94,17 +94,17 @@ kernel void route_top(constant rmm_route &args [[buffer(0)]],
 	ids += ulong(token) * used;
 	weights += ulong(token) * used;
 	float most = logits[0], divisor = 1;
-	if (args.score == RMM_SOFTMAX) {
+	if (args.score == RMG_SOFTMAX) {
 		for (uint e = 1; e < n; e++) most = max(most, logits[e]);
 	}
 	for (uint e = thread_index; e < n; e += threads) {
 		const float x = logits[e];
-		scores[e] = args.score == RMM_SOFTMAX   ? precise::exp(x - most)
-		            : args.score == RMM_SIGMOID ? sigmoid_of(x)
+		scores[e] = args.score == RMG_SOFTMAX   ? precise::exp(x - most)
+		            : args.score == RMG_SIGMOID ? sigmoid_of(x)
 		                                        : expert_score(x);
 	}
 	threadgroup_barrier(mem_flags::mem_threadgroup);
-	if (args.score == RMM_SOFTMAX) {
+	if (args.score == RMG_SOFTMAX) {
 		divisor = 0;
 		for (uint e = 0; e < n; e++) divisor += scores[e];
 		threadgroup_barrier(mem_flags::mem_threadgroup); // all have their sum
@@ -144,7 +144,7 @@ kernel void route_top(constant rmm_route &args [[buffer(0)]],
 // view are left to another dispatch. A token or expert out of range is reported as
 // a fault, and its slot gets expert 0 with weight 0. Per slot: reads 4*used bytes
 // of the table and of the logits, writes 8.
-kernel void route_table(constant rmm_route &args [[buffer(0)]],
+kernel void route_table(constant rmg_route &args [[buffer(0)]],
                         device int *ids [[buffer(1)]],            // [rows][used]
                         device float *weights [[buffer(2)]],      // [rows][used]
                         device const float *logits [[buffer(3)]], // [rows][experts]
@@ -184,7 +184,7 @@ kernel void route_table(constant rmm_route &args [[buffer(0)]],
 
 // expert_mask zeroes the weights of slots of experts outside [start, end).
 // One thread per slot. Reads 4 bytes per slot, writes 4 where it zeroes.
-kernel void expert_mask(constant rmm_share &args [[buffer(0)]],
+kernel void expert_mask(constant rmg_share &args [[buffer(0)]],
                         device float *weights [[buffer(1)]], // [slots]
                         device const int *ids [[buffer(2)]], // [slots]
                         uint slot [[thread_position_in_grid]]) {
@@ -199,7 +199,7 @@ kernel void expert_mask(constant rmm_share &args [[buffer(0)]],
 // offset, then writes its own in order. So no simdgroup waits for another and one
 // dispatch suffices. Reads 8*slots bytes per expert, nearly all from the caches,
 // writes 4 bytes per expert and per slot.
-kernel void expert_compact(constant rmm_share &args [[buffer(0)]],
+kernel void expert_compact(constant rmg_share &args [[buffer(0)]],
                            device int *offsets [[buffer(1)]],   // [experts+1]
                            device int *slots [[buffer(2)]],     // [slots]
                            device const int *ids [[buffer(3)]], // [slots]

@@ -165,6 +165,7 @@ func TestCPrefixes(t *testing.T) {
 	for header, prefix := range map[string]string{
 		"metal/host.h":                 "rmm_",
 		"metal/residency.h":            "rmm_",
+		"kernels/gpu/device.h":         "rmg_",
 		"tests/metalsim/device/sim.h":  "sim_",
 		"tests/metalsim/msl/msl_abi.h": "msl_",
 	} {

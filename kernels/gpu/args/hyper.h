@@ -1,0 +1,42 @@
+// Arguments of the kernels of hyper, for the shading languages and for Go.
+#ifndef RMG_HYPER_H
+#define RMG_HYPER_H
+
+#if !defined(__METAL_VERSION__) && !defined(VULKAN)
+#include <stdint.h>
+#endif
+
+#define RMG_HC_STREAMS 16 // maximum number of streams
+#define RMG_HC_SPAN 1024 // columns of a partial dot product
+#define RMG_HC_SIMDGROUPS 4 // of a threadgroup of hc_products
+#define RMG_HC_GATE_SIMDGROUPS 8 // of a threadgroup of hc_gate
+
+// hc_init, hc_collapse, hc_expand
+struct rmg_hc_streams {
+	int32_t streams, cols;
+	int32_t vectors; // rows consist of aligned float4
+};
+
+struct rmg_hc_gate {
+	int32_t streams, cols;
+	float eps;
+};
+
+struct rmg_hc_products {
+	int32_t rows, n;       // tokens, and columns of Fn
+	int32_t products;      // rows of Fn
+	int32_t first, count;  // rows of Fn in this view
+	int32_t spans;         // RMG_HC_SPAN columns each
+	int32_t vectors;       // rows consist of aligned vectors of 4
+	uint32_t row_bytes, shift;
+};
+
+// hc_mix, hc_head
+struct rmg_hc {
+	int32_t streams, cols;
+	int32_t products, spans;
+	int32_t iterations;
+	float eps, rms_eps;
+};
+
+#endif

@@ -1,0 +1,82 @@
+// The interface between package gpu and a device: a table of functions that every device
+// has at its beginning. One thread at a time calls them. Those that can fail write a
+// NUL-terminated message to `error`, of `size` bytes.
+#ifndef RMG_DEVICE_H
+#define RMG_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// A buffer of the device.
+typedef struct {
+	void *object;   // the device's own, NULL if there is none
+	void *contents; // its memory as the host sees it, NULL if the host does not see it
+	uint64_t length;
+} rmg_buffer;
+
+// A buffer argument of a kernel.
+typedef struct {
+	void *object;    // of an rmg_buffer
+	uint64_t offset; // bytes into it, a multiple of 4
+} rmg_binding;
+
+// Maximum number of buffers, and maximum bytes of arguments, per dispatch.
+enum { RMG_BINDINGS = 14,
+	   RMG_ARGS = 192 };
+
+// One dispatch.
+typedef struct {
+	int32_t pipeline; // its number
+	int32_t barrier;  // nonzero: wait for all earlier dispatches of the list
+	const char *op;   // for messages; not copied
+	uint32_t bindings, args_bytes;
+	uint32_t threadgroup_bytes;     // of dynamic threadgroup memory; a multiple of 16
+	uint32_t groups[3], threads[3]; // threadgroups, and threads per threadgroup
+	rmg_binding binding[RMG_BINDINGS]; // in Metal from buffer index 1 on
+	uint8_t args[RMG_ARGS];            // in Metal at buffer index 0
+} rmg_command;
+
+// How wait waits: it polls for up to spin_us microseconds, then sleeps until deadline_ms
+// have passed. With block set it waits in the driver instead, without a deadline.
+typedef struct {
+	uint32_t spin_us;
+	uint32_t deadline_ms;
+	int32_t block;
+} rmg_wait_policy;
+
+typedef struct rmg_device rmg_device;
+
+// rmg_driver is what a device can do.
+typedef struct {
+	// alloc allocates n zeroed bytes that host and device see. With host set the host reads
+	// them fast (they are in its caches), else the device does.
+	rmg_buffer (*alloc)(rmg_device *, uint64_t n, int host);
+	// wrap makes a buffer of the caller's memory, aligned to pages at both ends, which
+	// stays as it is: without a copy where the device can.
+	rmg_buffer (*wrap)(rmg_device *, void *memory, uint64_t n);
+	// release releases a buffer, which no running command may use.
+	void (*release)(rmg_device *, rmg_buffer);
+	// submit encodes n dispatches and starts them. It returns 0, or -1 with an error.
+	int (*submit)(rmg_device *, const rmg_command *list, size_t n, const char *label, char *error, size_t size);
+	// wait waits for all that was submitted. It returns 0; -1 if something has failed since
+	// the last call, with the first failure in error; -2 if the device did not finish before
+	// the deadline.
+	int (*wait)(rmg_device *, rmg_wait_policy, char *error, size_t size);
+} rmg_driver;
+
+struct rmg_device {
+	const rmg_driver *driver;
+};
+
+// Go cannot call pointers of functions.
+static inline rmg_buffer rmg_alloc(rmg_device *d, uint64_t n, int host) { return d->driver->alloc(d, n, host); }
+static inline rmg_buffer rmg_wrap(rmg_device *d, void *memory, uint64_t n) { return d->driver->wrap(d, memory, n); }
+static inline void rmg_release(rmg_device *d, rmg_buffer b) { d->driver->release(d, b); }
+static inline int rmg_submit(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
+	return d->driver->submit(d, list, n, label, error, size);
+}
+static inline int rmg_wait(rmg_device *d, rmg_wait_policy policy, char *error, size_t size) {
+	return d->driver->wait(d, policy, error, size);
+}
+
+#endif

@@ -1,0 +1,31 @@
+// Package gpu is the kernels.Backend of any GPU: it turns ops into dispatches of kernels,
+// which a Device runs. Package metal has the first device.
+//
+//	b, err := gpu.New(device)
+//	defer b.Close()                            // closes the device too
+//	b.RMSNorm(out, x, weight, rows, cols, eps) // encoded; out and x are from b.Alloc
+//	err = b.Flush()                            // submitted and awaited
+//
+// # Files
+//
+//	device.go, device.h  what a device is: an interface for what is slow, a table of C
+//	                     functions for what every step calls
+//	backend.go    opening, pipelines, closing
+//	ops_*.go      the ops: check arguments, choose a kernel and its grid
+//	library.go    the kernels by name
+//	encode.go     the command list, hazards between dispatches, Submit and Flush
+//	memory.go     from slices to buffers; views of mapped weights
+//	args/         the argument structs of the kernels, for every shading language
+//
+// The list of dispatches is in C memory. Submit and Flush pass it to the device with a
+// barrier before every dispatch that depends on an earlier one. The device computes on the
+// memory that Alloc returns; weights are views of the pages of each matrix in the mapped
+// file.
+//
+// # Arithmetic
+//
+// Weights are decoded to float32 and multiplied with float32 activations. A few rows are
+// computed by GEMV, many by GEMM.
+//
+// It needs cgo.
+package gpu

@@ -1,0 +1,33 @@
+//go:build cgo
+
+package gpu
+
+import "time"
+
+// SetManySlots changes how many slots an expert must have on average for the
+// kernels of tiles, and returns what it was.
+func SetManySlots(n int) int {
+	before := manySlots
+	manySlots = n
+	return before
+}
+
+// ViewCount is how many views of weights there are.
+func (b *Backend) ViewCount() int {
+	n := 0
+	for _, views := range b.views {
+		n += len(views)
+	}
+	return n
+}
+
+// Block lets Flush wait in the driver.
+func (b *Backend) Block() { b.wait.block = 1 }
+
+// SetMostWork bounds the estimated work of a command buffer.
+func (b *Backend) SetMostWork(d time.Duration) { b.mostWork = d }
+
+// SetWait sets how long Flush polls, in microseconds, and its deadline, in milliseconds.
+func (b *Backend) SetWait(spin, deadline int) {
+	b.wait = waitPolicy(spin, deadline)
+}

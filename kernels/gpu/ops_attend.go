@@ -1,0 +1,133 @@
+//go:build cgo
+
+package gpu
+
+// #include "args/attend.h"
+import "C"
+
+import (
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+)
+
+var (
+	attendLibrary       = "attend"
+	attendAnyKernel     = newKernel(attendLibrary, "attend_any")
+	attendCombineKernel = newKernel(attendLibrary, "attend_combine")
+	// by HeadDim
+	attendKernels = map[int]*kernel{
+		64:  newKernel(attendLibrary, "attend_64"),
+		256: newKernel(attendLibrary, "attend_256"),
+		512: newKernel(attendLibrary, "attend_512"),
+		576: newKernel(attendLibrary, "attend_576"),
+	}
+)
+
+// attendSpan is the minimum number of keys per split, because below it writing and
+// reading the sums of a split costs as much as reading its keys.
+const attendSpan = 64
+
+// Attend: see kernels.Backend. Very many rows are taken in pieces, so that no dispatch is
+// too long for the watchdog; each row has the bits that it has alone.
+func (b *Backend) Attend(a kernels.AttendArgs) {
+	b.check(contract.Attend(&a))
+	blocks := above(a.Heads, C.RMG_ATTEND_HEADS)
+	splits := b.attendSplits(a.Rows*blocks, attendKeys(&a))
+	each := a.Rows
+	if splits == 1 {
+		each = b.pieceRows(attendWork(&a), a.Rows, above(b.info.AttendGroups, blocks))
+	}
+	for row := 0; row == 0 || row < a.Rows; row += each {
+		piece := a
+		piece.Pos, piece.Rows = a.Pos+row, min(each, a.Rows-row)
+		piece.Q, piece.Out = a.Q[row*a.Heads*a.HeadDim:], a.Out[row*a.Heads*a.ValueDim:]
+		if a.Ratio > 0 && a.Selected != nil {
+			piece.Selected = a.Selected[row*a.TopK:]
+		}
+		b.attend(&piece, splits)
+		if each == 0 {
+			return
+		}
+	}
+}
+
+// attendKeys is the maximum number of keys of a row.
+func attendKeys(a *kernels.AttendArgs) int {
+	keys := a.Pos + a.Rows
+	switch {
+	case a.Window > 0:
+		keys = min(keys, a.Window)
+	case a.RingRows == 0:
+		keys = 0
+	}
+	switch {
+	case a.Ratio > 0 && a.Selected != nil:
+		keys += a.TopK
+	case a.Ratio > 0:
+		keys += (a.Pos + a.Rows) / a.Ratio
+	}
+	return keys
+}
+
+// attendWork is the work of an Attend: each query times each key, and each weight times
+// each value, which is the beginning of the key.
+func attendWork(a *kernels.AttendArgs) work {
+	return work{flops: 2 * float64(a.Rows*a.Heads*(a.HeadDim+a.ValueDim)) * float64(attendKeys(a))}
+}
+
+// attend encodes an Attend with its keys divided into splits.
+func (b *Backend) attend(a *kernels.AttendArgs, splits int) {
+	c := contract.Attend(a)
+	args := C.struct_rmg_attend{
+		pos: C.int32_t(a.Pos), heads: C.int32_t(a.Heads), dim: C.int32_t(a.HeadDim), value: C.int32_t(a.ValueDim),
+		window: C.int32_t(a.Window), sunk: flag(a.Sinks != nil), ring_rows: C.int32_t(a.RingRows), ratio: C.int32_t(a.Ratio), splits: 1, scale: C.float(a.Scale),
+	}
+	n := a.Rows * a.Heads * a.ValueDim
+	keys, entries := attendKeys(a), 0 // entries of Compressed visible to any row
+	if a.Ratio > 0 {
+		entries = (a.Pos + a.Rows) / a.Ratio
+		if a.Selected != nil {
+			entries = min(entries, len(a.Compressed)/a.HeadDim)
+			args.top_k = C.int32_t(a.TopK)
+		}
+	}
+	args.entries = C.int32_t(entries)
+	q, out := b.operand(&c, "Q"), b.operand(&c, "Out")
+	selected, sinks := b.operand(&c, "Selected"), b.operand(&c, "Sinks")
+	raw, rawSkip := float16s(b.operand(&c, "Raw"))
+	compressed, compressedSkip := float16s(b.operand(&c, "Compressed"))
+	args.raw_skip, args.compressed_skip = rawSkip, compressedSkip
+
+	k := attendKernels[a.HeadDim]
+	if k == nil || a.Heads%8 != 0 || a.ValueDim%8 != 0 || rawSkip != 0 || compressedSkip != 0 || !aligned(8, raw, compressed) {
+		g := grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{C.RMG_ATTEND_ANY, 1, 1}, shared: sharedFloats(a.ValueDim), work: attendWork(a)}
+		dispatch(b, c.Op, attendAnyKernel, &args, g, out, q, raw, compressed, selected, sinks, b.faults())
+		return
+	}
+	blocks := above(a.Heads, C.RMG_ATTEND_HEADS)
+	span := C.RMG_ATTEND_KEYS * above(above(keys, splits), C.RMG_ATTEND_KEYS)
+	args.splits, args.span = C.int32_t(splits), C.int32_t(span)
+	g := grid{groups: [3]int{blocks, splits, a.Rows}, threads: [3]int{32 * C.RMG_ATTEND_SLICES, 1, 1}, work: attendWork(a)}
+	if splits == 1 {
+		dispatch(b, c.Op, k, &args, g, out, b.faults(), q, raw, compressed, selected, sinks, b.faults())
+		return
+	}
+	memory := b.scratch(c.Op, splits*(n+2*a.Rows*a.Heads))
+	if memory == nil {
+		return
+	}
+	sums, parts := between(b, c.Op, memory, splits*n, writes), between(b, c.Op, memory[splits*n:], 2*splits*a.Rows*a.Heads, writes)
+	dispatch(b, c.Op, k, &args, g, sums, parts, q, raw, compressed, selected, sinks, b.faults())
+	sums.access, parts.access = reads, reads
+	g = grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{threadsFor(a.ValueDim, 128), 1, 1}}
+	dispatch(b, c.Op, attendCombineKernel, &args, g, out, sums, parts, sinks)
+}
+
+// attendSplits is the number of splits of the keys of a row, with `groups`
+// threadgroups per split.
+func (b *Backend) attendSplits(groups, keys int) int {
+	if groups == 0 {
+		return 1
+	}
+	return max(1, min(b.info.AttendGroups/groups, above(keys, attendSpan), C.RMG_ATTEND_SPLITS))
+}
