@@ -16,8 +16,8 @@
 //
 // # Memory
 //
-// Every []float32, []int32, []int64 and []uint16 given to an op is in memory from Alloc of the
-// same backend, and every Weight.Data in a mapping given to Map. []uint16 is float16
+// Every []float32, []int32, []int64 and []uint16 given to an op is in memory from Alloc or
+// AllocHost of the same backend, and every Weight.Data in a mapping given to Map. []uint16 is float16
 // (IEEE binary16). Activations are float32, row-major, slowest index first, without
 // padding: "[rows][cols]" is rows*cols elements. Slices may be longer than the op needs;
 // only the stated extent is accessed. Unless an op says otherwise, its outputs must not

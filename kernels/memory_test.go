@@ -3,10 +3,14 @@ package kernels_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+	"ringmaster/kernels/profile"
+	"ringmaster/kernels/record"
 )
 
 // heap is a backend with memory of Go's heap and without ops.
@@ -47,4 +51,44 @@ func TestEnlarge(t *testing.T) {
 	require.NoError(t, kernels.Enlarge(h, &x, 4))
 	require.Equal(t, make([]int32, 4), x)
 	require.Equal(t, 16, h.held)
+}
+
+// card is a heap with a second kind of memory.
+type card struct {
+	heap
+	host int // bytes of AllocHost
+}
+
+func (c *card) AllocHost(n int) ([]byte, error) {
+	c.host += n
+	return kernels.AlignedBytes(n), nil
+}
+
+func (c *card) Host() kernels.Host { return kernels.Host{SlowReads: true} }
+
+func TestMakeHost(t *testing.T) {
+	h := &heap{} // one kind of memory is for both
+	x, err := kernels.MakeHost[int32](h, 2)
+	require.NoError(t, err)
+	require.Len(t, x, 2)
+	require.Equal(t, 8, h.held)
+	require.Zero(t, kernels.HostOf(h))
+
+	c := &card{}
+	for name, around := range map[string]kernels.Backend{
+		"itself":  c,
+		"record":  record.Wrap(c),
+		"profile": profile.NewSwitch(c, time.Now),
+		"each":    contract.NewEach(c, nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			held, host := c.held, c.host
+			y, err := kernels.MakeHost[uint16](around, 3)
+			require.NoError(t, err)
+			require.Len(t, y, 3)
+			require.Equal(t, held, c.held)
+			require.Equal(t, host+6, c.host)
+			require.True(t, kernels.HostOf(around).SlowReads)
+		})
+	}
 }

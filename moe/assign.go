@@ -27,7 +27,7 @@ func (a *assignment) join(f *Forward, p parallel.Placement, rank int) error {
 	if !a.copies {
 		return nil
 	}
-	return alloc(f.b, &a.local, n)
+	return allocAt(f.b, true, &a.local, n)
 }
 
 // serve reports whether copies serve the step.

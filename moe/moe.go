@@ -98,15 +98,15 @@ type defences struct {
 func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *parallel.Meter) (*Forward, error) {
 	f := &Forward{b: b, shape: s, reduce: reduce, meter: meter,
 		owned: parallel.Range{End: s.Experts}, shared: parallel.Range{End: s.Segments}}
-	n := s.MaxTokens * s.Used
+	n, onHost := s.MaxTokens*s.Used, kernels.HostOf(b).Experts
 	err := cmp.Or(
 		alloc(b, &f.logits, s.MaxTokens*s.Experts),
-		alloc(b, &f.ids, n),
-		alloc(b, &f.weights, n),
-		alloc(b, &f.offsets, s.Experts+1),
-		alloc(b, &f.slots, n),
-		alloc(b, &f.mid, n*s.FF),
-		alloc(b, &f.outs, n*s.Embd),
+		allocAt(b, true, &f.ids, n),
+		allocAt(b, true, &f.weights, n),
+		allocAt(b, onHost, &f.offsets, s.Experts+1),
+		allocAt(b, onHost, &f.slots, n),
+		allocAt(b, onHost, &f.mid, n*s.FF),
+		allocAt(b, onHost, &f.outs, n*s.Embd),
 		alloc(b, &f.gate, s.MaxTokens*s.SharedFF),
 		alloc(b, &f.up, s.MaxTokens*s.SharedFF),
 		alloc(b, &f.sum, s.sums(reduce)),
@@ -346,8 +346,14 @@ func (f *Forward) Free() {
 	}
 }
 
-func alloc[T float32 | int32 | uint16](b kernels.Backend, p *[]T, n int) error {
-	x, err := kernels.Make[T](b, n)
-	*p = x
+func alloc[T float32 | int32](b kernels.Backend, p *[]T, n int) error { return allocAt(b, false, p, n) }
+
+// allocAt is alloc of memory that the host reads fast if host is set.
+func allocAt[T float32 | int32](b kernels.Backend, host bool, p *[]T, n int) (err error) {
+	if host {
+		*p, err = kernels.MakeHost[T](b, n)
+	} else {
+		*p, err = kernels.Make[T](b, n)
+	}
 	return err
 }

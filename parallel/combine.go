@@ -70,15 +70,21 @@ type Combiner struct {
 func NewCombiner(b kernels.Backend, g *distributed.Group, op Op, wire Wire, capacity int, meter Counter) (*Combiner, error) {
 	c := &Combiner{b: b, group: g, op: op, wire: wire, meter: meter}
 	c.sizes[F16], c.sizes[F32] = make([]int, g.Size()), make([]int, g.Size())
+	// The host reads what travels. With F16 it reads the float32 numbers only after an
+	// overflow, or if the experts that compute them are its own.
+	make32 := kernels.MakeHost[float32]
+	if wire == F16 && !kernels.HostOf(b).Experts {
+		make32 = kernels.Make[float32]
+	}
 	var err error
-	c.parts, err = kernels.Make[float32](b, capacity)
+	c.parts, err = make32(b, capacity)
 	if err == nil && wire == F16 {
-		c.f16, err = kernels.Make[uint16](b, capacity)
+		c.f16, err = kernels.MakeHost[uint16](b, capacity)
 	}
 	if err == nil && op == ReduceScatter {
-		c.got, err = kernels.Make[float32](b, capacity)
+		c.got, err = make32(b, capacity)
 		if err == nil && wire == F16 {
-			c.got16, err = kernels.Make[uint16](b, capacity)
+			c.got16, err = kernels.MakeHost[uint16](b, capacity)
 		}
 	}
 	if err != nil {

@@ -25,6 +25,7 @@ type Sums struct {
 	width int
 	most  int     // rows
 	sums  []int64 // [most][width]
+	host  bool    // sums are memory that the host reads fast
 
 	group *distributed.Group
 	few   int     // most numbers that are gathered rather than reduced
@@ -47,11 +48,24 @@ type Sums struct {
 // run out.
 func NewSums(b kernels.Backend, width, rows int, meter Counter) (*Sums, error) {
 	s := &Sums{b: b, meter: meter, width: width, most: rows}
-	var err error
-	if s.sums, err = kernels.Make[int64](b, rows*width); err != nil {
-		return nil, fmt.Errorf("memory of the sums: %w", err)
+	if err := s.allocate(kernels.HostOf(b).Experts); err != nil {
+		return nil, err
 	}
 	return s, nil
+}
+
+// allocate replaces the memory of the sums. host says whether the host reads it.
+func (s *Sums) allocate(host bool) (err error) {
+	take := kernels.Make[int64]
+	if host {
+		take = kernels.MakeHost[int64]
+	}
+	kernels.Release(s.b, s.sums)
+	if s.sums, err = take(s.b, s.most*s.width); err != nil {
+		return fmt.Errorf("memory of the sums: %w", err)
+	}
+	s.host = host
+	return nil
 }
 
 // SumsBytes returns the bytes that NewSums allocates.
@@ -105,10 +119,15 @@ func (s *Sums) Join(g *distributed.Group, cut bool) error {
 	if g == nil {
 		return nil
 	}
-	wire, got := sumsLengths(s.width, s.most, g.Size(), cut)
 	var err error
-	if s.wire, err = kernels.Make[int32](s.b, wire); err == nil {
-		s.got, err = kernels.Make[int32](s.b, got)
+	if kernels.HostOf(s.b).SlowReads && !s.host { // in a group the host encodes the sums
+		if err = s.allocate(true); err != nil {
+			return err
+		}
+	}
+	wire, got := sumsLengths(s.width, s.most, g.Size(), cut)
+	if s.wire, err = kernels.MakeHost[int32](s.b, wire); err == nil {
+		s.got, err = kernels.MakeHost[int32](s.b, got)
 	}
 	if err != nil {
 		s.leave()
@@ -194,7 +213,7 @@ func (s *Sums) room(x *[]int32, n int) error {
 	}
 	kernels.Release(s.b, *x)
 	var err error
-	if *x, err = kernels.Make[int32](s.b, n); err != nil {
+	if *x, err = kernels.MakeHost[int32](s.b, n); err != nil {
 		return fmt.Errorf("memory of the sums: %w", err)
 	}
 	return nil

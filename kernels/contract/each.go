@@ -99,6 +99,12 @@ func (e *Each) RowsAgree() bool { return kernels.RowsAgree(e.inner) }
 // Packer is the inner backend's.
 func (e *Each) Packer() kernels.Packer { return kernels.PackerOf(e.inner) }
 
+// Host is the inner backend's.
+func (e *Each) Host() kernels.Host { return kernels.HostOf(e.inner) }
+
+// AllocHost is the inner backend's.
+func (e *Each) AllocHost(n int) ([]byte, error) { return kernels.AllocHost(e.inner, n) }
+
 // do hands over a call. arguments are pointers to all slices, weights and structs that
 // run reads.
 func (e *Each) do(c Call, rows int, run func(), arguments ...any) {

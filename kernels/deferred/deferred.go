@@ -61,9 +61,16 @@ func Wrap(inner kernels.Backend) *Backend {
 func (b *Backend) Name() string { return "deferred " + b.inner.Name() }
 
 // Alloc returns memory of the host, and allocates as much on the inner backend.
-func (b *Backend) Alloc(n int) ([]byte, error) {
+func (b *Backend) Alloc(n int) ([]byte, error) { return b.alloc(n, b.inner.Alloc) }
+
+// AllocHost is Alloc with the inner backend's memory for the host.
+func (b *Backend) AllocHost(n int) ([]byte, error) {
+	return b.alloc(n, func(n int) ([]byte, error) { return kernels.AllocHost(b.inner, n) })
+}
+
+func (b *Backend) alloc(n int, twin func(n int) ([]byte, error)) ([]byte, error) {
 	return b.allocs.Alloc("deferred", n, func() ([]byte, *block, error) {
-		twin, err := b.inner.Alloc(n)
+		twin, err := twin(n)
 		if err != nil {
 			return nil, nil, err
 		}

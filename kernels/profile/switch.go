@@ -38,3 +38,9 @@ func (s *Switch) RowsAgree() bool { return kernels.RowsAgree(s.plain) }
 
 // Packer is the inner backend's.
 func (s *Switch) Packer() kernels.Packer { return kernels.PackerOf(s.plain) }
+
+// Host is the inner backend's.
+func (s *Switch) Host() kernels.Host { return kernels.HostOf(s.plain) }
+
+// AllocHost is the inner backend's.
+func (s *Switch) AllocHost(n int) ([]byte, error) { return kernels.AllocHost(s.plain, n) }

@@ -46,6 +46,12 @@ func (b *Backend) RowsAgree() bool { return kernels.RowsAgree(b.inner) }
 // Packer is the inner backend's.
 func (b *Backend) Packer() kernels.Packer { return kernels.PackerOf(b.inner) }
 
+// Host is the inner backend's.
+func (b *Backend) Host() kernels.Host { return kernels.HostOf(b.inner) }
+
+// AllocHost is the inner backend's.
+func (b *Backend) AllocHost(n int) ([]byte, error) { return kernels.AllocHost(b.inner, n) }
+
 // weighed describes an op that multiplies rows by weights.
 func weighed(op *contract.Op) cost.Op {
 	o := cost.Op{Kind: kind(op)}

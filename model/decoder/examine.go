@@ -178,7 +178,7 @@ func (m *Model[C]) product(w kernels.Weight, seed uint64) (uint32, error) {
 		return 0, err
 	}
 	defer kernels.Release(b, x)
-	out, err := kernels.Make[float32](b, w.Rows)
+	out, err := kernels.MakeHost[float32](b, w.Rows)
 	if err != nil {
 		return 0, err
 	}

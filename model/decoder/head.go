@@ -66,7 +66,7 @@ func (h *Head) Reserve(rows int) error {
 	h.Free()
 	var err error
 	if h.group == nil || h.group.Rank() == 0 {
-		h.logits, err = kernels.Make[float32](h.b, rows*h.vocab)
+		h.logits, err = kernels.MakeHost[float32](h.b, rows*h.vocab)
 	}
 	if err == nil && h.group != nil {
 		h.gather, err = parallel.NewCombiner(h.b, h.group, parallel.Gather, parallel.F32, rows*h.vocab, h.meter.For(parallel.ForOutputHead))
