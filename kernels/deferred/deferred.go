@@ -5,7 +5,7 @@
 // Wrap(reference.New()) makes one.
 //
 // The memory that Alloc gives to the host is not what ops compute on. Each allocation has
-// a twin on the inner backend. Encoding an op copies its inputs to the twin, unless an
+// a twin; both are memory of the inner backend. Encoding an op copies its inputs to the twin, unless an
 // earlier op wrote them there, and puts poison in its outputs on the host's side. Flush
 // runs the ops on the twins and copies what they wrote back. Results are those of the
 // inner backend bit for bit.
@@ -60,24 +60,25 @@ func Wrap(inner kernels.Backend) *Backend {
 // Name is "deferred" and the name of the inner backend.
 func (b *Backend) Name() string { return "deferred " + b.inner.Name() }
 
-// Alloc returns memory of the host, and allocates as much on the inner backend.
-func (b *Backend) Alloc(n int) ([]byte, error) { return b.alloc(n, b.inner.Alloc) }
-
-// AllocHost is Alloc with the inner backend's memory for the host.
-func (b *Backend) AllocHost(n int) ([]byte, error) {
-	return b.alloc(n, func(n int) ([]byte, error) { return kernels.AllocHost(b.inner, n) })
-}
-
-func (b *Backend) alloc(n int, twin func(n int) ([]byte, error)) ([]byte, error) {
+// Alloc allocates twice as much on the inner backend.
+func (b *Backend) Alloc(n int) ([]byte, error) {
 	return b.allocs.Alloc("deferred", n, func() ([]byte, *block, error) {
-		twin, err := twin(n)
+		host, err := b.inner.Alloc(n)
 		if err != nil {
 			return nil, nil, err
 		}
-		x := &block{host: kernels.AlignedBytes(n), twin: twin}
+		twin, err := b.inner.Alloc(n)
+		if err != nil {
+			b.inner.Free(host)
+			return nil, nil, err
+		}
+		x := &block{host: host, twin: twin}
 		return x.host, x, nil
 	})
 }
+
+// AllocHost is Alloc, because both kinds of memory are alike here.
+func (b *Backend) AllocHost(n int) ([]byte, error) { return b.Alloc(n) }
 
 // Free gives back what Alloc returned. Encoded ops must not use it any more.
 func (b *Backend) Free(mem []byte) {
@@ -85,6 +86,7 @@ func (b *Backend) Free(mem []byte) {
 		if x := a.Kept; len(x.loaded)+len(x.written) > 0 {
 			contract.Fail("Free", "the memory is used by an op that has not been flushed")
 		}
+		b.inner.Free(a.Kept.host)
 		b.inner.Free(a.Kept.twin)
 	})
 }

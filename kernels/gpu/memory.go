@@ -20,8 +20,16 @@ type mapping struct {
 	begin, end uintptr
 }
 
-// Alloc returns n bytes of zeroed memory in shared storage: the contents of a buffer.
-func (b *Backend) Alloc(n int) ([]byte, error) {
+// Alloc returns n bytes of zeroed memory that host and device see: the contents of a buffer.
+func (b *Backend) Alloc(n int) ([]byte, error) { return b.alloc(n, 0) }
+
+// AllocHost is Alloc with memory that the host reads fast.
+func (b *Backend) AllocHost(n int) ([]byte, error) { return b.alloc(n, 1) }
+
+// Host says whether the device has memory of its own.
+func (b *Backend) Host() kernels.Host { return kernels.Host{SlowReads: b.info.SlowReads} }
+
+func (b *Backend) alloc(n int, host C.int) ([]byte, error) {
 	if b.m == nil {
 		return nil, errClosed
 	}
@@ -29,7 +37,7 @@ func (b *Backend) Alloc(n int) ([]byte, error) {
 		if uint64(n) > b.info.MaxBuffer {
 			return nil, buffer, fmt.Errorf("the GPU cannot allocate %d bytes; the largest buffer of the device has %d", n, b.info.MaxBuffer)
 		}
-		buffer = C.rmg_alloc(b.m, C.uint64_t(n), 0)
+		buffer = C.rmg_alloc(b.m, C.uint64_t(n), host)
 		if buffer.object == nil {
 			return nil, buffer, fmt.Errorf("the GPU cannot allocate %d bytes", n)
 		}
@@ -41,7 +49,7 @@ func (b *Backend) Alloc(n int) ([]byte, error) {
 	})
 }
 
-// Free releases memory of Alloc. mem must be the whole slice, and no op that is encoded
+// Free releases memory of Alloc or AllocHost. mem must be the whole slice, and no op that is encoded
 // or running may use it.
 func (b *Backend) Free(mem []byte) {
 	b.allocs.Free(mem, func(x contract.Allocation[C.rmg_buffer]) {

@@ -33,6 +33,7 @@ var alone = []shared{
 	{"ReduceExact", testenv.Fast, Architecture.ReduceExact},
 	{"StepErrors", testenv.Fast, Architecture.StepErrors},
 	{"FlushesAreWhereTheyMustBe", testenv.Fast, Architecture.FlushesAreWhereTheyMustBe},
+	{"ExpertsOnTheHost", testenv.Fast, Architecture.ExpertsOnTheHost},
 	{"AgreesWithReference", testenv.Fast, Architecture.AgreesWithReference},
 	{"NonFiniteRowsStayAlone", testenv.Fast, Architecture.NonFiniteRowsStayAlone},
 	{"RestoreIsNeverLeft", testenv.Full, Architecture.RestoreIsNeverLeft},

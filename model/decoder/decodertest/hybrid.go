@@ -1,0 +1,63 @@
+package decodertest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/deferred"
+	"ringmaster/kernels/hybrid"
+	"ringmaster/model/decoder"
+	"ringmaster/parallel"
+)
+
+// card is a backend whose memory the host reads slowly, and a lazy one, in place of a GPU.
+type card struct{ *deferred.Backend }
+
+func (card) Host() kernels.Host { return kernels.Host{SlowReads: true} }
+
+// openHybrid loads a model on a hybrid of two CPU backends, of which one is in place of the
+// GPU and runs nothing before Flush.
+func (a Architecture) openHybrid(t testing.TB, f *gguf.File, o decoder.OpenOptions) (*hybrid.Backend, decoder.Decoder) {
+	gpu, err := cpu.New(1)
+	require.NoError(t, err)
+	experts, err := cpu.New(1)
+	require.NoError(t, err)
+	b := hybrid.New(card{deferred.Wrap(gpu)}, experts)
+	return b, a.openWith(t, f, b, o)
+}
+
+// ExpertsOnTheHost checks that a hybrid has the bits of its backends, alone and in a group,
+// and that the host waits for the GPU at most once in a layer alone and twice in a group.
+func (a Architecture) ExpertsOnTheHost(t *testing.T) {
+	c, f, steps := a.small(t, 31)
+	layers := uint64(c.Layers * len(steps))
+	for _, o := range []decoder.OpenOptions{
+		{MaxTokens: 48}, {MaxTokens: 48, Reduce: parallel.Exact},
+	} {
+		want := a.PlayAlone(t, f, o, steps)
+		b, m := a.openHybrid(t, f, o)
+		got, _, err := Play(m, steps)
+		require.NoError(t, err)
+		RequireSame(t, want, got, fmt.Sprint("alone ", o.Reduce))
+		require.NotZero(t, b.Waits())
+		require.LessOrEqual(t, b.Waits(), layers)
+
+		const size = 2
+		plain, all := a.OpenAll(t, f, size, false, o), make(Members, size)
+		backends := make([]*hybrid.Backend, size)
+		for i := range all {
+			backends[i], all[i] = a.openHybrid(t, f, o)
+		}
+		shares := []float64{2, 1}
+		plain.Join(t, parallel.ShareAll, shares)
+		all.Join(t, parallel.ShareAll, shares)
+		before := backends[0].Waits()
+		RequireSame(t, plain.Play(t, steps), all.Play(t, steps), fmt.Sprint("in a group ", o.Reduce))
+		require.LessOrEqual(t, backends[0].Waits()-before, 2*layers)
+	}
+}
