@@ -35,6 +35,9 @@ case $what in tests | full)
 		use ps procps
 		# The headers with which our own declarations of verbs are compared.
 		file /usr/include/infiniband/verbs.h libibverbs-dev
+		# A Vulkan device in software, and the headers for our own declarations of it.
+		file "/usr/share/vulkan/icd.d/lvp_icd.$(uname -m).json" mesa-vulkan-drivers
+		file /usr/include/vulkan/vulkan_core.h libvulkan-dev
 	fi
 	;;
 esac
@@ -51,6 +54,9 @@ if [ "$what" = full ]; then
 		use promtool prometheus # checks the alert rules
 		use nft nftables # firewalls between the ranks of a group
 		use haproxy haproxy # several groups behind a proxy
+		use glslc glslc # the shaders of Vulkan
+		use spirv-val spirv-tools
+		file /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json vulkan-validationlayers
 		have clang-format-19 || use clang-format clang-format-19
 	fi
 fi

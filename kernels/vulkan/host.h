@@ -1,0 +1,65 @@
+// The interface between the Go side of package vulkan and the host code in C, the only
+// part that calls Vulkan. A device is used by one thread at a time. Functions that can fail
+// write a NUL-terminated message to `error`, of `size` bytes.
+#ifndef RMV_HOST_H
+#define RMV_HOST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../gpu/device.h"
+
+// What a device is and can do.
+typedef struct {
+	char name[256];
+	char driver[512];                                      // name and version
+	uint8_t driver_uuid[16], device_uuid[16], cache_uuid[16]; // cache: changes with the driver's build
+	uint32_t api, driver_version, vendor, device;
+	int32_t type; // VkPhysicalDeviceType
+
+	int32_t unified; // host and device share one memory
+	int32_t imports; // wrap needs no copy: the device reads the host's memory
+	// The largest heap of the device and how much of it this process may use now; whether
+	// the latter is the driver's word or a guess.
+	uint64_t heap, budget;
+	int32_t budget_known;
+	uint64_t visible; // bytes of the device's own memory that the host sees, 0 if unified
+	uint64_t max_buffer, page;
+
+	uint32_t shared_max, threads_max;
+	uint32_t subgroup_min, subgroup_max;
+	int32_t subgroups; // 1: a kernel can have subgroups of 32
+	int32_t nan_preserve, denorm_preserve, nearest; // modes that a kernel may ask for, in float32
+	int32_t float16, float64, dot8;                 // kernels may use them
+
+	char missing[512]; // what the kernels need and it does not have, "" if nothing
+} rmv_info;
+
+typedef struct rmv_device rmv_device;
+
+// rmv_list lists up to `most` devices. It returns their number, or -1 without a loader or
+// drivers.
+int rmv_list(rmv_info *list, int most, char *error, size_t size);
+
+// rmv_open opens a device of rmv_list. The first member of a device is the rmg_device.
+rmv_device *rmv_open(int number, rmv_info *info, char *error, size_t size);
+// rmv_close releases everything but the buffers, which the caller has released before.
+// Nothing that was submitted may be running.
+void rmv_close(rmv_device *d);
+
+// rmv_module loads a SPIR-V module. It returns its number, or -1.
+int rmv_module(rmv_device *d, const uint32_t *code, size_t bytes, char *error, size_t size);
+// rmv_kernel adds a kernel: a module, and the values of its specialization constants from
+// number `first` on. Its pipelines are made when first submitted, one for each number of
+// threads and size of shared memory. It returns the kernel's number, or -1. A kernel of
+// module -1 fails when it is submitted.
+int rmv_kernel(rmv_device *d, const char *name, int module, const uint32_t *constants, uint32_t first, uint32_t count);
+// rmv_fused sets the specialization constant FUSED of pipelines that are made from now on.
+void rmv_fused(rmv_device *d, uint32_t fused);
+
+// rmv_pipelines is the number of pipelines that were made.
+uint32_t rmv_pipelines(rmv_device *d);
+// rmv_why is why the last alloc or wrap failed.
+const char *rmv_why(rmv_device *d);
+
+#endif
