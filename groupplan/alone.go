@@ -15,7 +15,14 @@ type Room struct {
 	Known   bool  // Memory is known
 	Limit   int64 // bytes that the process may use beside the mapped weights, 0 for what is free
 	Threads int   // of the CPU kernels, 0 on a GPU
+
+	// Of a GPU with memory of its own, or without the routed experts:
+	OnGPU decoder.OnGPU
+	GPU   int64 // bytes that the model may use of its memory
 }
+
+// onGPU is what a plan needs of the GPU's memory beside the KV caches.
+func (r Room) onGPU(p decoder.Plan) int64 { return p.GPUWeights(r.OnGPU) + p.Fixed() - p.TableCache }
 
 // limit is the most memory that the process may use beside the mapped weights, 0 if nothing
 // limits it: what was given, or what is free as long as the weights stay in memory too.
@@ -39,6 +46,9 @@ func (o Options) Alone(r Room) (plan decoder.Plan, text string, err error) {
 		if r.Limit > 0 && need(p) > r.Limit {
 			return false
 		}
+		if r.OnGPU != decoder.NothingOnGPU && r.onGPU(p)+p.PerSequence() > r.GPU {
+			return false
+		}
 		return !bound || need(p) <= r.Memory.Available
 	}
 	if plan, err = o.fitContext(fits); err != nil {
@@ -46,6 +56,9 @@ func (o Options) Alone(r Room) (plan decoder.Plan, text string, err error) {
 	}
 	m := own(plan, r.Threads, o.Heap)
 	plan.Kernels, plan.Heap, plan.Budget = m.kernels, m.heap, sequenceBudget(o.limit(r, plan), rest(plan), plan)
+	if plan.OnGPU = r.OnGPU; r.OnGPU != decoder.NothingOnGPU {
+		plan.Budget = min(plan.Budget, sequenceBudget(r.GPU, r.onGPU(plan), plan))
+	}
 	var w strings.Builder
 	if err := plan.Write(&w); err != nil {
 		return plan, "", err
@@ -61,6 +74,9 @@ func (o Options) Alone(r Room) (plan decoder.Plan, text string, err error) {
 func (o Options) refuseAlone(r Room, plan decoder.Plan, need int64, bound bool) error {
 	path := o.Model.Path()
 	switch {
+	case r.OnGPU != decoder.NothingOnGPU && r.onGPU(plan)+plan.PerSequence() > r.GPU:
+		return fmt.Errorf("%s needs %s of the GPU's memory with one sequence of %d tokens; it may use %s. Use a smaller --ctx or --max-batch, or --backend cpu",
+			path, units.Bytes(r.onGPU(plan)+plan.PerSequence()), plan.Context, units.Bytes(r.GPU))
 	case r.Limit > 0 && need > r.Limit:
 		return fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; --memory allows %s. Raise it, or use a smaller --ctx, --max-batch or --max-body",
 			path, units.Bytes(need), plan.Context, units.Bytes(r.Limit))

@@ -84,6 +84,7 @@ type Plan struct {
 	Kernels int64 // working buffers of the kernels
 	Heap    int64 // Go's heap, stacks and runtime
 	Budget  int64 // of the KV caches of all sequences; 0: Sequences of full length
+	OnGPU   OnGPU // nothing unless the GPU has memory of its own, or the CPU the experts
 }
 
 // AddWeights adds the tensors of a file. A stack of one matrix for each expert
@@ -186,6 +187,9 @@ func (p Plan) AtMost() int64 { return p.Fixed() + p.Kernels + p.Heap + p.budget(
 // Weights is the bytes of the mapped weights that a step reads.
 func (p Plan) Weights() int64 { return p.Experts + p.Dense + p.DraftWeights }
 
+// allTogether is the last row of the memory table.
+const allTogether = "all together"
+
 // rows is the memory table.
 func (p Plan) rows() []Row {
 	rows := []Row{
@@ -221,15 +225,28 @@ func (p Plan) rows() []Row {
 		Row{"working buffers", p.Kernels, "of the kernels, at most"},
 		Row{"program", p.Heap, "Go's heap, at most: with all requests and their texts that it admits"},
 		Row{"KV caches", p.budget(), fmt.Sprintf("all sequences, at most; one of %d tokens takes %s", p.Context, units.Bytes(p.PerSequence()))},
-		Row{"all together", p.AtMost(), "at most, in addition to what is mapped; little of it is used before requests need it"})
+		Row{allTogether, p.AtMost(), "at most, in addition to what is mapped; little of it is used before requests need it"})
 }
 
 // Write prints the plan as a table.
 func (p Plan) Write(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %s\n", p.Name, p.Summary)
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+	if p.OnGPU != NothingOnGPU {
+		fmt.Fprint(t, "  \tall\ton the GPU\t\n")
+	}
 	for _, r := range p.rows() {
-		fmt.Fprintf(t, "  %s\t%s\t  %s\t\n", r.What, units.Bytes(r.Bytes), r.Note)
+		fmt.Fprintf(t, "  %s\t%s\t", r.What, units.Bytes(r.Bytes))
+		switch {
+		case p.OnGPU == NothingOnGPU:
+		case r.What == allTogether:
+			fmt.Fprintf(t, "%s\t", units.Bytes(p.GPUBytes()))
+		case p.onGPU(r.What):
+			fmt.Fprintf(t, "%s\t", units.Bytes(r.Bytes))
+		default:
+			fmt.Fprint(t, "-\t")
+		}
+		fmt.Fprintf(t, "  %s\t\n", r.Note)
 	}
 	return t.Flush()
 }
