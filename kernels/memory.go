@@ -7,12 +7,12 @@ import (
 
 // Make allocates n elements on the backend. The memory is zeroed and stays
 // until Release or Close of the backend.
-func Make[T float32 | int32 | int64 | uint16](b Backend, n int) ([]T, error) {
+func Make[T number](b Backend, n int) ([]T, error) {
 	return take[T](b.Name, b.Alloc, n)
 }
 
 // MakeHost is Make with the memory of AllocHost.
-func MakeHost[T float32 | int32 | int64 | uint16](b Backend, n int) ([]T, error) {
+func MakeHost[T number](b Backend, n int) ([]T, error) {
 	return take[T](b.Name, func(n int) ([]byte, error) { return AllocHost(b, n) }, n)
 }
 
@@ -45,7 +45,7 @@ func HostOf(b Backend) Host {
 	return Host{}
 }
 
-func take[T float32 | int32 | int64 | uint16](name func() string, alloc func(n int) ([]byte, error), n int) ([]T, error) {
+func take[T number](name func() string, alloc func(n int) ([]byte, error), n int) ([]T, error) {
 	var zero T
 	size := int(unsafe.Sizeof(zero))
 	if n < 0 || n > (1<<62)/size {
@@ -62,22 +62,25 @@ func take[T float32 | int32 | int64 | uint16](name func() string, alloc func(n i
 }
 
 // Release frees what Make or MakeHost returned. x must be the whole slice.
-func Release[T float32 | int32 | int64 | uint16](b Backend, x []T) {
+func Release[T number](b Backend, x []T) {
 	if len(x) == 0 {
 		return
 	}
-	b.Free(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(x[0]))))
+	b.Free(bytesOf(x))
 }
 
 // Enlarge replaces what Make returned, or nil, by n elements that begin with the same
 // ones. After an error x is as it was.
-func Enlarge[T float32 | int32 | int64 | uint16](b Backend, x *[]T, n int) error {
+func Enlarge[T number](b Backend, x *[]T, n int) error {
 	bigger, err := Make[T](b, n)
 	if err != nil {
 		return err
 	}
 	if ValuesMatter(b) {
-		copy(bigger, *x)
+		if err := Copy(b, bytesOf(bigger)[:len(bytesOf(*x))], bytesOf(*x)); err != nil {
+			Release(b, bigger)
+			return err
+		}
 	}
 	Release(b, *x)
 	*x = bigger
@@ -89,4 +92,14 @@ func AlignedBytes(n int) []byte {
 	raw := make([]byte, n+63)
 	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(raw)))) & 63
 	return raw[skip : skip+n : skip+n]
+}
+
+// number is an element of a backend's memory.
+type number interface {
+	float32 | int32 | int64 | uint16
+}
+
+// bytesOf returns the memory of x.
+func bytesOf[T number](x []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(*new(T))))
 }

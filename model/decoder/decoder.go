@@ -139,6 +139,7 @@ type Model[C Cache] struct {
 	charged   int64 // bytes of all sequences
 	ids, pos  []int32
 	buffers   []Buffer
+	reader    kernels.Reader             // of memory that the host reads slowly
 	step      *Step[C]                   // prepared and not run
 	rewinds   []rewound[C]               // of the prepared step
 	changes   map[model.SeqID]*change[C] // of the prepared step, until it is committed
@@ -152,7 +153,7 @@ type Model[C Cache] struct {
 // lack of memory.
 func New[C Cache](n Network[C], o Options) (*Model[C], error) {
 	o.Info.Layers = o.Layers
-	m := &Model[C]{o: o, network: n, sequences: map[model.SeqID]*sequence[C]{}, changes: map[model.SeqID]*change[C]{}}
+	m := &Model[C]{o: o, network: n, sequences: map[model.SeqID]*sequence[C]{}, changes: map[model.SeqID]*change[C]{}, reader: kernels.Reader{Backend: o.Backend}}
 	m.buffers = []Buffer{{I32: &m.ids, Len: o.Info.MaxTokens}, {I32: &m.pos, Len: o.Info.MaxTokens}}
 	if err := Allocate(o.Backend, m.buffers); err != nil {
 		return nil, m.errorf("ids and positions of a step: %w", err)
@@ -219,7 +220,9 @@ func (m *Model[C]) prepare(step model.Step) error {
 	if err := m.network.ReserveHead(len(s.Wanted)); err != nil {
 		return m.errorf("logits of %d tokens: %w: %w", len(s.Wanted), model.ErrNoMemory, err)
 	}
-	m.makeForks(step, forks)
+	if err := m.makeForks(step, forks); err != nil {
+		return m.errorf("%w", err)
+	}
 	m.rewinds = m.rewinds[:0]
 	for i, e := range step.Entries {
 		if q := m.sequences[e.Seq]; e.Pos < max(q.intact, q.copied.is.length) {
@@ -305,7 +308,9 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 	if err != nil {
 		return nil, m.abandon(err)
 	}
-	m.digestStep(s)
+	if err := m.digestStep(s); err != nil {
+		return nil, m.abandon(err)
+	}
 	if m.drafter != nil {
 		m.ran = s
 	}
@@ -391,18 +396,37 @@ func (m *Model[C]) Drop(id model.SeqID) {
 func (m *Model[C]) Digest() []uint32 { return m.digest }
 
 // digestStep fills m.digest; the step must have been flushed.
-func (m *Model[C]) digestStep(s *Step[C]) {
+func (m *Model[C]) digestStep(s *Step[C]) error {
 	layers := m.o.Routed.Digest()
 	if layers == nil {
-		return
+		return nil
 	}
-	m.digest = append(m.digest, layers...)
 	sum := uint32(0)
 	for _, i := range s.compared() {
-		row := quietNaNs(m.network.Hidden(int(i)))
-		sum = crc32.Update(sum, castagnoli, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(row))), 4*len(row)))
+		row, err := m.readable(m.network.Hidden(int(i)))
+		if err != nil {
+			return err
+		}
+		row = quietNaNs(row)
+		sum = crc32.Update(sum, castagnoli, rowBytes(row))
 	}
-	m.digest = append(m.digest, sum)
+	m.digest = append(append(m.digest, layers...), sum)
+	return nil
+}
+
+// readable returns a row of the backend's memory, or a copy of it that the host reads fast. The
+// step must have been flushed; the error is the backend's.
+func (m *Model[C]) readable(row []float32) ([]float32, error) {
+	if !kernels.HostOf(m.o.Backend).SlowReads {
+		return row, nil
+	}
+	fast := make([]float32, len(row))
+	return fast, m.reader.Read(rowBytes(fast), rowBytes(row))
+}
+
+// rowBytes returns the memory of a row.
+func rowBytes(row []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(row))), 4*len(row))
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -482,6 +506,7 @@ func (m *Model[C]) Close() error {
 	}
 	m.o.Routed.Free()
 	m.network.Free()
+	m.reader.Free()
 	Free(m.o.Backend, m.buffers)
 	return nil
 }

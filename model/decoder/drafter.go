@@ -169,12 +169,22 @@ func (d *drafter[C]) followEntry(ctx context.Context, p committed) {
 		d.add(ctx, p.seq, q, q.at-q.first, p.tokens[0], q.last)
 	}
 	for i := first; i < n-1; i++ {
-		d.add(ctx, p.seq, q, p.pos+i-q.first, p.tokens[i+1], d.trunk.Hidden(p.row+i))
+		hidden, err := d.block.readable(d.trunk.Hidden(p.row + i))
+		if err != nil {
+			d.fail(ctx, err)
+			return
+		}
+		d.add(ctx, p.seq, q, p.pos+i-q.first, p.tokens[i+1], hidden)
+	}
+	hidden, err := d.block.readable(d.trunk.Hidden(p.row + n - 1))
+	if err != nil {
+		d.fail(ctx, err)
+		return
 	}
 	if q.last == nil {
 		q.last = make([]float32, d.width)
 	}
-	copy(q.last, d.trunk.Hidden(p.row+n-1))
+	copy(q.last, hidden)
 	q.at, q.fed = p.pos+n-1, -1
 }
 
@@ -298,7 +308,12 @@ func (d *drafter[C]) chain(ctx context.Context, entries []model.DraftEntry, out 
 			id, more := pick(i, depth, logits[row])
 			out[i] = append(out[i], id)
 			if more && depth+1 < min(entries[i].Most, mostDrafts) && q.at-q.first+depth+1 < d.block.o.Info.ContextLength {
-				copy(d.pass.Input(len(next), true), d.pass.Hidden(row))
+				hidden, err := d.block.readable(d.pass.Hidden(row))
+				if err != nil {
+					d.fail(ctx, err)
+					return
+				}
+				copy(d.pass.Input(len(next), true), hidden)
 				next = append(next, i)
 			}
 		}

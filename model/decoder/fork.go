@@ -1,6 +1,7 @@
 package decoder
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -214,7 +215,9 @@ func (m *Model[C]) prepareCheckpoints(step model.Step) error {
 					return err
 				}
 				change.taken = append(change.taken, x)
-				m.copy(x.section(), overwritten)
+				if err := m.copy(x.section(), overwritten); err != nil {
+					return err
+				}
 			}
 			change.after = append(change.after, x)
 		}
@@ -291,7 +294,7 @@ func (m *Model[C]) checkpointsAfter(id model.SeqID) []*checkpoint {
 }
 
 // makeForks copies the state of the forks of a checked step; is has their standings.
-func (m *Model[C]) makeForks(step model.Step, is map[model.SeqID]standing) {
+func (m *Model[C]) makeForks(step model.Step, is map[model.SeqID]standing) error {
 	for _, f := range step.Forks {
 		change, from, fork := m.changes[f.Seq], m.sequences[f.From], is[f.Seq]
 		change.fork = &fork
@@ -303,10 +306,12 @@ func (m *Model[C]) makeForks(step model.Step, is map[model.SeqID]standing) {
 			overwritten = find(change.after, fork.length).section()
 		}
 		toGrown, toOverwritten := divide(change.q.cache.State(0, fork.length, fork.peak))
-		m.copy(toGrown, grown)
-		m.copy(toOverwritten, overwritten)
+		if err := cmp.Or(m.copy(toGrown, grown), m.copy(toOverwritten, overwritten)); err != nil {
+			return err
+		}
 		change.q.copied = copied[C]{from, from.commits, fork}
 	}
+	return nil
 }
 
 // divide joins the sections of a state that only grow into one, and those that later tokens
@@ -322,11 +327,13 @@ func divide(state []snapshot.Section) (grown, overwritten snapshot.Section) {
 	return grown, overwritten
 }
 
-// copy calls snapshot.Copy, but not on a backend that only measures or records.
-func (m *Model[C]) copy(to, from snapshot.Section) {
-	if kernels.ValuesMatter(m.o.Backend) {
-		snapshot.Copy(to, from)
+// copy copies memory of the backend, but not on one that only measures or records. The error
+// is the backend's.
+func (m *Model[C]) copy(to, from snapshot.Section) error {
+	if !kernels.ValuesMatter(m.o.Backend) {
+		return nil
 	}
+	return snapshot.Copy(to, from, func(to, from []byte) error { return kernels.Copy(m.o.Backend, to, from) })
 }
 
 // apply commits what the prepared step changes in a sequence, apart from its entry.

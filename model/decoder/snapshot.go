@@ -57,6 +57,9 @@ func (m *Model[C]) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, fro
 			sections = append(sections, c.section())
 		}
 	}
+	for i := range sections {
+		sections[i].Read = m.reader.Read
+	}
 	return snapshot.Write(w, h, tokens, sections)
 }
 
@@ -150,7 +153,9 @@ func (m *Model[C]) restore(x *snapshot.Reader, id model.SeqID) error {
 	if c := find(q.checkpoints, x.Length); c != nil && q.peak-x.Length > m.o.Info.Rewind {
 		q.peak = x.Length + m.o.Info.Rewind
 		_, overwritten := divide(cache.State(0, x.Length, q.peak))
-		m.copy(overwritten, c.section())
+		if err := m.copy(overwritten, c.section()); err != nil {
+			return m.errorf("%w", err)
+		}
 	}
 	q.commits++
 	return nil

@@ -64,6 +64,8 @@ type Section struct {
 	// Overwritten: later tokens of the sequence overwrite the bytes. The format does not
 	// have it.
 	Overwritten bool
+	// Read copies from a part of Parts to other memory, if that is more than copying.
+	Read func(to, from []byte) error
 }
 
 // Bytes is the length of the section.
@@ -75,12 +77,15 @@ func (s Section) Bytes() (n int64) {
 }
 
 // Copy copies the bytes of a section to another of the same length, wherever the two are
-// cut.
-func Copy(to, from Section) {
+// cut. move copies a part; the error is its.
+func Copy(to, from Section, move func(to, from []byte) error) error {
 	r := parts{slices.Clone(from.Parts)}
 	for _, p := range to.Parts {
-		r.copyTo(p)
+		if err := r.copyTo(p, move); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // Header says what a snapshot belongs to.
@@ -171,7 +176,9 @@ func Write(w io.Writer, h Header, tokens []int32, sections []Section) error {
 		r := parts{slices.Clone(s.Parts)}
 		for number, left := uint64(0), s.Bytes(); left > 0; number++ {
 			block = block[:min(left, blockBytes)]
-			r.copyTo(block)
+			if err := r.copyTo(block, s.Read); err != nil {
+				return fmt.Errorf("reading for a snapshot: %w", err)
+			}
 			left -= int64(len(block))
 			block = binary.LittleEndian.AppendUint32(block, checksum(i, number, block))
 			if _, err := w.Write(block); err != nil {
@@ -343,8 +350,16 @@ func (p *parts) each(n int, do func(part []byte, at int)) {
 	}
 }
 
-func (p *parts) copyTo(dst []byte) {
-	p.each(len(dst), func(part []byte, at int) { copy(dst[at:], part) })
+// copyTo copies with move, nil for copy, until its first error.
+func (p *parts) copyTo(dst []byte, move func(to, from []byte) error) (err error) {
+	p.each(len(dst), func(part []byte, at int) {
+		if move == nil {
+			copy(dst[at:], part)
+		} else if err == nil {
+			err = move(dst[at:at+len(part)], part)
+		}
+	})
+	return err
 }
 
 func (p *parts) copyFrom(src []byte) {
