@@ -31,6 +31,8 @@ type Info struct {
 
 	// RowsAgree is kernels.RowsAgree of this device.
 	RowsAgree bool
+	// Packed says that products are the CPU's, of packed activations: see packed.go.
+	Packed bool
 	// Busy is the number of simdgroups that fill the device, and AttendGroups that of the
 	// threadgroups of an Attend of few rows: they choose how work is divided.
 	Busy, AttendGroups int

@@ -53,7 +53,7 @@ type expertCall struct {
 
 func (b *Backend) expertCall(c *contract.Call, a *kernels.ExpertArgs) expertCall {
 	slots := a.Rows * a.Used
-	return expertCall{b, c.Op, c, a, slots, slots >= manySlots*a.Experts}
+	return expertCall{b, c.Op, c, a, slots, !b.info.Packed && slots >= manySlots*a.Experts}
 }
 
 // operand binds the operand with the given name.
@@ -99,12 +99,17 @@ func (c *expertCall) expertView(w kernels.Weight, v *view) C.struct_rmg_expert_v
 func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp float32, a kernels.ExpertArgs) {
 	call := b.check(contract.ExpertGateUp(mid, x, gate, up, &a))
 	c := b.expertCall(&call, &a)
-	in, out := c.operand("x"), c.operand("mid")
-	if !c.tiles && gate.Type == up.Type {
-		c.pair(out, in, gate, up, clamp)
+	in, out := &input{plain: c.operand("x")}, c.operand("mid")
+	switch {
+	case gate.Type != up.Type || isPlain(gate.Type) && b.info.Packed:
+	case b.info.Packed:
+		c.packedPair(out, in, gate, up, clamp)
+		return
+	case !c.tiles:
+		c.pairs(expertGateUpKernels[gate.Type], expertGateUpRows, out, in.plain, gate, up, clamp)
 		return
 	}
-	args := c.args(gate, in, a.Used)
+	args := c.args(gate, in.plain, a.Used)
 	c.products(out, in, gate, args)
 	args.glu, args.clamp, args.zero = 1, C.float(clamp), C.RMG_ZERO_MID
 	c.products(out, in, up, args)
@@ -115,8 +120,8 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.ExpertArgs) {
 	call := b.check(contract.ExpertDown(out, mid, down, &a))
 	c := b.expertCall(&call, &a)
-	in := c.operand("mid")
-	args := c.args(down, in, 1)
+	in := &input{plain: c.operand("mid")}
+	args := c.args(down, in.plain, 1)
 	args.zero = C.RMG_ZERO_OUT
 	c.products(c.operand("out"), in, down, args)
 }
@@ -128,12 +133,12 @@ func (c *expertCall) work(w kernels.Weight, times int) work {
 	return work{flops: 2 * float64(c.slots) * float64(w.Rows) * float64(w.Cols), weights: float64(times) * bytes}
 }
 
-// pair encodes gate and up at once, per pair of views that share experts. The first
-// dispatch clears rows.
-func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) {
+// pairs encodes gate and up at once with a kernel whose threadgroups have `rows` rows, per
+// pair of views that share experts. The first dispatch clears rows.
+func (c *expertCall) pairs(k *kernel, rows int, mid, in bind, gate, up kernels.Weight, clamp float32) {
 	args, groups := c.args(gate, in, c.a.Used), c.groups()
 	args.clamp, args.zero = C.float(clamp), C.RMG_ZERO_MID
-	g := lines(above(gate.Rows, expertGateUpRows), 128)
+	g := lines(above(gate.Rows, rows), 128)
 	g.groups[1] = c.slots
 	g.work = c.work(gate, c.slots).plus(c.work(up, c.slots))
 	for _, gv := range c.views(gate) {
@@ -144,7 +149,7 @@ func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) 
 			}
 			args.low, args.high = C.int32_t(c.a.Start+low), C.int32_t(c.a.Start+high)
 			args.w, args.up = c.expertView(gate, &gv), c.expertView(up, &uv)
-			dispatch(c.b, c.op, expertGateUpKernels[gate.Type], &args, g,
+			dispatch(c.b, c.op, k, &args, g,
 				mid, in, groups[0], groups[1], groups[2], gv.bound(), uv.bound(), c.b.faults())
 			args.zero = C.RMG_ZERO_NONE
 		}
@@ -153,9 +158,16 @@ func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) 
 
 // products encodes the products of one stack, per view. The first dispatch clears
 // rows, in threadgroups of its own.
-func (c *expertCall) products(out, in bind, w kernels.Weight, args C.struct_rmg_experts) {
-	k, g := expertGEMVKernels[w.Type], lines(above(w.Rows, expertGEMVRows), 128)
-	if c.tiles {
+func (c *expertCall) products(out bind, x *input, w kernels.Weight, args C.struct_rmg_experts) {
+	in, k, g := x.plain, expertGEMVKernels[w.Type], lines(above(w.Rows, expertGEMVRows), 128)
+	switch {
+	case c.b.info.Packed:
+		in = x.of(c.b, c.op, w.Type, c.slots/int(args.share)*w.Cols)
+		k, g = packedExpert[w.Type], lines(above(w.Rows, packedRows), 128)
+		if isPlain(w.Type) {
+			g.groups[0] = above(w.Rows, plainRows)
+		}
+	case c.tiles:
 		k, g = expertGEMMKernels[w.Type], lines(above(w.Rows, expertGEMMRows), 128)
 		g.shared = expertGEMMMemory
 	}

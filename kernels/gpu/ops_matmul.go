@@ -44,32 +44,34 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	const op = "MatMul"
 	b.live(op)
 	contract.MatMul(x, rows, products...)
+	var in input // shared, because all have the same x
 	for i := range products {
 		c := contract.Product(x, rows, &products[i])
-		b.products(&c, rows, products[i].W)
+		in.plain = b.operand(&c, "x")
+		b.products(&c, &in, rows, products[i].W)
 	}
 }
 
 // MatMulGrouped: see kernels.Backend.
 func (b *Backend) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
 	c := b.check(contract.MatMulGrouped(out, x, rows, w))
-	b.products(&c, rows, w)
+	b.products(&c, &input{plain: b.operand(&c, "x")}, rows, w)
 }
 
 // products encodes MatMulGrouped.
-func (b *Backend) products(c *contract.Call, tokens int, w kernels.Weight) {
+func (b *Backend) products(c *contract.Call, x *input, tokens int, w kernels.Weight) {
 	switch {
 	case tokens == 0:
 	case w.Slices == 1 || w.SliceBytes < w.MatrixBytes(): // side by side
 		for _, v := range b.rowViews(c.Op, w) {
 			all := run{row: v.first, rows: v.count, groups: w.Slices}
 			if v.count == w.Rows {
-				b.product(c, tokens, w, v, all)
+				b.product(c, x, tokens, w, v, all)
 				continue
 			}
 			for all.groups = 1; all.group < w.Slices; all.group++ {
 				all.skip = all.group * w.SliceBytes
-				b.product(c, tokens, w, v, all)
+				b.product(c, x, tokens, w, v, all)
 			}
 		}
 	case w.SliceBytes == w.Rows*w.Stride(): // one after the other: the rows of a tall matrix
@@ -82,14 +84,14 @@ func (b *Backend) products(c *contract.Call, tokens int, w kernels.Weight) {
 				if row == 0 {
 					r.groups = max(1, (v.count-at)/w.Rows)
 				}
-				b.product(c, tokens, w, v, r)
+				b.product(c, x, tokens, w, v, r)
 				at += r.rows * r.groups
 			}
 		}
 	default: // with gaps
 		for g := range w.Slices {
 			for _, v := range b.rowViews(c.Op, w.SliceRange(g, g+1)) {
-				b.product(c, tokens, w, v, run{row: v.first, rows: v.count, group: g, groups: 1})
+				b.product(c, x, tokens, w, v, run{row: v.first, rows: v.count, group: g, groups: 1})
 			}
 		}
 	}
@@ -102,15 +104,24 @@ type run struct {
 	skip          int // bytes from the first byte of the view to the first row
 }
 
-// product encodes a run.
-func (b *Backend) product(c *contract.Call, tokens int, w kernels.Weight, v view, r run) {
-	xs, outs := b.operand(c, "x"), b.operand(c, "out")
-	args := C.struct_rmg_matmul{
+// runArgs are the arguments for a run, but for the tokens.
+func runArgs(w kernels.Weight, v view, r run) C.struct_rmg_matmul {
+	return C.struct_rmg_matmul{
 		group_bytes: C.uint64_t(w.SliceBytes), skip: C.uint64_t(v.shift + r.skip),
 		rows: C.int32_t(r.rows), cols: C.int32_t(w.Cols), row_bytes: C.uint32_t(w.Stride()),
 		x_stride: C.uint32_t(w.Slices * w.Cols), x_first: C.uint32_t(r.group * w.Cols),
 		out_stride: C.uint32_t(w.Slices * w.Rows), out_first: C.uint32_t(r.group*w.Rows + r.row),
 	}
+}
+
+// product encodes a run.
+func (b *Backend) product(c *contract.Call, x *input, tokens int, w kernels.Weight, v view, r run) {
+	if b.info.Packed {
+		b.packedProduct(c, x, tokens, w, v, r)
+		return
+	}
+	xs, outs := x.plain, b.operand(c, "out")
+	args := runArgs(w, v, r)
 	n := r.rows * r.groups
 	each := b.pieceRows(productWork(w, n, tokens), tokens, C.RMG_GEMM_TOKENS)
 	for token := 0; token < tokens; token += each {

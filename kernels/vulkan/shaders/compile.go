@@ -26,6 +26,7 @@ func main() {
 		}
 	}
 	check(os.MkdirAll("spv", 0o755))
+	check(os.WriteFile("tables.glsl", []byte(shaders.Tables()), 0o644))
 	for _, name := range names {
 		sum, err := shaders.SourceSum(os.DirFS("../.."), "vulkan/shaders/"+name+".comp")
 		check(err)

@@ -46,6 +46,7 @@ BUFFER_TYPE(Bytes, uint8_t, 1)
 BUFFER_TYPE(Chars, int8_t, 1)
 BUFFER_TYPE(Shorts, uint16_t, 2)
 BUFFER_TYPE(Float4s, vec4, 16)
+BUFFER_TYPE(Uint2s, uvec2, 8)
 BUFFER_TYPE(Uint4s, uvec4, 16)
 
 // at[0]: the arguments; from 1 on: the buffers.

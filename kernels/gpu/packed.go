@@ -1,0 +1,120 @@
+//go:build cgo
+
+package gpu
+
+// #include "args/packed.h"
+// #include "args/matmul.h"
+// #include "args/experts.h"
+import "C"
+
+import (
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+)
+
+// A device with Info.Packed multiplies quantised weights as the CPU does, with activations
+// quantised to 15 bits: an op packs its input, then multiplies. Weights of F32, F16 and BF16
+// are multiplied by float32 activations. One kernel for each type gives a row the same
+// bits for any number of tokens.
+
+// packedTypes are the quantised types that such a device multiplies.
+var packedTypes = []gguf.Type{
+	gguf.Q4_0, gguf.Q4_1, gguf.Q5_0, gguf.Q5_1, gguf.Q8_0, gguf.MXFP4, gguf.IQ4NL,
+	gguf.Q2_K, gguf.Q3_K, gguf.Q4_K, gguf.Q5_K, gguf.Q6_K, gguf.IQ2XXS, gguf.IQ4XS,
+}
+
+// plainTypes are those that it multiplies as float32.
+var plainTypes = []gguf.Type{gguf.F32, gguf.F16, gguf.BF16}
+
+var (
+	packedLibrary = "packed"
+	packKernel    = rareKernel(packedLibrary, "pack")
+	packed1       = kernelsOf(packedLibrary, "packed1", packedTypes, plainTypes)
+	packed4       = kernelsOf(packedLibrary, "packed4", packedTypes, plainTypes)
+	packed8       = kernelsOf(packedLibrary, "packed8", packedTypes, plainTypes)
+	packedGateUp  = kernelsOf(packedLibrary, "packed_gate_up", packedTypes)
+	packedExpert  = kernelsOf(packedLibrary, "packed_expert", packedTypes, plainTypes)
+)
+
+// Rows of weights of a threadgroup: of quantised weights, and of others.
+const (
+	packedRows = C.RMG_PACKED_ROWS * C.RMG_PACKED_SIMDGROUPS
+	plainRows  = 2 * C.RMG_PACKED_SIMDGROUPS
+)
+
+// rareKernel registers a kernel that is made when first used.
+func rareKernel(library, name string) *kernel {
+	k := newKernel(library, name)
+	k.rare = true
+	return k
+}
+
+// kernelsOf registers a kernel prefix_type for each type.
+func kernelsOf(library, prefix string, types ...[]gguf.Type) map[gguf.Type]*kernel {
+	byType := map[gguf.Type]*kernel{}
+	for _, some := range types {
+		for _, t := range some {
+			byType[t] = rareKernel(library, prefix+"_"+decoders[t])
+		}
+	}
+	return byType
+}
+
+// isPlain reports whether weights of the type are multiplied as float32.
+func isPlain(t gguf.Type) bool { return t == gguf.F32 || t == gguf.F16 || t == gguf.BF16 }
+
+// input is the input of a product, as it is and packed. It is packed at most once.
+type input struct {
+	plain  bind
+	packed bind // none until it is used
+}
+
+// of binds the input for weights of the type: `values` float32 numbers, or these packed.
+func (x *input) of(b *Backend, op string, t gguf.Type, values int) bind {
+	if isPlain(t) || values == 0 {
+		return x.plain
+	}
+	if x.packed.bytes == 0 {
+		groups := values / 32
+		floats := groups * C.RMG_PACKED_GROUP / 4
+		memory := b.scratch(op, floats)
+		if memory == nil {
+			return x.plain // the error is recorded: nothing is submitted
+		}
+		args := C.struct_rmg_pack{groups: C.uint32_t(groups)}
+		dispatch(b, op, packKernel, &args, elements(groups), between(b, op, memory, floats, writes), x.plain)
+		x.packed = between(b, op, memory, floats, reads)
+	}
+	return x.packed
+}
+
+// packedProduct encodes a run of a product.
+func (b *Backend) packedProduct(c *contract.Call, x *input, tokens int, w kernels.Weight, v view, r run) {
+	args := runArgs(w, v, r)
+	outs, xs := b.operand(c, "out"), x.of(b, c.Op, w.Type, tokens*w.Slices*w.Cols)
+	n := r.rows * r.groups
+	byType, most, rows := packed1, 1, packedRows
+	switch {
+	case tokens > 4:
+		byType, most = packed8, 8
+	case tokens > 1:
+		byType, most = packed4, 4
+	}
+	if isPlain(w.Type) {
+		rows = plainRows
+	}
+	each := b.pieceRows(productWork(w, n, tokens), tokens, most)
+	for token := 0; token < tokens; token += each {
+		some := min(each, tokens-token)
+		args.tokens = C.int32_t(some)
+		g := grid{groups: [3]int{above(r.rows, rows), above(some, most), r.groups}, threads: [3]int{32 * C.RMG_PACKED_SIMDGROUPS, 1, 1}, work: productWork(w, n, some)}
+		dispatch(b, c.Op, byType[w.Type], &args, g, outs.rows(token, some, tokens), xs.rows(token, some, tokens), v.bound())
+	}
+}
+
+// packedPair encodes gate and up of one quantised type at once.
+func (c *expertCall) packedPair(mid bind, x *input, gate, up kernels.Weight, clamp float32) {
+	in := x.of(c.b, c.op, gate.Type, c.a.Rows*gate.Cols)
+	c.pairs(packedGateUp[gate.Type], packedRows, mid, in, gate, up, clamp)
+}

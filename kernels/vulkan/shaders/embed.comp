@@ -1,0 +1,47 @@
+#version 450
+// embed: row ids[t] of a table as float32, a thread for 8 columns. Grid: [columns][ids].
+#include "prelude.glsl"
+layout(constant_id = 10) const uint TYPE = 8;
+#include "exact.glsl"
+#include "decode.glsl"
+#include "../../gpu/args/matmul.h"
+
+ARGUMENTS(rmg_embed)
+
+void main() {
+	const int id = InInts(push.at[2]).at[gl_WorkGroupID.y];
+	if (id < 0 || id >= args.rows) {
+		if (thread_in_grid() == 0u) report(4, FAULT_ROW);
+		return;
+	}
+	if (id < args.first || id - args.first >= args.count) return; // in another view
+	const uint cols = uint(args.cols), i = 8u * thread_in_grid();
+	if (i >= cols) return;
+	Floats out_ = Floats(push.at[1] + 4ul * (uint64_t(gl_WorkGroupID.y) * cols)); // [cols]
+	const uint64_t row = push.at[3] + args.shift + uint64_t(uint(id - args.first)) * args.row_bytes;
+	if (TYPE < 2u || TYPE == 30u) {
+		for (uint k = i; k < min(i + 8u, cols); k++) {
+			if (TYPE == 0u) {
+				out_.at[k] = InFloats(row).at[k];
+			} else {
+				const uint bits = InShorts(row).at[k];
+				out_.at[k] = TYPE == 1u ? half_value(bits) : bfloat_value(bits);
+			}
+		}
+		return;
+	}
+	const uint g = i / 32u, part = i / 8u % 4u;
+	uint w[2];
+	int scale;
+	float s, m0, m1;
+	quarter(row, g, part, w[0], w[1], scale);
+	scales(row, g, s, m0, m1);
+	const float least = HALF_MINIMA && part > 1u ? m1 : m0;
+	for (uint k = 0; k < 8; k++) {
+		const int q = bitfieldExtract(int(w[k / 4u]), int(8u * (k % 4u)), 8);
+		// The CPU multiplies s by the integer scale first, which is exact.
+		precise float v = s * float(q * scale);
+		if (MINIMA || HALF_MINIMA) v = v + least;
+		out_.at[i + k] = v;
+	}
+}
