@@ -53,7 +53,7 @@ type expertCall struct {
 
 func (b *Backend) expertCall(c *contract.Call, a *kernels.ExpertArgs) expertCall {
 	slots := a.Rows * a.Used
-	return expertCall{b, c.Op, c, a, slots, !b.info.Packed && slots >= manySlots*a.Experts}
+	return expertCall{b, c.Op, c, a, slots, slots >= manySlots*a.Experts}
 }
 
 // operand binds the operand with the given name.
@@ -102,7 +102,7 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 	in, out := &input{plain: c.operand("x")}, c.operand("mid")
 	switch {
 	case gate.Type != up.Type || isPlain(gate.Type) && b.info.Packed:
-	case b.info.Packed:
+	case b.info.Packed && !c.tiles:
 		c.packedPair(out, in, gate, up, clamp)
 		return
 	case !c.tiles:
@@ -160,15 +160,13 @@ func (c *expertCall) pairs(k *kernel, rows int, mid, in bind, gate, up kernels.W
 // rows, in threadgroups of its own.
 func (c *expertCall) products(out bind, x *input, w kernels.Weight, args C.struct_rmg_experts) {
 	in, k, g := x.plain, expertGEMVKernels[w.Type], lines(above(w.Rows, expertGEMVRows), 128)
+	slots := 1 // of a threadgroup
 	switch {
 	case c.b.info.Packed:
 		in = x.of(c.b, c.op, w.Type, c.slots/int(args.share)*w.Cols)
-		k, g = packedExpert[w.Type], lines(above(w.Rows, packedRows), 128)
-		if isPlain(w.Type) {
-			g.groups[0] = above(w.Rows, plainRows)
-		}
+		k, g, slots = c.packedShape(w)
 	case c.tiles:
-		k, g = expertGEMMKernels[w.Type], lines(above(w.Rows, expertGEMMRows), 128)
+		k, g, slots = expertGEMMKernels[w.Type], lines(above(w.Rows, expertGEMMRows), 128), expertGEMMSlots
 		g.shared = expertGEMMMemory
 	}
 	groups := c.groups()
@@ -177,9 +175,9 @@ func (c *expertCall) products(out bind, x *input, w kernels.Weight, args C.struc
 		args.w = c.expertView(w, &v)
 		places := c.slots
 		g.work = c.work(w, c.slots)
-		if c.tiles {
+		if slots > 1 {
 			// The last tile of every expert may hold a single slot.
-			places = (c.slots + (expertGEMMSlots-1)*min(v.count, c.slots)) / expertGEMMSlots
+			places = (c.slots + (slots-1)*min(v.count, c.slots)) / slots
 			g.work = c.work(w, min(places, v.count))
 		}
 		args.places = C.uint32_t(places)

@@ -34,7 +34,9 @@ var (
 	packed4       = kernelsOf(packedLibrary, "packed4", packedTypes, plainTypes)
 	packed8       = kernelsOf(packedLibrary, "packed8", packedTypes, plainTypes)
 	packedGateUp  = kernelsOf(packedLibrary, "packed_gate_up", packedTypes)
+	packedGEMM    = kernelsOf(packedLibrary, "packed_gemm", packedTypes)
 	packedExpert  = kernelsOf(packedLibrary, "packed_expert", packedTypes, plainTypes)
+	packedExperts = kernelsOf(packedLibrary, "packed_expert_gemm", packedTypes)
 )
 
 // Rows of weights of a threadgroup: of quantised weights, and of others.
@@ -96,6 +98,8 @@ func (b *Backend) packedProduct(c *contract.Call, x *input, tokens int, w kernel
 	n := r.rows * r.groups
 	byType, most, rows := packed1, 1, packedRows
 	switch {
+	case tokens > 8 && !isPlain(w.Type):
+		byType, most = packedGEMM, C.RMG_TILE_TOKENS
 	case tokens > 4:
 		byType, most = packed8, 8
 	case tokens > 1:
@@ -109,6 +113,9 @@ func (b *Backend) packedProduct(c *contract.Call, x *input, tokens int, w kernel
 		some := min(each, tokens-token)
 		args.tokens = C.int32_t(some)
 		g := grid{groups: [3]int{above(r.rows, rows), above(some, most), r.groups}, threads: [3]int{32 * C.RMG_PACKED_SIMDGROUPS, 1, 1}, work: productWork(w, n, some)}
+		if most == C.RMG_TILE_TOKENS { // the tiles of a row of tiles are side by side, so that its weights stay in the caches
+			g.groups, g.threads[0] = [3]int{above(some, most), above(r.rows, C.RMG_TILE_ROWS), r.groups}, C.RMG_TILE_THREADS
+		}
 		dispatch(b, c.Op, byType[w.Type], &args, g, outs.rows(token, some, tokens), xs.rows(token, some, tokens), v.bound())
 	}
 }
@@ -117,4 +124,16 @@ func (b *Backend) packedProduct(c *contract.Call, x *input, tokens int, w kernel
 func (c *expertCall) packedPair(mid bind, x *input, gate, up kernels.Weight, clamp float32) {
 	in := x.of(c.b, c.op, gate.Type, c.a.Rows*gate.Cols)
 	c.pairs(packedGateUp[gate.Type], packedRows, mid, in, gate, up, clamp)
+}
+
+// packedShape chooses the kernel of one stack, its grid but for the places, and the slots of a
+// threadgroup.
+func (c *expertCall) packedShape(w kernels.Weight) (k *kernel, g grid, slots int) {
+	switch {
+	case isPlain(w.Type):
+		return packedExpert[w.Type], lines(above(w.Rows, plainRows), 32*C.RMG_PACKED_SIMDGROUPS), 1
+	case c.tiles:
+		return packedExperts[w.Type], lines(above(w.Rows, C.RMG_TILE_ROWS), C.RMG_TILE_THREADS), C.RMG_TILE_TOKENS
+	}
+	return packedExpert[w.Type], lines(above(w.Rows, packedRows), 32*C.RMG_PACKED_SIMDGROUPS), 1
 }

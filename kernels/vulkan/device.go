@@ -108,8 +108,8 @@ func infoOf(i *C.rmv_info) gpu.Info {
 	info := gpu.Info{
 		Name:      fmt.Sprintf("vulkan (%s)", C.GoString(&i.name[0])),
 		MaxBuffer: uint64(i.max_buffer), WorkingSet: uint64(i.budget), Page: uint64(i.page), SharedMax: int(i.shared_max),
-		RowsAgree: true,
-		Busy:      512, AttendGroups: 64, Flops: 2e12 / 10, Bytes: 50e9 / 4,
+		RowsAgree: true, Packed: true,
+		Busy: 512, AttendGroups: 64, Flops: 2e12 / 10, Bytes: 50e9 / 4,
 		// Watchdogs of Linux' drivers end what takes some seconds; that of a display is
 		// disturbed earlier.
 		MostWork: 250 * time.Millisecond,

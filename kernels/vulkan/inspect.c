@@ -118,6 +118,7 @@ void rmv_inspect(const rmv_functions *f, VkPhysicalDevice p, rmv_info *info) {
 	    {f12.shaderInt8, "shaderInt8"},
 	    {ff.features.shaderInt16, "shaderInt16"},
 	    {ff.features.shaderInt64, "shaderInt64"},
+	    {info->dot8, "shaderIntegerDotProduct"},
 	    {(p11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0, "subgroup operations in kernels"},
 	    {(p11.subgroupSupportedOperations & (VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT)) ==
 	         (VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT),

@@ -13,6 +13,11 @@
 #define RMG_PACKED_ROWS 4       // rows of weights of a simdgroup
 #define RMG_PACKED_SIMDGROUPS 4 // of a threadgroup
 
+// Tiles of products with many rows of activations.
+#define RMG_TILE_ROWS 32
+#define RMG_TILE_TOKENS 32
+#define RMG_TILE_THREADS 256
+
 // pack.
 struct rmg_pack {
 	uint32_t groups; // of 32 values, in all

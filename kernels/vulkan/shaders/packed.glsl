@@ -7,18 +7,7 @@
 // that lane 4*c + k has the dot product of row k, and with it the sum of lane c of
 // the CPU's eight lanes.
 
-// dot is the sum of the products of four signed bytes each.
-#ifdef DOT_PRODUCTS
-spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6018, 6019], id = 4450)
-int dot_instruction(uint a, uint b, spirv_literal uint format);
-int dot(uint a, uint b) { return dot_instruction(a, b, 0); }
-#else
-int dot(uint a, uint b) {
-	int sum = 0;
-	[[unroll]] for (int k = 0; k < 32; k += 8) sum += bitfieldExtract(int(a), k, 8) * bitfieldExtract(int(b), k, 8);
-	return sum;
-}
-#endif
+#include "dot.glsl"
 
 // give_row leaves row k of a[4] in lane k of four, added over the four.
 int give_row(int a[4]) {

@@ -13,6 +13,8 @@ func init() {
 		add("packed", "packed1_"+name, "packed_gemv", t, 1)
 		add("packed", "packed4_"+name, "packed_gemv", t, 4)
 		add("packed", "packed8_"+name, "packed_gemv", t, 8)
+		add("packed", "packed_gemm_"+name, "packed_gemm", t)
+		add("packed", "packed_expert_gemm_"+name, "packed_expert_gemm", t)
 		add("packed", "packed_gate_up_"+name, "packed_gate_up", t)
 		add("packed", "packed_expert_"+name, "packed_expert", t)
 	}
