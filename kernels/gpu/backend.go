@@ -28,6 +28,7 @@ type Backend struct {
 	list     commandList                        // encoded, not submitted yet
 	work     workspace                          // for intermediates between the kernels of an op
 	fault    C.rmg_buffer                       // where kernels report faults
+	grids    C.rmg_buffer                       // of tables, made when first used
 	mostWork time.Duration                      // of what is submitted at once
 	submits  int                                // number of submits so far
 	wait     C.rmg_wait_policy                  // of Flush
@@ -126,6 +127,9 @@ func (b *Backend) Close() error {
 	b.releaseAll()
 	if b.fault.object != nil {
 		C.rmg_release(b.m, b.fault)
+	}
+	if b.grids.object != nil {
+		C.rmg_release(b.m, b.grids)
 	}
 	b.m = nil
 	if b.err == nil {

@@ -150,7 +150,7 @@ func (c *expertCall) pairs(k *kernel, rows int, mid, in bind, gate, up kernels.W
 			args.low, args.high = C.int32_t(c.a.Start+low), C.int32_t(c.a.Start+high)
 			args.w, args.up = c.expertView(gate, &gv), c.expertView(up, &uv)
 			dispatch(c.b, c.op, k, &args, g,
-				mid, in, groups[0], groups[1], groups[2], gv.bound(), uv.bound(), c.b.faults())
+				c.b.withTables(mid, in, groups[0], groups[1], groups[2], gv.bound(), uv.bound(), c.b.faults())...)
 			args.zero = C.RMG_ZERO_NONE
 		}
 	}
@@ -185,7 +185,7 @@ func (c *expertCall) products(out bind, x *input, w kernels.Weight, args C.struc
 		if args.zero != C.RMG_ZERO_NONE {
 			g.groups[1] += above(c.slots, g.groups[0])
 		}
-		dispatch(c.b, c.op, k, &args, g, out, in, groups[0], groups[1], groups[2], v.bound(), c.b.faults())
+		dispatch(c.b, c.op, k, &args, g, c.b.withTables(out, in, groups[0], groups[1], groups[2], v.bound(), c.b.faults())...)
 		args.zero = C.RMG_ZERO_NONE
 	}
 }

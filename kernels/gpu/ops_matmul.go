@@ -34,7 +34,7 @@ func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 		}
 		g := grid{groups: [3]int{above(chunks, threads), len(ids), 1}, threads: [3]int{threads, 1, 1}}
 		dispatch(b, c.Op, embedKernels[w.Type], &args, g,
-			b.operand(&c, "out"), b.operand(&c, "ids"), v.bound(), b.faults())
+			b.withTables(b.operand(&c, "out"), b.operand(&c, "ids"), v.bound(), b.faults())...)
 	}
 }
 

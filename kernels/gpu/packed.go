@@ -116,7 +116,7 @@ func (b *Backend) packedProduct(c *contract.Call, x *input, tokens int, w kernel
 		if most == C.RMG_TILE_TOKENS { // the tiles of a row of tiles are side by side, so that its weights stay in the caches
 			g.groups, g.threads[0] = [3]int{above(some, most), above(r.rows, C.RMG_TILE_ROWS), r.groups}, C.RMG_TILE_THREADS
 		}
-		dispatch(b, c.Op, byType[w.Type], &args, g, outs.rows(token, some, tokens), xs.rows(token, some, tokens), v.bound())
+		dispatch(b, c.Op, byType[w.Type], &args, g, outs.rows(token, some, tokens), xs.rows(token, some, tokens), v.bound(), b.tables())
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/kerneltest"
@@ -53,14 +55,20 @@ func activations(rng *rand.Rand, rows, cols int) []float32 {
 	return x
 }
 
-// TestProductsOfTheCPU: products have the CPU's bits, for all types and for one token, few
+// types are those that the tests try: compiling kernels for a CPU takes seconds for each, so
+// the fast form tries some.
+func types(t *testing.T, device kernels.Backend, some ...gguf.Type) []gguf.Type {
+	if testenv.Rest(t, testenv.Full, "products of the other types") {
+		some = slices.DeleteFunc(slices.Clone(kerneltest.Types), func(typ gguf.Type) bool { return !device.CanCompute(typ) })
+	}
+	return some
+}
+
+// TestProductsOfTheCPU: products, and rows as embeddings, have the CPU's bits, for all types and for one token, few
 // and many.
 func TestProductsOfTheCPU(t *testing.T) {
 	host, device := openCPU(t), open(t)
-	for _, typ := range kerneltest.Types {
-		if !device.CanCompute(typ) {
-			continue
-		}
+	for _, typ := range types(t, device, gguf.F16, gguf.Q8_0, gguf.Q4_K) {
 		t.Run(typ.String(), func(t *testing.T) {
 			for _, s := range []struct{ rows, cols, slices, tokens int }{
 				{35, 288, 1, 1}, {5, 32, 1, 2}, {17, 544, 1, 4}, {33, 256, 2, 7}, {38, 544, 1, 9}, {36, 288, 2, 33},
@@ -77,9 +85,11 @@ func TestProductsOfTheCPU(t *testing.T) {
 				var bits [2][]uint32
 				for i, b := range []kernels.Backend{host, device} {
 					in, out := kerneltest.OnDevice(t, b, x), kerneltest.OnDevice(t, b, make([]float32, s.tokens*s.slices*s.rows))
+					ids, rows := kerneltest.OnDevice(t, b, []int32{int32(s.rows - 1), 0}), kerneltest.OnDevice(t, b, make([]float32, 2*cols))
 					b.MatMulGrouped(out, in, s.tokens, w)
+					b.Embed(rows, w.SliceRange(0, 1), ids)
 					require.NoError(t, b.Flush())
-					bits[i] = kerneltest.Bits(out)
+					bits[i] = append(kerneltest.Bits(out), kerneltest.Bits(rows)...)
 				}
 				requireBits(t, fmt.Sprintf("%dx%d, %d slices, %d tokens", s.rows, cols, s.slices, s.tokens), bits[0], bits[1])
 			}
@@ -107,10 +117,7 @@ func requireBits(t *testing.T, what string, want, got []uint32) {
 // many.
 func TestExpertsOfTheCPU(t *testing.T) {
 	host, device := openCPU(t), open(t)
-	for _, typ := range kerneltest.Types {
-		if !device.CanCompute(typ) {
-			continue
-		}
+	for _, typ := range types(t, device, gguf.F16, gguf.Q8_0) {
 		t.Run(typ.String(), func(t *testing.T) {
 			for _, rows := range []int{2, 41} {
 				experts, used, width, cols := 5, 2, 36, 256

@@ -1,6 +1,6 @@
 // Quantised weights as integers: the formats are those of package gguf, the arithmetic that of
 // kernels/cpu/matmul.h. Included after prelude.glsl and exact.glsl, with TYPE the
-// number of the type in GGUF files.
+// number of the type in GGUF files and TABLES the address of kernels/gpu/tables.go.
 //
 // A row is groups of 32 weights. A quarter of a group is eight of them: two words of four
 // signed bytes each, that are multiplied by an integer scale (1 for most types).
@@ -161,8 +161,8 @@ void quarter(uint64_t row, uint g, uint k, out uint w0, out uint w1, out int sca
 		const uint minus = n | (uint(bitCount(n)) & 1u) << 7; // an even number of them
 		const uint m0 = bits_to_bytes(minus), m1 = bits_to_bytes(minus >> 4);
 		// -v is ~v + 1 in each byte, and v is at least 1, so nothing is carried.
-		w0 = (iq2xxs_grid[2u * point] ^ (m0 * 255u)) + m0;
-		w1 = (iq2xxs_grid[2u * point + 1u] ^ (m1 * 255u)) + m1;
+		w0 = (InUints(TABLES).at[2u * point] ^ (m0 * 255u)) + m0;
+		w1 = (InUints(TABLES).at[2u * point + 1u] ^ (m1 * 255u)) + m1;
 		break;
 	}
 	default: { // IQ4_XS

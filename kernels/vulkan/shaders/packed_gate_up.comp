@@ -7,6 +7,7 @@ layout(constant_id = 10) const uint TYPE = 8;
 #define TOKENS 1
 #include "lanes.glsl"
 #include "exact.glsl"
+#define TABLES push.at[9]
 #include "decode.glsl"
 #include "../../gpu/args/packed.h"
 #include "packed.glsl"

@@ -14,11 +14,6 @@ func Tables() string {
 	s.WriteString("// Written by tables.go.\n")
 	words(&s, "iq4nl_words", pack(gguf.IQ4NLValues[:]))
 	words(&s, "mxfp4_words", pack(gguf.MXFP4Values[:]))
-	var grid []uint32
-	for _, e := range gguf.IQ2XXSGrid {
-		grid = append(grid, uint32(e), uint32(e>>32))
-	}
-	words(&s, "iq2xxs_grid", grid)
 	return s.String()
 }
 
