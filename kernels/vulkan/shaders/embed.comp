@@ -31,8 +31,9 @@ void eight(Floats out_, uint64_t row, uint i, uint cols) {
 	const float least = HALF_MINIMA && part > 1u ? m1 : m0;
 	for (uint k = 0; k < 8; k++) {
 		const int q = bitfieldExtract(int(w[k / 4u]), int(8u * (k % 4u)), 8);
-		// The CPU multiplies s by the integer scale first, which is exact.
-		precise float v = s * float(q * scale);
+		// The integer scale first, which is exact: its sign is that of a zero.
+		precise const float by = s * float(scale);
+		precise float v = by * float(q);
 		if (MINIMA || HALF_MINIMA) v = v + least;
 		out_.at[i + k] = v;
 	}
