@@ -47,13 +47,13 @@ func validation() bool {
 	return err == nil
 }
 
-// TestValidated opens a device and runs the self-test under the validation layers, which
+// TestValidated opens a device and runs the self-test and the products under the validation layers, which
 // print what a driver could not accept.
 func TestValidated(t *testing.T) {
 	if !validation() {
 		t.Skip("NOT CHECKED: the validation layers of Vulkan are not installed")
 	}
-	c := exec.Command(os.Args[0], "-test.run", "^TestOpen$", "-test.v")
+	c := exec.Command(os.Args[0], "-test.run", "^Test(Open|.*OfTheCPU)$", "-test.v")
 	c.Env = append(os.Environ(), "VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation")
 	out, err := c.CombinedOutput()
 	require.NoError(t, err, string(out))

@@ -20,7 +20,7 @@ int rmv_instance(rmv_functions *f, VkInstance *instance, char *error, size_t siz
 		snprintf(error, size, "%s is not a Vulkan loader", LOADER);
 		return -1;
 	}
-	VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .pApplicationName = "ringmaster", .apiVersion = VK_API_VERSION_1_2};
+	VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .pApplicationName = "ringmaster", .apiVersion = VK_API_VERSION_1_3}; // the highest that is used: 1.2 is enough
 	VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};
 	VkResult r = create(&info, NULL, instance);
 	if (r != VK_SUCCESS) {
