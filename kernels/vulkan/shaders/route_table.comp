@@ -25,11 +25,9 @@ void main() {
 		InFloats logits = InFloats(push.at[3] + 4ul * args.experts * row);                       // [experts]
 		for (uint i = 0; i < used; i++) {
 			const int e = chosen.at[i];
-			if (e < 0 || e >= int(args.experts)) {
-				good = false;
-				break;
-			}
-			const float s = expert_score(logits.at[e]);
+			const bool known = e >= 0 && e < int(args.experts);
+			good = good && known;
+			const float s = expert_score(logits.at[known ? e : 0]);
 			sum = sum + s;
 			if (i == slot % used) {
 				own = e;
