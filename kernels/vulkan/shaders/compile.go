@@ -34,7 +34,7 @@ func main() {
 			continue
 		}
 		out := filepath.Join("spv", name+".spv")
-		run("glslc", "--target-env=vulkan1.2", "-O", "-Werror", "-o", out, name+".comp")
+		run("glslc", "--target-env=vulkan1.2", "-O0", "-Werror", "-o", out, name+".comp")
 		run("spirv-val", "--target-env", "vulkan1.2", "--scalar-block-layout", out)
 		check(os.WriteFile("spv/"+name+".sum", []byte(sum+"\n"), 0o644))
 		fmt.Println(out)

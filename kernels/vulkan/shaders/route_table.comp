@@ -10,32 +10,40 @@
 ARGUMENTS(rmg_route)
 #include "route.glsl"
 
+// give stores what a slot gets.
+void give(uint slot, int expert, float weight) {
+	Ints(push.at[1]).at[slot] = expert;
+	Floats(push.at[2]).at[slot] = weight;
+}
+
 void main() {
 	const uint used = args.used, slot = thread_in_grid();
 	if (slot >= args.rows * used) return;
 	const uint row = slot / used;
 	const int token = InInts(push.at[4]).at[row];
-	bool good = token >= 0 && token < args.vocabulary;
-	int own = 0;
-	float score = 0;
-	precise float sum = 0;
-	if (good) {
-		if (token < args.first || token >= args.first + args.count) return;
-		InInts chosen = InInts(push.at[5] + args.shift + 4ul * used * uint(token - args.first)); // [used]
-		InFloats logits = InFloats(push.at[3] + 4ul * args.experts * row);                       // [experts]
-		for (uint i = 0; i < used; i++) {
-			const int e = chosen.at[i];
-			const bool known = e >= 0 && e < int(args.experts);
-			good = good && known;
-			const float s = expert_score(logits.at[known ? e : 0]);
-			sum = sum + s;
-			if (i == slot % used) {
-				own = e;
-				score = s;
-			}
+	if (token < 0 || token >= args.vocabulary) {
+		report(6, FAULT_ROW);
+		give(slot, 0, 0.0);
+		return;
+	}
+	if (token < args.first || token >= args.first + args.count) return;
+	const uint64_t chosen = push.at[5] + args.shift + 4ul * used * uint(token - args.first); // [used]
+	const uint64_t logits = push.at[3] + 4ul * args.experts * row;                           // [experts]
+	uint unknown = 0;
+	float sum = 0;
+	for (uint i = 0; i < used; i++) {
+		const int e = InInts(chosen).at[i];
+		if (e < 0 || e >= int(args.experts)) {
+			unknown++;
+		} else {
+			sum += expert_score(InFloats(logits).at[e]);
 		}
 	}
-	if (!good) report(6, FAULT_ROW);
-	Ints(push.at[1]).at[slot] = good ? own : 0;
-	Floats(push.at[2]).at[slot] = good ? weight_of(score, sum) : 0.0;
+	if (unknown != 0) {
+		report(6, FAULT_ROW);
+		give(slot, 0, 0.0);
+		return;
+	}
+	const int own = InInts(chosen).at[slot % used];
+	give(slot, own, weight_of(expert_score(InFloats(logits).at[own]), sum));
 }
