@@ -120,7 +120,7 @@ func (b *Backend) attend(a *kernels.AttendArgs, splits int) {
 	dispatch(b, c.Op, k, &args, g, sums, parts, q, raw, compressed, selected, sinks, b.faults())
 	sums.access, parts.access = reads, reads
 	g = grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{threadsFor(a.ValueDim, 128), 1, 1}}
-	dispatch(b, c.Op, attendCombineKernel, &args, g, out, sums, parts, sinks)
+	dispatch(b, c.Op, attendCombineKernel, &args, g, out, sums, parts, sinks, selected)
 }
 
 // attendSplits is the number of splits of the keys of a row, with `groups`
@@ -128,6 +128,12 @@ func (b *Backend) attend(a *kernels.AttendArgs, splits int) {
 func (b *Backend) attendSplits(groups, keys int) int {
 	if groups == 0 {
 		return 1
+	}
+	if b.info.RowsAgree { // the kernel divides the keys of a row by their number alone: splits are its spans
+		if groups >= b.info.AttendGroups {
+			return 1
+		}
+		return max(1, min(above(keys, C.RMG_ATTEND_SPAN), C.RMG_ATTEND_SPLITS))
 	}
 	return max(1, min(b.info.AttendGroups/groups, above(keys, attendSpan), C.RMG_ATTEND_SPLITS))
 }

@@ -10,6 +10,7 @@
 #define RMG_ATTEND_HEADS 16 // per threadgroup
 #define RMG_ATTEND_SLICES 8 // per head, and simdgroups per threadgroup
 #define RMG_ATTEND_SPLITS 32 // maximum number of splits of the keys of a row
+#define RMG_ATTEND_SPAN 128 // keys of a span, where a row has at most RMG_ATTEND_SPLITS of them
 #define RMG_ATTEND_ANY 128 // attend_any: keys per tile, and threads
 
 struct rmg_attend {
