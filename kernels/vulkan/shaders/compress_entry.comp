@@ -10,6 +10,9 @@
 ARGUMENTS(rmg_compress)
 shared float s[SHARED < 4 ? 4 : SHARED];
 #include "hadamard.glsl"
+#define ROW int // there is one, in s
+#define ELEMENT(row, i) s[i]
+#include "squares.glsl"
 #include "pool.glsl"
 
 void main() {
@@ -19,7 +22,7 @@ void main() {
 	const uint tail = dim - 2 * uint(args.pairs);
 	for (uint i = thread(); i < uint(args.pairs); i += THREADS) {
 		precise const float angle = float(block * uint(args.ratio)) * freqs.at[i];
-		const vec2 y = turn(vec2(s[tail + 2 * i], s[tail + 2 * i + 1]), cos_sin(angle));
+		const vec2 y = turn(vec2(s[tail + 2 * i], s[tail + 2 * i + 1]), cos_sin(angle, 1.0));
 		s[tail + 2 * i] = y.x;
 		s[tail + 2 * i + 1] = y.y;
 	}

@@ -8,6 +8,9 @@
 
 ARGUMENTS(rmg_compress)
 shared float s[SHARED < 4 ? 4 : SHARED];
+#define ROW int // there is one, in s
+#define ELEMENT(row, i) s[i]
+#include "squares.glsl"
 #include "pool.glsl"
 
 void main() {

@@ -8,7 +8,6 @@ void pool_entry(uint64_t ring_kv, uint64_t ring_score, InFloats norm, uint block
 	// tokens of this block, with overlap on the second ones.
 	const uint before = args.overlap != 0 && block > 0 ? ratio : 0, second = args.overlap != 0 ? dim : 0;
 	const uint start = block * ratio - before;
-	float square = 0;
 	for (uint c = t; c < dim; c += THREADS) {
 		float most = uintBitsToFloat(0xff800000u);
 		for (uint i = 0; i < before + ratio; i++) {
@@ -26,11 +25,9 @@ void pool_entry(uint64_t ring_kv, uint64_t ring_score, InFloats norm, uint block
 			sum = fused(w, InFloats(ring_kv + row).at[at], sum);
 			weights = weights + w;
 		}
-		const float v = quotient(sum, weights);
-		s[c] = v;
-		square = fused(v, v, square);
+		s[c] = quotient(sum, weights);
 	}
-	precise const float mean = quotient(group_sum(square), float(dim)) + args.eps;
+	precise const float mean = quotient(sum_squares(0, dim), float(dim)) + args.eps;
 	const float scale = quotient(1.0, root(mean));
 	for (uint c = t; c < dim; c += THREADS) {
 		precise float v = s[c] * scale;

@@ -21,7 +21,7 @@ void main() {
 		const uint n = min(64u, uint(args.pairs) - begin);
 		for (uint i = t; i < n; i += THREADS) {
 			precise const float turned = p * freqs.at[begin + i];
-			precise vec2 angle = args.magnitude * cos_sin(turned);
+			vec2 angle = cos_sin(turned, args.magnitude);
 			if (args.inverse != 0) angle.y = -angle.y;
 			angles[i] = angle;
 		}
