@@ -62,16 +62,44 @@ func (b *Backend) Free(mem []byte) {
 }
 
 // Map registers a mapping that holds weights. Its pages are shown to the device
-// matrix by matrix, when an op first uses one.
+// matrix by matrix, when an op first uses one. An earlier mapping at the same addresses is
+// gone: what the device has of it, perhaps a copy, is released.
 func (b *Backend) Map(m []byte) error {
 	if b.m == nil {
 		return errClosed
 	}
-	if len(m) > 0 {
-		base := unsafe.Pointer(unsafe.SliceData(m))
-		b.mappings = append(b.mappings, mapping{base, uintptr(base), uintptr(base) + uintptr(len(m))})
+	if len(m) == 0 {
+		return nil
 	}
+	base := unsafe.Pointer(unsafe.SliceData(m))
+	own := mapping{base, uintptr(base), uintptr(base) + uintptr(len(m))}
+	b.mappings = slices.DeleteFunc(b.mappings, func(old mapping) bool {
+		if old.end <= own.begin || own.end <= old.begin {
+			return false
+		}
+		b.forget(old)
+		return true
+	})
+	b.mappings = append(b.mappings, own)
 	return nil
+}
+
+// forget releases the views of a mapping.
+func (b *Backend) forget(m mapping) {
+	for key, views := range b.views {
+		if key.address < m.begin || key.address >= m.end {
+			continue
+		}
+		b.Submit()
+		b.drain()
+		if b.stuck { // a device that hangs may still use them
+			return
+		}
+		for _, v := range views {
+			C.rmg_release(b.m, v.buffer)
+		}
+		delete(b.views, key)
+	}
 }
 
 // find returns the buffer and offset of n bytes from address on, and whether the

@@ -2,6 +2,7 @@ package vulkan
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -56,14 +57,22 @@ type Description struct {
 	Subgroups32              bool
 }
 
-// choose returns the number of the device that Open takes.
+// Choose returns the number of the device that Open takes where none is named in the
+// options.
+func Choose(all []Description) (int, error) { return choose(all, os.Getenv(DeviceVariable)) }
+
+// choose returns the number of the wanted device, or of the best.
 func choose(all []Description, wanted string) (int, error) {
 	if wanted != "" {
 		return named(all, wanted)
 	}
-	best := -1
+	best, gpus := -1, 0
 	for i, d := range all {
-		if d.Kind == CPU || d.Missing != "" {
+		if d.Kind == CPU {
+			continue
+		}
+		gpus++
+		if d.Missing != "" {
 			continue
 		}
 		if best < 0 || better(d, all[best]) {
@@ -71,7 +80,7 @@ func choose(all []Description, wanted string) (int, error) {
 		}
 	}
 	if best < 0 {
-		return 0, &UnsuitableError{"no GPU that Vulkan shows can run the kernels" + listed(all) + "; use --backend cpu"}
+		return 0, &UnsuitableError{Reason: "no GPU that Vulkan shows can run the kernels" + listed(all) + "; use --backend cpu", NoGPU: gpus == 0}
 	}
 	return best, nil
 }
@@ -103,7 +112,7 @@ func named(all []Description, wanted string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, &UnsuitableError{fmt.Sprintf("no Vulkan device has %q in its name%s", wanted, listed(all))}
+	return 0, &UnsuitableError{Reason: fmt.Sprintf("no Vulkan device has %q in its name%s; see %s", wanted, listed(all), DeviceVariable)}
 }
 
 // listed names the devices, in parentheses.

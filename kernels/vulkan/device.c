@@ -8,21 +8,21 @@
 #include "internal.h"
 
 static rmg_buffer driver_alloc(rmg_device *d, uint64_t n, int host) {
-	return rmv_alloc((rmv_device *)d, host ? RMV_HOST : RMV_SHARED, n);
+	return rmvk_alloc((rmvk_device *)d, host ? RMV_HOST : RMV_SHARED, n);
 }
-static rmg_buffer driver_wrap(rmg_device *d, void *memory, uint64_t n) { return rmv_wrap((rmv_device *)d, memory, n); }
-static void driver_release(rmg_device *d, rmg_buffer b) { rmv_release((rmv_device *)d, b); }
+static rmg_buffer driver_wrap(rmg_device *d, void *memory, uint64_t n) { return rmvk_wrap((rmvk_device *)d, memory, n); }
+static void driver_release(rmg_device *d, rmg_buffer b) { rmvk_release((rmvk_device *)d, b); }
 static int driver_submit(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
-	return rmv_submit((rmv_device *)d, list, n, label, error, size);
+	return rmvk_submit((rmvk_device *)d, list, n, label, error, size);
 }
 static int driver_wait(rmg_device *d, rmg_wait_policy policy, char *error, size_t size) {
-	return rmv_wait((rmv_device *)d, policy, error, size);
+	return rmvk_wait((rmvk_device *)d, policy, error, size);
 }
 static const rmg_driver driver = {driver_alloc, driver_wrap, driver_release, driver_submit, driver_wait};
 
 // compute_family is the first family of queues that computes; one without graphics is
 // preferred, because a desktop uses the other. -1: none.
-static int compute_family(rmv_device *d) {
+static int compute_family(rmvk_device *d) {
 	VkQueueFamilyProperties families[32];
 	uint32_t n = sizeof families / sizeof *families;
 	d->f.vkGetPhysicalDeviceQueueFamilyProperties(d->physical, &n, families);
@@ -36,9 +36,9 @@ static int compute_family(rmv_device *d) {
 }
 
 // create makes the device with the features that the kernels use. What optional features
-// there are was asked before, by rmv_inspect.
-static int create(rmv_device *d, char *error, size_t size) {
-	const rmv_info *info = &d->info;
+// there are was asked before, by rmvk_inspect.
+static int create(rmvk_device *d, char *error, size_t size) {
+	const rmvk_info *info = &d->info;
 	int at13 = info->api >= VK_API_VERSION_1_3;
 	const char *extensions[4];
 	uint32_t n = 0;
@@ -62,14 +62,14 @@ static int create(rmv_device *d, char *error, size_t size) {
 	VkDeviceCreateInfo c = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .pNext = &f, .queueCreateInfoCount = 1, .pQueueCreateInfos = &queue, .enabledExtensionCount = n, .ppEnabledExtensionNames = extensions};
 	VkResult r = d->f.vkCreateDevice(d->physical, &c, NULL, &d->device);
 	if (r != VK_SUCCESS) {
-		snprintf(error, size, "the GPU \"%s\" cannot be opened (vkCreateDevice: %s)", info->name, rmv_result(r));
+		snprintf(error, size, "the GPU \"%s\" cannot be opened (vkCreateDevice: %s)", info->name, rmvk_result(r));
 		return -1;
 	}
-	return rmv_device_functions(&d->f, d->device, error, size);
+	return rmvk_device_functions(&d->f, d->device, error, size);
 }
 
 // equip makes what every submit uses.
-static int equip(rmv_device *d, char *error, size_t size) {
+static int equip(rmvk_device *d, char *error, size_t size) {
 	VkPushConstantRange range = {VK_SHADER_STAGE_COMPUTE_BIT, 0, 8 * (1 + RMG_BINDINGS)};
 	VkPipelineLayoutCreateInfo layout = {.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, .pushConstantRangeCount = 1, .pPushConstantRanges = &range};
 	VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
@@ -84,14 +84,14 @@ static int equip(rmv_device *d, char *error, size_t size) {
 		r = d->f.vkAllocateCommandBuffers(d->device, &a, &d->slots[i].commands);
 	}
 	if (r != VK_SUCCESS) {
-		snprintf(error, size, "the GPU \"%s\" has no room for command buffers: %s", d->info.name, rmv_result(r));
+		snprintf(error, size, "the GPU \"%s\" has no room for command buffers: %s", d->info.name, rmvk_result(r));
 		return -1;
 	}
 	return 0;
 }
 
-rmv_device *rmv_open(int number, rmv_info *info, char *error, size_t size) {
-	rmv_device *d = calloc(1, sizeof *d);
+rmvk_device *rmvk_open(int number, rmvk_info *info, char *error, size_t size) {
+	rmvk_device *d = calloc(1, sizeof *d);
 	if (d == NULL) {
 		snprintf(error, size, "no memory for a device");
 		return NULL;
@@ -99,51 +99,51 @@ rmv_device *rmv_open(int number, rmv_info *info, char *error, size_t size) {
 	d->head.driver = &driver;
 	VkPhysicalDevice devices[64];
 	uint32_t n = 64;
-	if (rmv_instance(&d->f, &d->instance, error, size) != 0) {
-		rmv_close(d);
+	if (rmvk_instance(&d->f, &d->instance, error, size) != 0) {
+		rmvk_close(d);
 		return NULL;
 	}
 	if (d->f.vkEnumeratePhysicalDevices(d->instance, &n, devices) < 0 || number < 0 || (uint32_t)number >= n) {
 		snprintf(error, size, "Vulkan device %d is gone", number);
-		rmv_close(d);
+		rmvk_close(d);
 		return NULL;
 	}
 	d->physical = devices[number];
-	rmv_inspect(&d->f, d->physical, &d->info);
+	rmvk_inspect(&d->f, d->physical, &d->info);
 	*info = d->info;
 	if (d->info.missing[0] != 0) {
 		snprintf(error, size, "the GPU \"%s\" (%s) cannot run the kernels: it has no %s", d->info.name, d->info.driver, d->info.missing);
-		rmv_close(d);
+		rmvk_close(d);
 		return NULL;
 	}
 	int family = compute_family(d);
 	if (family < 0) {
 		snprintf(error, size, "the GPU \"%s\" has no queue that computes", d->info.name);
-		rmv_close(d);
+		rmvk_close(d);
 		return NULL;
 	}
 	d->family = (uint32_t)family;
 	if (create(d, error, size) != 0) {
-		rmv_close(d);
+		rmvk_close(d);
 		return NULL;
 	}
 	d->f.vkGetDeviceQueue(d->device, d->family, 0, &d->queue);
 	VkPhysicalDeviceMemoryProperties2 m = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
 	d->f.vkGetPhysicalDeviceMemoryProperties2(d->physical, &m);
 	d->memory = m.memoryProperties;
-	if (rmv_choose_types(d, error, size) != 0 || equip(d, error, size) != 0) {
-		rmv_close(d);
+	if (rmvk_choose_types(d, error, size) != 0 || equip(d, error, size) != 0) {
+		rmvk_close(d);
 		return NULL;
 	}
 	return d;
 }
 
-void rmv_close(rmv_device *d) {
+void rmvk_close(rmvk_device *d) {
 	if (d->device != NULL && d->f.vkDestroyDevice != NULL) {
 		if (d->f.vkWaitSemaphores != NULL) { // all functions are there
-			rmv_free_slots(d);
-			rmv_free_staging(d);
-			rmv_free_kernels(d);
+			rmvk_free_slots(d);
+			rmvk_free_staging(d);
+			rmvk_free_kernels(d);
 			if (d->timeline != VK_NULL_HANDLE) d->f.vkDestroySemaphore(d->device, d->timeline, NULL);
 			if (d->layout != VK_NULL_HANDLE) d->f.vkDestroyPipelineLayout(d->device, d->layout, NULL);
 		}
@@ -153,6 +153,6 @@ void rmv_close(rmv_device *d) {
 	free(d);
 }
 
-const char *rmv_why(rmv_device *d) { return d->why; }
-void rmv_fused(rmv_device *d, uint32_t fused) { d->fused = fused; }
-uint32_t rmv_pipelines(rmv_device *d) { return d->pipelines; }
+const char *rmvk_why(rmvk_device *d) { return d->why; }
+void rmvk_fused(rmvk_device *d, uint32_t fused) { d->fused = fused; }
+uint32_t rmvk_pipelines(rmvk_device *d) { return d->pipelines; }

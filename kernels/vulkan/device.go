@@ -13,6 +13,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 	"unsafe"
 
@@ -35,8 +36,8 @@ var _ kernels.Backend = (*Backend)(nil)
 
 // device is a Vulkan device with the modules that were used so far.
 type device struct {
-	m          *C.rmv_device
-	native     C.rmv_info
+	m          *C.rmvk_device
+	native     C.rmvk_info
 	info       gpu.Info
 	arithmetic arithmetic
 	modules    map[string]C.int
@@ -49,10 +50,10 @@ const most = 16
 // no loader or no driver.
 func Devices() ([]Description, error) {
 	var text [1024]C.char
-	var list [most]C.rmv_info
-	n := C.rmv_list(&list[0], most, &text[0], C.size_t(len(text)))
+	var list [most]C.rmvk_info
+	n := C.rmvk_list(&list[0], most, &text[0], C.size_t(len(text)))
 	if n < 0 {
-		return nil, &UnsuitableError{C.GoString(&text[0])}
+		return nil, &UnsuitableError{Reason: C.GoString(&text[0]), NoGPU: true}
 	}
 	all := make([]Description, n)
 	for i := range all {
@@ -61,7 +62,7 @@ func Devices() ([]Description, error) {
 	return all, nil
 }
 
-func describe(i *C.rmv_info) Description {
+func describe(i *C.rmvk_info) Description {
 	return Description{
 		Name: C.GoString(&i.name[0]), Driver: C.GoString(&i.driver[0]), Kind: Kind(i._type), Missing: C.GoString(&i.missing[0]),
 		API:  fmt.Sprintf("%d.%d.%d", i.api>>22&0x7f, i.api>>12&0x3ff, i.api&0xfff),
@@ -78,21 +79,25 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	number, err := choose(all, o.Device)
+	wanted := o.Device
+	if wanted == "" {
+		wanted = os.Getenv(DeviceVariable)
+	}
+	number, err := choose(all, wanted)
 	if err != nil {
 		return nil, err
 	}
 	d := &device{modules: map[string]C.int{}}
 	var text [2048]C.char
-	if d.m = C.rmv_open(C.int(number), &d.native, &text[0], C.size_t(len(text))); d.m == nil {
-		return nil, &UnsuitableError{C.GoString(&text[0]) + "; use --backend cpu"}
+	if d.m = C.rmvk_open(C.int(number), &d.native, &text[0], C.size_t(len(text))); d.m == nil {
+		return nil, &UnsuitableError{Reason: C.GoString(&text[0]) + "; use --backend cpu"}
 	}
 	d.info = infoOf(&d.native)
 	if d.arithmetic, err = d.selfTest(); err != nil {
-		return nil, errors.Join(&UnsuitableError{fmt.Sprintf("the GPU %q (%s) cannot run the kernels: %v; use --backend cpu", all[number].Name, all[number].Driver, err)}, d.Close())
+		return nil, errors.Join(&UnsuitableError{Reason: fmt.Sprintf("the GPU %q (%s) cannot run the kernels: %v; use --backend cpu", all[number].Name, all[number].Driver, err)}, d.Close())
 	}
 	if d.arithmetic.fused {
-		C.rmv_fused(d.m, 1)
+		C.rmvk_fused(d.m, 1)
 	}
 	b, err := gpu.New(d)
 	if err != nil {
@@ -104,12 +109,13 @@ func Open(o Options) (*Backend, error) {
 // Numbers by which work is divided, for kinds of devices. Rates are those of slow ones: an
 // integrated GPU of 2 TFLOPS with 50 GB/s, a card of 5 TFLOPS with 200 GB/s, of which a
 // tenth and a quarter are assumed.
-func infoOf(i *C.rmv_info) gpu.Info {
+func infoOf(i *C.rmvk_info) gpu.Info {
 	info := gpu.Info{
 		Name:      fmt.Sprintf("vulkan (%s)", C.GoString(&i.name[0])),
 		MaxBuffer: uint64(i.max_buffer), WorkingSet: uint64(i.budget), Page: uint64(i.page), SharedMax: int(i.shared_max),
 		RowsAgree: true, Packed: true,
-		Busy: 512, AttendGroups: 64, Flops: 2e12 / 10, Bytes: 50e9 / 4,
+		SlowReads: i.unified == 0 && i.visible > 256<<20, // else alloc's memory is the host's, see memory.c
+		Busy:      512, AttendGroups: 64, Flops: 2e12 / 10, Bytes: 50e9 / 4,
 		// Watchdogs of Linux' drivers end what takes some seconds; that of a display is
 		// disturbed earlier.
 		MostWork: 250 * time.Millisecond,
@@ -145,7 +151,7 @@ func (d *device) Pipeline(library, kernel string) (number, threads int, err erro
 	if len(k.Constants) > 0 {
 		constants = (*C.uint32_t)(unsafe.Pointer(&k.Constants[0]))
 	}
-	n := C.rmv_kernel(d.m, name, module, constants, shaders.FirstConstant, C.uint32_t(len(k.Constants)))
+	n := C.rmvk_kernel(d.m, name, module, constants, shaders.FirstConstant, C.uint32_t(len(k.Constants)))
 	if n < 0 {
 		return 0, 0, errors.New("no memory for a kernel")
 	}
@@ -166,7 +172,7 @@ func (d *device) module(name string) (C.int, error) {
 		return 0, fmt.Errorf("module %s: %w", name, err)
 	}
 	var text [512]C.char
-	n := C.rmv_module(d.m, (*C.uint32_t)(unsafe.Pointer(&words[0])), C.size_t(4*len(words)), &text[0], C.size_t(len(text)))
+	n := C.rmvk_module(d.m, (*C.uint32_t)(unsafe.Pointer(&words[0])), C.size_t(4*len(words)), &text[0], C.size_t(len(text)))
 	if n < 0 {
 		return 0, fmt.Errorf("module %s: %s", name, C.GoString(&text[0]))
 	}
@@ -177,7 +183,7 @@ func (d *device) module(name string) (C.int, error) {
 // Close releases the device.
 func (d *device) Close() error {
 	if d.m != nil {
-		C.rmv_close(d.m)
+		C.rmvk_close(d.m)
 		d.m = nil
 	}
 	return nil

@@ -33,33 +33,33 @@ typedef struct {
 	int32_t float16, float64, dot8;                 // kernels may use them
 
 	char missing[512]; // what the kernels need and it does not have, "" if nothing
-} rmv_info;
+} rmvk_info;
 
-typedef struct rmv_device rmv_device;
+typedef struct rmvk_device rmvk_device;
 
-// rmv_list lists up to `most` devices. It returns their number, or -1 without a loader or
+// rmvk_list lists up to `most` devices. It returns their number, or -1 without a loader or
 // drivers.
-int rmv_list(rmv_info *list, int most, char *error, size_t size);
+int rmvk_list(rmvk_info *list, int most, char *error, size_t size);
 
-// rmv_open opens a device of rmv_list. The first member of a device is the rmg_device.
-rmv_device *rmv_open(int number, rmv_info *info, char *error, size_t size);
-// rmv_close releases everything but the buffers, which the caller has released before.
+// rmvk_open opens a device of rmvk_list. The first member of a device is the rmg_device.
+rmvk_device *rmvk_open(int number, rmvk_info *info, char *error, size_t size);
+// rmvk_close releases everything but the buffers, which the caller has released before.
 // Nothing that was submitted may be running.
-void rmv_close(rmv_device *d);
+void rmvk_close(rmvk_device *d);
 
-// rmv_module loads a SPIR-V module. It returns its number, or -1.
-int rmv_module(rmv_device *d, const uint32_t *code, size_t bytes, char *error, size_t size);
-// rmv_kernel adds a kernel: a module, and the values of its specialization constants from
+// rmvk_module loads a SPIR-V module. It returns its number, or -1.
+int rmvk_module(rmvk_device *d, const uint32_t *code, size_t bytes, char *error, size_t size);
+// rmvk_kernel adds a kernel: a module, and the values of its specialization constants from
 // number `first` on. Its pipelines are made when first submitted, one for each number of
 // threads and size of shared memory. It returns the kernel's number, or -1. A kernel of
 // module -1 fails when it is submitted.
-int rmv_kernel(rmv_device *d, const char *name, int module, const uint32_t *constants, uint32_t first, uint32_t count);
-// rmv_fused sets the specialization constant FUSED of pipelines that are made from now on.
-void rmv_fused(rmv_device *d, uint32_t fused);
+int rmvk_kernel(rmvk_device *d, const char *name, int module, const uint32_t *constants, uint32_t first, uint32_t count);
+// rmvk_fused sets the specialization constant FUSED of pipelines that are made from now on.
+void rmvk_fused(rmvk_device *d, uint32_t fused);
 
-// rmv_pipelines is the number of pipelines that were made.
-uint32_t rmv_pipelines(rmv_device *d);
-// rmv_why is why the last alloc or wrap failed.
-const char *rmv_why(rmv_device *d);
+// rmvk_pipelines is the number of pipelines that were made.
+uint32_t rmvk_pipelines(rmvk_device *d);
+// rmvk_why is why the last alloc or wrap failed.
+const char *rmvk_why(rmvk_device *d);
 
 #endif

@@ -12,13 +12,13 @@ static int has(const VkExtensionProperties *list, uint32_t n, const char *name) 
 	return 0;
 }
 
-static void add_missing(rmv_info *info, const char *what) {
+static void add_missing(rmvk_info *info, const char *what) {
 	size_t n = strlen(info->missing);
 	snprintf(info->missing + n, sizeof info->missing - n, "%s%s", n > 0 ? ", " : "", what);
 }
 
 // inspect_memory fills what is said of heaps.
-static void inspect_memory(const rmv_functions *f, VkPhysicalDevice p, int budget, rmv_info *info) {
+static void inspect_memory(const rmvk_functions *f, VkPhysicalDevice p, int budget, rmvk_info *info) {
 	VkPhysicalDeviceMemoryBudgetPropertiesEXT b = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
 	VkPhysicalDeviceMemoryProperties2 m = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = budget ? &b : NULL};
 	f->vkGetPhysicalDeviceMemoryProperties2(p, &m);
@@ -38,7 +38,7 @@ static void inspect_memory(const rmv_functions *f, VkPhysicalDevice p, int budge
 	}
 }
 
-void rmv_inspect(const rmv_functions *f, VkPhysicalDevice p, rmv_info *info) {
+void rmvk_inspect(const rmvk_functions *f, VkPhysicalDevice p, rmvk_info *info) {
 	memset(info, 0, sizeof *info);
 	VkExtensionProperties extensions[512];
 	uint32_t n = sizeof extensions / sizeof *extensions;
@@ -132,10 +132,10 @@ void rmv_inspect(const rmv_functions *f, VkPhysicalDevice p, rmv_info *info) {
 	inspect_memory(f, p, has(extensions, n, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME), info);
 }
 
-int rmv_list(rmv_info *list, int most, char *error, size_t size) {
-	rmv_functions f = {0};
+int rmvk_list(rmvk_info *list, int most, char *error, size_t size) {
+	rmvk_functions f = {0};
 	VkInstance instance = NULL;
-	if (rmv_instance(&f, &instance, error, size) != 0) {
+	if (rmvk_instance(&f, &instance, error, size) != 0) {
 		if (instance != NULL && f.vkDestroyInstance != NULL) f.vkDestroyInstance(instance, NULL);
 		return -1;
 	}
@@ -143,11 +143,11 @@ int rmv_list(rmv_info *list, int most, char *error, size_t size) {
 	uint32_t n = most < 64 ? (uint32_t)most : 64;
 	VkResult r = f.vkEnumeratePhysicalDevices(instance, &n, devices);
 	if (r < 0) {
-		snprintf(error, size, "Vulkan's devices cannot be listed: %s", rmv_result(r));
+		snprintf(error, size, "Vulkan's devices cannot be listed: %s", rmvk_result(r));
 		f.vkDestroyInstance(instance, NULL);
 		return -1;
 	}
-	for (uint32_t i = 0; i < n; i++) rmv_inspect(&f, devices[i], &list[i]);
+	for (uint32_t i = 0; i < n; i++) rmvk_inspect(&f, devices[i], &list[i]);
 	f.vkDestroyInstance(instance, NULL);
 	return (int)n;
 }

@@ -7,7 +7,7 @@
 
 static const char *const LOADER = "libvulkan.so.1";
 
-int rmv_instance(rmv_functions *f, VkInstance *instance, char *error, size_t size) {
+int rmvk_instance(rmvk_functions *f, VkInstance *instance, char *error, size_t size) {
 	// The loader stays: drivers do not like to be unloaded, and a program opens few devices.
 	void *lib = dlopen(LOADER, RTLD_NOW | RTLD_LOCAL);
 	if (lib == NULL) {
@@ -24,7 +24,7 @@ int rmv_instance(rmv_functions *f, VkInstance *instance, char *error, size_t siz
 	VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};
 	VkResult r = create(&info, NULL, instance);
 	if (r != VK_SUCCESS) {
-		snprintf(error, size, "Vulkan has no usable driver (vkCreateInstance: %s); install the driver of the GPU, or name its file in VK_DRIVER_FILES or VK_ICD_FILENAMES", rmv_result(r));
+		snprintf(error, size, "Vulkan has no usable driver (vkCreateInstance: %s); install the driver of the GPU, or name its file in VK_DRIVER_FILES or VK_ICD_FILENAMES", rmvk_result(r));
 		return -1;
 	}
 #define GET(name)                                                                        \
@@ -38,7 +38,7 @@ int rmv_instance(rmv_functions *f, VkInstance *instance, char *error, size_t siz
 	return 0;
 }
 
-int rmv_device_functions(rmv_functions *f, VkDevice device, char *error, size_t size) {
+int rmvk_device_functions(rmvk_functions *f, VkDevice device, char *error, size_t size) {
 #define GET(name)                                                   \
 	f->name = (PFN_##name)f->vkGetDeviceProcAddr(device, #name);    \
 	if (f->name == NULL) {                                          \
@@ -51,7 +51,7 @@ int rmv_device_functions(rmv_functions *f, VkDevice device, char *error, size_t 
 	return 0;
 }
 
-const char *rmv_result(VkResult r) {
+const char *rmvk_result(VkResult r) {
 	switch (r) {
 #define NAME(x) \
 	case x: return #x;

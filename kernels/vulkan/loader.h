@@ -57,13 +57,13 @@ typedef struct {
 	RMV_DEVICE_FUNCTIONS(RMV_MEMBER)
 #undef RMV_MEMBER
 	PFN_vkGetMemoryHostPointerPropertiesEXT vkGetMemoryHostPointerPropertiesEXT; // NULL without the extension
-} rmv_functions;
+} rmvk_functions;
 
-// rmv_instance loads the loader and makes an instance. It returns 0 or -1.
-int rmv_instance(rmv_functions *f, VkInstance *instance, char *error, size_t size);
-// rmv_device_functions gets the functions of a device. It returns 0 or -1.
-int rmv_device_functions(rmv_functions *f, VkDevice device, char *error, size_t size);
-// rmv_result is the name of a result.
-const char *rmv_result(VkResult r);
+// rmvk_instance loads the loader and makes an instance. It returns 0 or -1.
+int rmvk_instance(rmvk_functions *f, VkInstance *instance, char *error, size_t size);
+// rmvk_device_functions gets the functions of a device. It returns 0 or -1.
+int rmvk_device_functions(rmvk_functions *f, VkDevice device, char *error, size_t size);
+// rmvk_result is the name of a result.
+const char *rmvk_result(VkResult r);
 
 #endif

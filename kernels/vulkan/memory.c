@@ -16,9 +16,9 @@ typedef struct {
 	uint64_t offset, bytes;
 } gap;
 
-struct rmv_arena {
-	rmv_arena *next;
-	enum rmv_kind kind;
+struct rmvk_arena {
+	rmvk_arena *next;
+	enum rmvk_kind kind;
 	VkDeviceMemory memory;
 	VkBuffer buffer;
 	uint64_t bytes, address;
@@ -36,7 +36,7 @@ static int find_type(const VkPhysicalDeviceMemoryProperties *m, VkMemoryProperty
 	return -1;
 }
 
-int rmv_choose_types(rmv_device *d, char *error, size_t size) {
+int rmvk_choose_types(rmvk_device *d, char *error, size_t size) {
 	const VkPhysicalDeviceMemoryProperties *m = &d->memory;
 	const VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 	const VkMemoryPropertyFlags host = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
@@ -58,8 +58,8 @@ int rmv_choose_types(rmv_device *d, char *error, size_t size) {
 }
 
 // free_arena returns the memory of an arena that has no parts.
-static void free_arena(rmv_device *d, rmv_arena *a) {
-	for (rmv_arena **at = &d->arenas[a->kind]; *at != NULL; at = &(*at)->next) {
+static void free_arena(rmvk_device *d, rmvk_arena *a) {
+	for (rmvk_arena **at = &d->arenas[a->kind]; *at != NULL; at = &(*at)->next) {
 		if (*at == a) {
 			*at = a->next;
 			d->used[a->kind] -= a->bytes;
@@ -74,9 +74,9 @@ static void free_arena(rmv_device *d, rmv_arena *a) {
 
 // new_arena makes an arena of n bytes, of the caller's memory if that is not NULL. NULL
 // with the reason in d->why.
-static rmv_arena *new_arena(rmv_device *d, enum rmv_kind kind, uint64_t n, void *import) {
+static rmvk_arena *new_arena(rmvk_device *d, enum rmvk_kind kind, uint64_t n, void *import) {
 	static const char *const names[RMV_KINDS] = {"its own memory", "memory that it shares with the host", "the host's memory"};
-	rmv_arena *a = calloc(1, sizeof *a);
+	rmvk_arena *a = calloc(1, sizeof *a);
 	if (a == NULL) {
 		snprintf(d->why, sizeof d->why, "no memory");
 		return NULL;
@@ -123,7 +123,7 @@ static rmv_arena *new_arena(rmv_device *d, enum rmv_kind kind, uint64_t n, void 
 	return a;
 failed:
 	snprintf(d->why, sizeof d->why, "the GPU \"%s\" refuses %llu bytes of %s beside the %llu that this program has of it (%s); the heap has %llu bytes, of which %llu were free at the start",
-	         d->info.name, (unsigned long long)n, import ? "the host's mapped memory" : names[kind], (unsigned long long)d->used[kind], rmv_result(r),
+	         d->info.name, (unsigned long long)n, import ? "the host's mapped memory" : names[kind], (unsigned long long)d->used[kind], rmvk_result(r),
 	         (unsigned long long)d->memory.memoryHeaps[d->memory.memoryTypes[type < 0 ? 0 : type].heapIndex].size, (unsigned long long)d->info.budget);
 	free_arena(d, a);
 	return NULL;
@@ -131,7 +131,7 @@ failed:
 
 // take takes n bytes, a multiple of GRAIN, of an arena's first gap that holds them. It
 // returns 0 or -1.
-static int take(rmv_arena *a, uint64_t n, uint64_t *offset) {
+static int take(rmvk_arena *a, uint64_t n, uint64_t *offset) {
 	for (uint32_t i = 0; i < a->gap_count; i++) {
 		gap *g = &a->gaps[i];
 		if (g->bytes < n) continue;
@@ -145,7 +145,7 @@ static int take(rmv_arena *a, uint64_t n, uint64_t *offset) {
 }
 
 // give returns n bytes to an arena, whose room for gaps is enough: see part_of.
-static void give(rmv_arena *a, uint64_t offset, uint64_t n) {
+static void give(rmvk_arena *a, uint64_t offset, uint64_t n) {
 	uint32_t i = 0;
 	while (i < a->gap_count && a->gaps[i].offset < offset) i++;
 	int before = i > 0 && a->gaps[i - 1].offset + a->gaps[i - 1].bytes == offset;
@@ -165,9 +165,9 @@ static void give(rmv_arena *a, uint64_t offset, uint64_t n) {
 }
 
 // part_of makes a part of n bytes of an arena with room for it, at offset.
-static rmg_buffer part_of(rmv_device *d, rmv_arena *a, uint64_t offset, uint64_t taken, uint64_t n) {
+static rmg_buffer part_of(rmvk_device *d, rmvk_arena *a, uint64_t offset, uint64_t taken, uint64_t n) {
 	rmg_buffer none = {NULL, NULL, 0};
-	rmv_part *p = malloc(sizeof *p);
+	rmvk_part *p = malloc(sizeof *p);
 	// n parts leave at most n+1 gaps.
 	if (p != NULL && a->parts + 2 > a->gap_room) {
 		uint32_t room = 2 * (a->parts + 2);
@@ -185,12 +185,12 @@ static rmg_buffer part_of(rmv_device *d, rmv_arena *a, uint64_t offset, uint64_t
 		return none;
 	}
 	a->parts++;
-	*p = (rmv_part){a, offset, taken, a->address + offset};
+	*p = (rmvk_part){a, offset, taken, a->address + offset};
 	return (rmg_buffer){p, a->contents == NULL ? NULL : a->contents + offset, n};
 }
 
 // reserve is alloc without zeros.
-static rmg_buffer reserve(rmv_device *d, enum rmv_kind kind, uint64_t n) {
+static rmg_buffer reserve(rmvk_device *d, enum rmvk_kind kind, uint64_t n) {
 	rmg_buffer none = {NULL, NULL, 0};
 	if (n > d->info.max_buffer - GRAIN) {
 		snprintf(d->why, sizeof d->why, "the largest buffer of the GPU \"%s\" has %llu bytes, not %llu", d->info.name, (unsigned long long)d->info.max_buffer, (unsigned long long)n);
@@ -198,7 +198,7 @@ static rmg_buffer reserve(rmv_device *d, enum rmv_kind kind, uint64_t n) {
 	}
 	uint64_t bytes = (n + GRAIN - 1) / GRAIN * GRAIN, offset = 0;
 	if (bytes == 0) bytes = GRAIN;
-	rmv_arena *a = NULL;
+	rmvk_arena *a = NULL;
 	if (bytes <= ARENA / 4) {
 		for (a = d->arenas[kind]; a != NULL; a = a->next)
 			if (take(a, bytes, &offset) == 0) break;
@@ -225,16 +225,16 @@ static rmg_buffer reserve(rmv_device *d, enum rmv_kind kind, uint64_t n) {
 	return b;
 }
 
-rmg_buffer rmv_alloc(rmv_device *d, enum rmv_kind kind, uint64_t n) {
+rmg_buffer rmvk_alloc(rmvk_device *d, enum rmvk_kind kind, uint64_t n) {
 	rmg_buffer b = reserve(d, kind, n);
 	if (b.contents != NULL) memset(b.contents, 0, n);
 	return b;
 }
 
-void rmv_release(rmv_device *d, rmg_buffer b) {
-	rmv_part *p = b.object;
+void rmvk_release(rmvk_device *d, rmg_buffer b) {
+	rmvk_part *p = b.object;
 	if (p == NULL) return;
-	rmv_arena *a = p->arena;
+	rmvk_arena *a = p->arena;
 	if (--a->parts == 0) free_arena(d, a);
 	else give(a, p->offset, p->bytes);
 	free(p);
@@ -245,38 +245,38 @@ static const uint64_t HALF = 16 << 20;
 
 // copy_in copies the host's memory to a buffer that the host does not see, in halves of a
 // staging buffer: while the device reads one, the host fills the other. It returns 0 or -1.
-static int copy_in(rmv_device *d, rmv_part *to, const uint8_t *memory, uint64_t n) {
+static int copy_in(rmvk_device *d, rmvk_part *to, const uint8_t *memory, uint64_t n) {
 	if (d->staging.object == NULL) d->staging = reserve(d, RMV_HOST, 2 * HALF);
 	if (d->staging.object == NULL) return -1;
-	rmv_part *staging = d->staging.object;
+	rmvk_part *staging = d->staging.object;
 	uint64_t busy[2] = {0, 0}; // values of the timeline until which a half is read
 	int half = 0;
 	for (uint64_t at = 0; at < n; at += HALF, half ^= 1) {
 		uint64_t some = n - at < HALF ? n - at : HALF;
-		VkResult r = rmv_reach(d, busy[half], 0, 60000);
+		VkResult r = rmvk_reach(d, busy[half], 0, 60000);
 		if (r != VK_SUCCESS) {
-			snprintf(d->why, sizeof d->why, "copying weights to the GPU failed: %s", rmv_result(r));
+			snprintf(d->why, sizeof d->why, "copying weights to the GPU failed: %s", rmvk_result(r));
 			return -1;
 		}
 		memcpy((uint8_t *)d->staging.contents + (uint64_t)half * HALF, memory + at, some);
-		rmv_slot *slot = rmv_begin(d, d->why, sizeof d->why);
+		rmvk_slot *slot = rmvk_begin(d, d->why, sizeof d->why);
 		if (slot == NULL) return -1;
 		snprintf(slot->label, sizeof slot->label, "copy of weights");
 		VkBufferCopy region = {staging->offset + (uint64_t)half * HALF, to->offset + at, some};
 		d->f.vkCmdCopyBuffer(slot->commands, staging->arena->buffer, to->arena->buffer, 1, &region);
-		if (rmv_commit(d, slot, d->why, sizeof d->why) != 0) return -1;
+		if (rmvk_commit(d, slot, d->why, sizeof d->why) != 0) return -1;
 		busy[half] = d->submitted;
 	}
 	// The staging buffer may be used again at once.
-	VkResult r = rmv_reach(d, d->submitted, 100, 60000);
-	if (r != VK_SUCCESS) snprintf(d->why, sizeof d->why, "copying weights to the GPU failed: %s", rmv_result(r));
+	VkResult r = rmvk_reach(d, d->submitted, 100, 60000);
+	if (r != VK_SUCCESS) snprintf(d->why, sizeof d->why, "copying weights to the GPU failed: %s", rmvk_result(r));
 	return r == VK_SUCCESS ? 0 : -1;
 }
 
-rmg_buffer rmv_wrap(rmv_device *d, void *memory, uint64_t n) {
+rmg_buffer rmvk_wrap(rmvk_device *d, void *memory, uint64_t n) {
 	rmg_buffer none = {NULL, NULL, 0};
 	if (d->info.imports) {
-		rmv_arena *a = new_arena(d, RMV_HOST, n, memory);
+		rmvk_arena *a = new_arena(d, RMV_HOST, n, memory);
 		if (a != NULL) {
 			rmg_buffer b = part_of(d, a, 0, n, n);
 			if (b.object == NULL) free_arena(d, a);
@@ -292,13 +292,13 @@ rmg_buffer rmv_wrap(rmv_device *d, void *memory, uint64_t n) {
 	if (b.contents != NULL && d->info.unified) {
 		memcpy(b.contents, memory, n);
 	} else if (copy_in(d, b.object, memory, n) != 0) {
-		rmv_release(d, b);
+		rmvk_release(d, b);
 		return none;
 	}
 	return b;
 }
 
-void rmv_free_staging(rmv_device *d) {
-	rmv_release(d, d->staging);
+void rmvk_free_staging(rmvk_device *d) {
+	rmvk_release(d, d->staging);
 	d->staging = (rmg_buffer){NULL, NULL, 0};
 }

@@ -3,6 +3,8 @@
 package vulkan_test
 
 import (
+	"cmp"
+	"os"
 	"sync"
 	"testing"
 
@@ -20,7 +22,9 @@ type kept struct{ *vulkan.Backend }
 // Close leaves the backend open for the next case.
 func (kept) Close() error { return nil }
 
-var opened = sync.OnceValues(func() (*vulkan.Backend, error) { return vulkan.Open(vulkan.Options{Device: "llvmpipe"}) })
+var opened = sync.OnceValues(func() (*vulkan.Backend, error) {
+	return vulkan.Open(vulkan.Options{Device: cmp.Or(os.Getenv(vulkan.DeviceVariable), "llvmpipe")})
+})
 
 func shared(t testing.TB) kernels.Backend {
 	b, err := opened()

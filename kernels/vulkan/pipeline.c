@@ -7,7 +7,7 @@
 
 #include "internal.h"
 
-int rmv_module(rmv_device *d, const uint32_t *code, size_t bytes, char *error, size_t size) {
+int rmvk_module(rmvk_device *d, const uint32_t *code, size_t bytes, char *error, size_t size) {
 	VkShaderModule *modules = realloc(d->modules, (size_t)(d->module_count + 1) * sizeof *modules);
 	if (modules == NULL) {
 		snprintf(error, size, "no memory");
@@ -17,18 +17,18 @@ int rmv_module(rmv_device *d, const uint32_t *code, size_t bytes, char *error, s
 	VkShaderModuleCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = bytes, .pCode = code};
 	VkResult r = d->f.vkCreateShaderModule(d->device, &info, NULL, &modules[d->module_count]);
 	if (r != VK_SUCCESS) {
-		snprintf(error, size, "vkCreateShaderModule: %s", rmv_result(r));
+		snprintf(error, size, "vkCreateShaderModule: %s", rmvk_result(r));
 		return -1;
 	}
 	return d->module_count++;
 }
 
-int rmv_kernel(rmv_device *d, const char *name, int module, const uint32_t *constants, uint32_t first, uint32_t count) {
-	rmv_compute *kernels = realloc(d->kernels, (size_t)(d->kernel_count + 1) * sizeof *kernels);
+int rmvk_kernel(rmvk_device *d, const char *name, int module, const uint32_t *constants, uint32_t first, uint32_t count) {
+	rmvk_compute *kernels = realloc(d->kernels, (size_t)(d->kernel_count + 1) * sizeof *kernels);
 	if (kernels == NULL) return -1;
 	d->kernels = kernels;
-	rmv_compute *k = &kernels[d->kernel_count];
-	*k = (rmv_compute){.module = module, .first = first, .count = count};
+	rmvk_compute *k = &kernels[d->kernel_count];
+	*k = (rmvk_compute){.module = module, .first = first, .count = count};
 	snprintf(k->name, sizeof k->name, "%s", name);
 	if (count > 0) {
 		if ((k->constants = malloc(count * sizeof *constants)) == NULL) return -1;
@@ -45,19 +45,19 @@ enum { CONSTANT_THREADS,
 	   CONSTANTS };
 enum { MOST_CONSTANTS = 16 };
 
-VkPipeline rmv_variant_of(rmv_device *d, int kernel, uint32_t threads, uint32_t shared, char *error, size_t size) {
+VkPipeline rmvk_variant_of(rmvk_device *d, int kernel, uint32_t threads, uint32_t shared, char *error, size_t size) {
 	if (kernel < 0 || kernel >= d->kernel_count) {
 		snprintf(error, size, "there is no kernel %d", kernel);
 		return VK_NULL_HANDLE;
 	}
-	rmv_compute *k = &d->kernels[kernel];
+	rmvk_compute *k = &d->kernels[kernel];
 	for (uint32_t i = 0; i < k->variant_count; i++)
 		if (k->variants[i].threads == threads && k->variants[i].shared == shared) return k->variants[i].pipeline;
 	if (k->module < 0 || k->count + CONSTANTS > MOST_CONSTANTS) {
 		snprintf(error, size, "there is no kernel %s for Vulkan", k->name);
 		return VK_NULL_HANDLE;
 	}
-	rmv_variant *variants = realloc(k->variants, (k->variant_count + 1) * sizeof *variants);
+	rmvk_variant *variants = realloc(k->variants, (k->variant_count + 1) * sizeof *variants);
 	if (variants == NULL) {
 		snprintf(error, size, "no memory");
 		return VK_NULL_HANDLE;
@@ -83,17 +83,17 @@ VkPipeline rmv_variant_of(rmv_device *d, int kernel, uint32_t threads, uint32_t 
 	VkPipeline pipeline = VK_NULL_HANDLE;
 	VkResult r = d->f.vkCreateComputePipelines(d->device, VK_NULL_HANDLE, 1, &info, NULL, &pipeline);
 	if (r != VK_SUCCESS) {
-		snprintf(error, size, "the driver cannot compile kernel %s for %u threads: %s", k->name, threads, rmv_result(r));
+		snprintf(error, size, "the driver cannot compile kernel %s for %u threads: %s", k->name, threads, rmvk_result(r));
 		return VK_NULL_HANDLE;
 	}
-	k->variants[k->variant_count++] = (rmv_variant){threads, shared, pipeline};
+	k->variants[k->variant_count++] = (rmvk_variant){threads, shared, pipeline};
 	d->pipelines++;
 	return pipeline;
 }
 
-void rmv_free_kernels(rmv_device *d) {
+void rmvk_free_kernels(rmvk_device *d) {
 	for (int i = 0; i < d->kernel_count; i++) {
-		rmv_compute *k = &d->kernels[i];
+		rmvk_compute *k = &d->kernels[i];
 		for (uint32_t v = 0; v < k->variant_count; v++) d->f.vkDestroyPipeline(d->device, k->variants[v].pipeline, NULL);
 		free(k->variants);
 		free(k->constants);

@@ -5,7 +5,6 @@ package vulkan_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +18,7 @@ import (
 // BenchmarkProducts multiplies matrices of 512 MB in all, more than caches hold, and
 // prints the weights' GB/s, for one token and for more. "copy" is rows of F32 as
 // embeddings, whose bytes are read and written. The device is the one that
-// RINGMASTER_BENCH_DEVICE names, or the one that Open chooses.
+// RINGMASTER_VULKAN_DEVICE names, or the one that Open chooses.
 func BenchmarkProducts(b *testing.B) {
 	for _, shape := range [][2]int{{4096, 4096}, {2048, 7168}} {
 		for _, typ := range []gguf.Type{gguf.F32, gguf.F16, gguf.Q8_0, gguf.MXFP4, gguf.Q2_K, gguf.Q3_K, gguf.Q4_K, gguf.Q5_K, gguf.Q6_K, gguf.IQ2XXS, gguf.IQ4XS} {
@@ -38,7 +37,7 @@ func BenchmarkProducts(b *testing.B) {
 }
 
 func benchmarkProduct(b *testing.B, typ gguf.Type, rows, cols, tokens int) {
-	device, err := vulkan.Open(vulkan.Options{Device: os.Getenv("RINGMASTER_BENCH_DEVICE")})
+	device, err := vulkan.Open(vulkan.Options{})
 	require.NoError(b, err)
 	defer device.Close()
 	data := kerneltest.Blocks(rand.New(rand.NewPCG(1, 2)), typ, rows*cols, 0.1)

@@ -10,7 +10,7 @@ const Available = false
 // Backend stands for the backend that a build for Linux with cgo has.
 type Backend struct{ kernels.Backend }
 
-var errBuild = &UnsuitableError{"this program was built without Vulkan, which a build for Linux with cgo has; use --backend cpu"}
+var errBuild = &UnsuitableError{Reason: "this program was built without Vulkan, which a build for Linux with cgo has; use --backend cpu", NoGPU: true}
 
 // Devices fails.
 func Devices() ([]Description, error) { return nil, errBuild }

@@ -17,7 +17,7 @@ static uint64_t microseconds(void) {
 // No command buffer takes longer: the layer divides work.
 enum { SLOT_MS = 5 * 60 * 1000 };
 
-VkResult rmv_reach(rmv_device *d, uint64_t value, uint32_t spin_us, uint64_t deadline_ms) {
+VkResult rmvk_reach(rmvk_device *d, uint64_t value, uint32_t spin_us, uint64_t deadline_ms) {
 	if (value <= d->waited) return VK_SUCCESS;
 	uint64_t start = microseconds(), spent = 0, at = 0;
 	do {
@@ -39,18 +39,18 @@ VkResult rmv_reach(rmv_device *d, uint64_t value, uint32_t spin_us, uint64_t dea
 }
 
 // note records the first failure.
-static void note(rmv_device *d, const char *what, const char *label, VkResult r) {
+static void note(rmvk_device *d, const char *what, const char *label, VkResult r) {
 	if (d->failed) return;
 	d->failed = 1;
 	const char *cure = "";
 	if (r == VK_ERROR_DEVICE_LOST) cure = "; the GPU was reset, by its watchdog or after an error of the driver: restart the program, use a smaller --max-batch, and look at the system's log (dmesg)";
 	if (r == VK_ERROR_OUT_OF_DEVICE_MEMORY || r == VK_ERROR_OUT_OF_HOST_MEMORY) cure = "; use a smaller --ctx or --max-batch, and close other programs that use the GPU";
-	snprintf(d->failure, sizeof d->failure, "%s of command buffer \"%s\" failed on %s: %s%s", what, label, d->info.name, rmv_result(r), cure);
+	snprintf(d->failure, sizeof d->failure, "%s of command buffer \"%s\" failed on %s: %s%s", what, label, d->info.name, rmvk_result(r), cure);
 }
 
-rmv_slot *rmv_begin(rmv_device *d, char *error, size_t size) {
-	rmv_slot *slot = &d->slots[d->submitted % RMV_SLOTS];
-	VkResult r = rmv_reach(d, slot->value, 0, SLOT_MS);
+rmvk_slot *rmvk_begin(rmvk_device *d, char *error, size_t size) {
+	rmvk_slot *slot = &d->slots[d->submitted % RMV_SLOTS];
+	VkResult r = rmvk_reach(d, slot->value, 0, SLOT_MS);
 	if (r == VK_SUCCESS) r = d->f.vkResetCommandPool(d->device, slot->pool, 0);
 	VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
 	if (r == VK_SUCCESS) r = d->f.vkBeginCommandBuffer(slot->commands, &begin);
@@ -66,7 +66,7 @@ rmv_slot *rmv_begin(rmv_device *d, char *error, size_t size) {
 	return slot;
 }
 
-int rmv_commit(rmv_device *d, rmv_slot *slot, char *error, size_t size) {
+int rmvk_commit(rmvk_device *d, rmvk_slot *slot, char *error, size_t size) {
 	VkMemoryBarrier host = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = VK_ACCESS_MEMORY_WRITE_BIT, .dstAccessMask = VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT};
 	d->f.vkCmdPipelineBarrier(slot->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &host, 0, NULL, 0, NULL);
 	VkResult r = d->f.vkEndCommandBuffer(slot->commands);
@@ -86,7 +86,7 @@ int rmv_commit(rmv_device *d, rmv_slot *slot, char *error, size_t size) {
 // Bytes between the arguments of two dispatches.
 enum { ARGS = (RMG_ARGS + 63) / 64 * 64 };
 
-int rmv_submit(rmv_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
+int rmvk_submit(rmvk_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
 	if (d->failed) {
 		snprintf(error, size, "%s", d->failure);
 		return -1;
@@ -98,21 +98,21 @@ int rmv_submit(rmv_device *d, const rmg_command *list, size_t n, const char *lab
 			snprintf(error, size, "%s: %ux%ux%u threads are not simdgroups along x", c->op, c->threads[0], c->threads[1], c->threads[2]);
 			return -1;
 		}
-		if (rmv_variant_of(d, c->pipeline, c->threads[0], c->threadgroup_bytes, error, size) == VK_NULL_HANDLE) return -1;
+		if (rmvk_variant_of(d, c->pipeline, c->threads[0], c->threadgroup_bytes, error, size) == VK_NULL_HANDLE) return -1;
 	}
-	rmv_slot *slot = rmv_begin(d, error, size);
+	rmvk_slot *slot = rmvk_begin(d, error, size);
 	if (slot == NULL) return -1;
 	snprintf(slot->label, sizeof slot->label, "%s", label);
 	if (slot->args.length < n * ARGS) {
-		rmv_release(d, slot->args);
-		slot->args = rmv_alloc(d, RMV_SHARED, n * ARGS * 2);
+		rmvk_release(d, slot->args);
+		slot->args = rmvk_alloc(d, RMV_SHARED, n * ARGS * 2);
 		if (slot->args.object == NULL) {
 			d->f.vkEndCommandBuffer(slot->commands);
 			snprintf(error, size, "no memory for arguments: %s", d->why);
 			return -1;
 		}
 	}
-	uint64_t args = ((rmv_part *)slot->args.object)->address;
+	uint64_t args = ((rmvk_part *)slot->args.object)->address;
 	VkPipeline bound = VK_NULL_HANDLE;
 	for (size_t i = 0; i < n; i++) {
 		const rmg_command *c = &list[i];
@@ -120,21 +120,21 @@ int rmv_submit(rmv_device *d, const rmg_command *list, size_t n, const char *lab
 			VkMemoryBarrier barrier = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT, .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
 			d->f.vkCmdPipelineBarrier(slot->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0, NULL, 0, NULL);
 		}
-		VkPipeline p = rmv_variant_of(d, c->pipeline, c->threads[0], c->threadgroup_bytes, error, size);
+		VkPipeline p = rmvk_variant_of(d, c->pipeline, c->threads[0], c->threadgroup_bytes, error, size);
 		if (p != bound) d->f.vkCmdBindPipeline(slot->commands, VK_PIPELINE_BIND_POINT_COMPUTE, p);
 		bound = p;
 		memcpy((uint8_t *)slot->args.contents + i * ARGS, c->args, c->args_bytes);
 		uint64_t push[1 + RMG_BINDINGS] = {args + i * ARGS};
-		for (uint32_t k = 0; k < c->bindings; k++) push[k + 1] = ((rmv_part *)c->binding[k].object)->address + c->binding[k].offset;
+		for (uint32_t k = 0; k < c->bindings; k++) push[k + 1] = ((rmvk_part *)c->binding[k].object)->address + c->binding[k].offset;
 		d->f.vkCmdPushConstants(slot->commands, d->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, 8 * (1 + c->bindings), push);
 		d->f.vkCmdDispatch(slot->commands, c->groups[0], c->groups[1], c->groups[2]);
 	}
-	return rmv_commit(d, slot, error, size);
+	return rmvk_commit(d, slot, error, size);
 }
 
-int rmv_wait(rmv_device *d, rmg_wait_policy policy, char *error, size_t size) {
+int rmvk_wait(rmvk_device *d, rmg_wait_policy policy, char *error, size_t size) {
 	const char *last = d->submitted == 0 ? "" : d->slots[(d->submitted - 1) % RMV_SLOTS].label;
-	VkResult r = rmv_reach(d, d->submitted, policy.spin_us, policy.block ? SLOT_MS : policy.deadline_ms);
+	VkResult r = rmvk_reach(d, d->submitted, policy.spin_us, policy.block ? SLOT_MS : policy.deadline_ms);
 	if (r == VK_TIMEOUT) {
 		snprintf(error, size, "the device %s did not finish command buffer \"%s\" in %u ms", d->info.name, last, policy.block ? (unsigned)SLOT_MS : policy.deadline_ms);
 		return -2;
@@ -147,9 +147,9 @@ int rmv_wait(rmv_device *d, rmg_wait_policy policy, char *error, size_t size) {
 	return 0;
 }
 
-void rmv_free_slots(rmv_device *d) {
+void rmvk_free_slots(rmvk_device *d) {
 	for (int i = 0; i < RMV_SLOTS; i++) {
-		rmv_release(d, d->slots[i].args);
+		rmvk_release(d, d->slots[i].args);
 		if (d->slots[i].pool != VK_NULL_HANDLE) d->f.vkDestroyCommandPool(d->device, d->slots[i].pool, NULL);
 	}
 }

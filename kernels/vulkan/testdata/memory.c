@@ -29,7 +29,7 @@ static int all(const rmg_buffer *b, uint8_t value) {
 }
 
 // Buffers of random sizes come and go; none overlaps another, all begin with zeros.
-static void allocations(rmv_device *d) {
+static void allocations(rmvk_device *d) {
 	enum { HELD = 64 };
 	rmg_buffer held[HELD] = {{NULL, NULL, 0}};
 	for (int turn = 0; turn < 2000; turn++) {
@@ -53,7 +53,7 @@ static void allocations(rmv_device *d) {
 }
 
 // Weights imported, or copied as on a card: through the staging buffer, in several pieces.
-static void weights(rmv_device *d, int card) {
+static void weights(rmvk_device *d, int card) {
 	uint64_t n = 40 << 20;
 	uint8_t *memory = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(memory != MAP_FAILED, "mmap");
@@ -70,8 +70,8 @@ static void weights(rmv_device *d, int card) {
 
 int main(int argc, char **argv) {
 	char error[1024] = "";
-	rmv_info info;
-	rmv_device *d = argc < 2 ? NULL : rmv_open(atoi(argv[1]), &info, error, sizeof error);
+	rmvk_info info;
+	rmvk_device *d = argc < 2 ? NULL : rmvk_open(atoi(argv[1]), &info, error, sizeof error);
 	if (d == NULL) {
 		printf("%s\n", error);
 		return 1;
@@ -81,6 +81,6 @@ int main(int argc, char **argv) {
 	weights(d, 1);
 	rmg_buffer b = rmg_alloc(&d->head, info.max_buffer + 1, 0);
 	CHECK(b.object == NULL && strstr(d->why, "the largest buffer of the GPU") != NULL, "a buffer that is too large");
-	rmv_close(d);
+	rmvk_close(d);
 	return wrong;
 }
