@@ -44,3 +44,9 @@ func (o Options) OnCard(memory int64, expertsOnCPU bool) (at decoder.OnGPU, text
 	}
 	return decoder.AllOnGPU, fmt.Sprintf("the whole model needs %s of the GPU's memory, %s; it may use %s", units.Bytes(all), with, units.Bytes(memory)), nil
 }
+
+// GPUWeights is the bytes of the model's weights in a GPU's memory.
+func (o Options) GPUWeights(at decoder.OnGPU) (int64, error) {
+	p, err := arch.Plan(o.Model, o.open(), 1)
+	return p.GPUWeights(at), err
+}

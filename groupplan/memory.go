@@ -82,13 +82,21 @@ func smallestOffer(members []cluster.Hello) int {
 	return least
 }
 
-// RaiseWiredLimit is how more of a Mac's memory is given to the GPU.
-const RaiseWiredLimit = "sudo sysctl iogpu.wired_limit_mb=N gives it N MiB until the next restart of macOS; leave the system some GiB"
+// How more memory is given to a GPU: that of a Mac, one that shares the memory of a PC, and
+// a card.
+const (
+	RaiseWiredLimit = "sudo sysctl iogpu.wired_limit_mb=N gives it N MiB until the next restart of macOS; leave the system some GiB"
+	RaiseGTT        = "the kernel's parameter ttm.pages_limit=N gives an AMD GPU N pages of 4 KiB, by default half of the memory"
+	MoreVRAM        = "use a smaller --ctx or --max-batch, end other programs that use the card, or --backend cpu"
+)
 
-// onGPU says of a rank that computes on a Mac's GPU how it can offer more; "" of others.
+// onGPU says of a rank that computes on a GPU how it can offer more; "" of others.
 func onGPU(h cluster.Hello) string {
-	if !strings.HasPrefix(h.Kernels, "metal") {
-		return ""
+	switch {
+	case strings.HasPrefix(h.Kernels, "metal"):
+		return "; on that rank, " + RaiseWiredLimit
+	case strings.HasPrefix(h.Kernels, "vulkan"):
+		return "; on that rank, " + MoreVRAM
 	}
-	return "; on that rank, " + RaiseWiredLimit
+	return ""
 }

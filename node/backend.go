@@ -15,45 +15,27 @@ import (
 	"ringmaster/metal"
 )
 
-// Backend is what computes.
-type Backend uint8
-
-// The backends. AutoBackend is the GPU if this build supports it and the host has a
-// suitable one, else the CPU.
-const (
-	AutoBackend Backend = iota
-	CPUBackend
-	MetalBackend
-)
-
-// ParseBackend reads auto, cpu or metal.
-func ParseBackend(s string) (Backend, error) {
-	i := slices.Index(BackendNames, s)
-	if i < 0 {
-		return 0, fmt.Errorf("backend is %q; expected auto, cpu or metal", s)
-	}
-	return Backend(i), nil
-}
-
-// BackendNames are what ParseBackend reads, by Backend.
-var BackendNames = []string{"auto", "cpu", "metal"}
-
 // openBackend opens the backend of the options. Where the host has no GPU that can run the
 // kernels, AutoBackend takes the CPU and logs why; any other failure is an error.
 func (n *Node) openBackend() error {
-	switch {
-	case n.o.Backend == MetalBackend:
+	switch n.o.Compute.Backend {
+	case MetalBackend:
 		return n.openMetal()
-	case n.o.Backend == CPUBackend || !metal.Available:
+	case VulkanBackend:
+		return n.openVulkan()
+	case CPUBackend:
 		return n.openCPU()
 	}
-	err := n.openMetal()
-	var unsuitable *metal.UnsuitableError
-	if errors.As(err, &unsuitable) {
-		slog.Warn("computing on the CPU: there is no suitable GPU", "error", unsuitable)
-		return n.openCPU()
+	if metal.Available {
+		err := n.openMetal()
+		var unsuitable *metal.UnsuitableError
+		if errors.As(err, &unsuitable) {
+			slog.Warn("computing on the CPU: there is no suitable GPU", "error", unsuitable)
+			return n.openCPU()
+		}
+		return err
 	}
-	return err
+	return n.autoVulkan()
 }
 
 func (n *Node) openCPU() error {
@@ -81,7 +63,7 @@ func (n *Node) openMetal() error {
 		slog.Info("compiling Metal kernels", "libraries", fmt.Sprintf("%d of %d", done, of))
 	}})
 	if err != nil {
-		if n.o.Backend == AutoBackend {
+		if n.o.Compute.Backend == AutoBackend {
 			err = fmt.Errorf("%w; use --backend cpu to run on the CPU instead", err)
 		}
 		var unsuitable *metal.UnsuitableError
@@ -94,24 +76,37 @@ func (n *Node) openMetal() error {
 		return errors.Join(usage.Errorf("--activations %s is for the CPU: a GPU multiplies activations that are not rounded; use --backend cpu", n.o.Activations), b.Close())
 	}
 	slog.Info("using Metal", "device", b.Name(), "recommended_memory", units.Bytes(b.WorkingSet()))
-	n.gpu = b.WorkingSet()
+	n.gpu = gpuMemory{bytes: b.WorkingSet(), cure: groupplan.RaiseWiredLimit}
 	n.Backend, n.Kernels = b, metal.Kernels(b)
-	return nil
+	return n.placeOnGPU()
+}
+
+// gpuMemory is the memory of the GPU that computes.
+type gpuMemory struct {
+	bytes int64  // that it may use, 0 without a GPU
+	own   bool   // it is not a part of the host's memory
+	cure  string // how it can use more
 }
 
 // SystemMemory is the memory that the model can have: the host's, or what the GPU that
-// computes may use of it, which is three quarters or so.
+// computes may use, of the host's or of its own.
 func (n *Node) SystemMemory() (host.Memory, bool) {
+	if n.gpu.own {
+		return host.Memory{Total: n.gpu.bytes, Available: n.gpu.bytes}, true
+	}
 	m, known := host.ReadMemory()
-	return m.Within(n.gpu, known)
+	return m.Within(n.gpu.bytes, known)
 }
 
-// withWiredLimit adds to an error of planning or allocation that the GPU's limit, not the
+// withGPULimit adds to an error of planning or allocation that the GPU's limit, not the
 // host's memory, is what binds, and how to raise it.
-func (n *Node) withWiredLimit(err error) error {
+func (n *Node) withGPULimit(err error) error {
 	m, known := host.ReadMemory()
-	if err == nil || n.gpu == 0 || known && m.Total <= n.gpu {
+	if err == nil || n.gpu.bytes == 0 || !n.gpu.own && known && m.Total <= n.gpu.bytes {
 		return err
 	}
-	return fmt.Errorf("%w (the GPU may use %s of this host's %s; %s)", err, units.Bytes(n.gpu), units.Bytes(m.Total), groupplan.RaiseWiredLimit)
+	if n.gpu.own {
+		return fmt.Errorf("%w (the GPU has %s free; %s)", err, units.Bytes(n.gpu.bytes), n.gpu.cure)
+	}
+	return fmt.Errorf("%w (the GPU may use %s of this host's %s; %s)", err, units.Bytes(n.gpu.bytes), units.Bytes(m.Total), n.gpu.cure)
 }

@@ -23,7 +23,7 @@ func bestLevel(t *testing.T) cpu.Level {
 // fingerprint opens the model at path as serve does, and gives
 // its system_fingerprint on one host.
 func fingerprint(t *testing.T, path string, reduce parallel.Reduce) string {
-	n := New(Options{File: File{Path: path}, Context: 256, Threads: 1, MaxTokens: 16, Sequences: 1, Reduce: reduce, Backend: CPUBackend, Level: bestLevel(t), Plans: io.Discard})
+	n := New(Options{File: File{Path: path}, Context: 256, Threads: 1, MaxTokens: 16, Sequences: 1, Reduce: reduce, Compute: Compute{Backend: CPUBackend}, Level: bestLevel(t), Plans: io.Discard})
 	require.NoError(t, n.Start(t.Context()))
 	defer n.Close()
 	return n.Fingerprint()

@@ -116,7 +116,10 @@ func (n *Node) config(ctx context.Context) (cluster.Config, error) {
 	hello := n.o.Group.Hello()
 	hello.Program, hello.Platform, hello.Commit = hash, program.Platform(), program.CleanCommit()
 	hello.Model, hello.Fingerprint, hello.Weights = n.o.File.Name(), gguf.Fingerprint(n.File), gguf.WeightSample(n.File)
-	hello.Kernels, hello.Math, hello.Threads, hello.OwnMemory = n.Kernels, n.math, n.Threads, n.o.Memory
+	hello.Kernels, hello.Math, hello.Threads = n.Kernels, n.math, n.Threads
+	if hello.OwnMemory, err = n.ownLimit(); err != nil {
+		return cluster.Config{}, err
+	}
 	if m, known := n.SystemMemory(); known {
 		hello.Memory = m.Available
 	}

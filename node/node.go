@@ -36,7 +36,7 @@ import (
 // Options say which model a node runs, on what, and in which group.
 type Options struct {
 	File        File
-	Backend     Backend
+	Compute     Compute
 	Block       Block         // for multi-token prediction
 	KeepWired   time.Duration // of the GPU's memory, after the last step; 0: as long as the program runs
 	Level       cpu.Level     // instruction set of the CPU kernels
@@ -91,7 +91,8 @@ type Node struct {
 	blockFile *gguf.File // of the block for multi-token prediction, perhaps File; nil: none
 
 	math    string // cpu.MathBits; must be the same on all ranks; "" on a GPU
-	gpu     int64  // bytes that the GPU may use, 0 without one
+	gpu     gpuMemory
+	onGPU   onGPU // if the GPU's memory is its own, or the CPU computes the experts
 	forming atomic.Pointer[cluster.Leader]
 	between atomic.Pointer[func(ctx context.Context, f func()) error]
 }
@@ -124,7 +125,7 @@ func (n *Node) Start(ctx context.Context) error {
 	if n.o.Group != nil {
 		err = n.lead(ctx)
 	} else {
-		err = n.withWiredLimit(n.alone())
+		err = n.withGPULimit(n.alone())
 	}
 	if err != nil {
 		n.Close()
@@ -188,7 +189,8 @@ func (n *Node) planOptions() groupplan.Options {
 // alone loads the whole model on this host.
 func (n *Node) alone() error {
 	memory, known := n.SystemMemory()
-	plan, text, err := n.planOptions().Alone(groupplan.Room{Memory: memory, Known: known, Limit: n.o.Memory, Threads: n.Threads})
+	plan, text, err := n.planOptions().Alone(groupplan.Room{Memory: memory, Known: known, Limit: n.o.Memory, Threads: n.Threads,
+		OnGPU: n.onGPU.what, GPU: n.onGPU.bytes})
 	if _, printed := io.WriteString(n.o.Plans, text); err == nil {
 		err = printed
 	}

@@ -230,7 +230,7 @@ func (o *groupChecks) arbiter(ctx context.Context) (h *verify.Host, end func(), 
 	if o.model.File.Path == "" {
 		return nil, func() {}, nil
 	}
-	o.model.Backend = node.CPUBackend
+	o.model.Compute.Backend = node.CPUBackend
 	n := node.New(o.model)
 	if err = n.Open(ctx); err != nil {
 		return nil, nil, err

@@ -28,7 +28,7 @@ func TestCompletions(t *testing.T) {
 		want string
 	}{
 		{[]string{"serve", "--share", ""}, "auto\nexperts\nall\n"},
-		{[]string{"serve", "--backend", ""}, "auto\ncpu\nmetal\n"},
+		{[]string{"serve", "--backend", ""}, "auto\ncpu\nmetal\nvulkan\nmetal+cpu\nvulkan+cpu\n"},
 		{[]string{"plan", "--preset", "v4"}, "v4-flash\nv4-pro\n"},
 		{[]string{"serve", "--on-loss", ""}, "continue\nwait\nfail\n"},
 		{[]string{"serve", "--log", "d"}, "debug\n"},

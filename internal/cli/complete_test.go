@@ -29,7 +29,7 @@ func TestComplete(t *testing.T) {
 		serve := &cobra.Command{Use: "serve", RunE: func(*cobra.Command, []string) error { return nil }}
 		var model, backend, share, key string
 		flags.File(serve.Flags(), &model, "model,m", "file")
-		flags.OneOf(serve.Flags(), &backend, "backend", "auto", []string{"auto", "cpu", "metal"}, "backend")
+		flags.OneOf(serve.Flags(), &backend, "backend", "auto", []string{"auto", "cpu", "metal", "vulkan"}, "backend")
 		flags.Propose(flags.Typed(serve.Flags(), &share, "share", "auto", "a share", func(s string) (string, error) { return s, nil }, "share"), "auto", "all")
 		flags.Text(serve.Flags(), &key, "key", "", "key")
 		root.AddCommand(serve)
@@ -48,7 +48,7 @@ func TestComplete(t *testing.T) {
 		want      []string
 		directive string
 	}{
-		{[]string{"--backend", ""}, []string{"auto", "cpu", "metal"}, noFiles},
+		{[]string{"--backend", ""}, []string{"auto", "cpu", "metal", "vulkan"}, noFiles},
 		{[]string{"--share", "a"}, []string{"auto", "all"}, noFiles},
 		{[]string{"--key", ""}, []string{}, noFiles},
 		{[]string{"--model", ""}, []string{"a.gguf", "b-00001-of-00002.gguf", "sub/"}, noFilesNoSpace},

@@ -18,7 +18,7 @@ const (
 	useURL      = "use --url http://HOST:PORT"
 	useModel    = "use --model FILE"
 	useContext  = "use --ctx TOKENS, or -c"
-	useBackend  = "use --backend metal for the GPU of a Mac, which --backend auto finds by itself; all layers are computed there"
+	useBackend  = "use --backend metal for the GPU of a Mac and vulkan for another, which --backend auto finds by itself; all layers are computed there"
 	useActive   = "use --max-active, the most sequences of one step"
 	useBatch    = "use --max-batch, the most tokens of one step"
 	useHub      = "use --model hf:OWNER/REPO:QUANT"

@@ -17,9 +17,9 @@ const Prefix = "RINGMASTER_"
 // Variable returns the environment variable of a flag.
 func Variable(flag string) string { return settings.Variable(Prefix, flag) }
 
-// otherVariables matches the variables with the prefix that are not flags: of libraries,
+// otherVariables matches the variables with the prefix that are not flags: of libraries and devices,
 // of mkmodel and of the tests.
-var otherVariables = regexp.MustCompile(`^RINGMASTER_(VERBS_LIBRARY|MKMODEL_.*|FULL|LEVEL|GOLDEN|HEADERS|PICTURES|TEST_.*|TCP_BENCH_.*)$`)
+var otherVariables = regexp.MustCompile(`^RINGMASTER_(VERBS_LIBRARY|VULKAN_DEVICE|MKMODEL_.*|FULL|LEVEL|GOLDEN|HEADERS|PICTURES|TEST_.*|TCP_BENCH_.*)$`)
 
 // kubernetesVariables matches those that Kubernetes gives each container for a service
 // named ringmaster...; RINGMASTER_PORT is one of them if it has an address.

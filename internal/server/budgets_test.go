@@ -29,7 +29,7 @@ func TestBudgetsOfTheDocument(t *testing.T) {
 	o.Engine.Disk = disk.store
 	level, err := cpu.ParseLevel("auto")
 	require.NoError(t, err)
-	of := node.Options{MaxTokens: 64, Backend: node.CPUBackend, Level: level, Threads: 1, Sequences: 6, Tokenizes: true, Plans: io.Discard}
+	of := node.Options{MaxTokens: 64, Compute: node.Compute{Backend: node.CPUBackend}, Level: level, Threads: 1, Sequences: 6, Tokenizes: true, Plans: io.Discard}
 	n := node.New(of)
 	require.NoError(t, n.Start(t.Context()))
 	t.Cleanup(n.Close)

@@ -1,0 +1,80 @@
+package node
+
+import (
+	"errors"
+	"log/slog"
+
+	"ringmaster/groupplan"
+	"ringmaster/internal/units"
+	"ringmaster/internal/usage"
+	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/vulkan"
+	"ringmaster/model/decoder"
+)
+
+// autoVulkan takes a GPU that Vulkan shows if the model fits, else the CPU, and logs why.
+// In a group it takes the CPU, because ranks must compute the same bits and only the same
+// card with the same driver does.
+func (n *Node) autoVulkan() error {
+	all, err := vulkan.Devices()
+	number := -1
+	if err == nil {
+		number, err = vulkan.Choose(all)
+	}
+	var unsuitable *vulkan.UnsuitableError
+	switch {
+	case errors.As(err, &unsuitable) && unsuitable.NoGPU:
+		slog.Debug("computing on the CPU: Vulkan shows no GPU", "error", err)
+		return n.openCPU()
+	case err != nil:
+		slog.Warn("computing on the CPU: there is no suitable GPU", "error", err)
+		return n.openCPU()
+	}
+	gpu := all[number]
+	if n.o.Group != nil {
+		slog.Info("computing on the CPU: in a group all ranks need the same GPU and driver; --backend vulkan on all of them uses it", "device", gpu.Name)
+		return n.openCPU()
+	}
+	if n.o.Activations != cpu.Bits15 {
+		slog.Info("computing on the CPU: --activations is for the CPU", "device", gpu.Name)
+		return n.openCPU()
+	}
+	if gpu.Unified && !n.o.Compute.ExpertsOnCPU {
+		if need := n.File.Size(); need > n.o.Compute.limited(int64(gpu.Budget)) {
+			slog.Warn("computing on the CPU: the model does not fit the GPU", "device", gpu.Name, "model", units.Bytes(need), "gpu_memory", gpu.Memory())
+			return n.openCPU()
+		}
+		return n.openVulkan()
+	}
+	what, why, err := n.planOptions().OnCard(n.o.Compute.limited(int64(gpu.Budget)), n.o.Compute.ExpertsOnCPU)
+	if err != nil {
+		return err
+	}
+	if what == decoder.NothingOnGPU {
+		slog.Warn("computing on the CPU: the model does not fit the GPU", "device", gpu.Name, "why", why, "gpu_memory", gpu.Memory())
+		return n.openCPU()
+	}
+	return n.openVulkan()
+}
+
+func (n *Node) openVulkan() error {
+	if n.o.Activations != cpu.Bits15 {
+		return usage.Errorf("--activations %s is for the CPU: on a GPU activations have 15 bits; use --backend cpu", n.o.Activations)
+	}
+	b, err := vulkan.Open(vulkan.Options{})
+	var unsuitable *vulkan.UnsuitableError
+	if errors.As(err, &unsuitable) {
+		return usage.Wrap(err)
+	}
+	if err != nil {
+		return err
+	}
+	gpu := b.Device()
+	slog.Info("using Vulkan", "device", gpu.Name, "kind", gpu.Kind.String(), "driver", gpu.Driver, "memory", gpu.Memory())
+	n.gpu = gpuMemory{bytes: b.WorkingSet(), own: !gpu.Unified, cure: groupplan.MoreVRAM}
+	if gpu.Unified {
+		n.gpu.cure = groupplan.RaiseGTT
+	}
+	n.Backend, n.Kernels = b, vulkan.Kernels(b)
+	return n.placeOnGPU()
+}
