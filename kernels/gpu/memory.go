@@ -183,7 +183,7 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 // stack that lie side by side.
 func (b *Backend) rowViews(op string, w kernels.Weight) []view {
 	address := uintptr(unsafe.Pointer(unsafe.SliceData(w.Data)))
-	decodable(op, w, address)
+	b.decodable(op, w, address)
 	return b.pieces(op, w.Name, address, w.Stride(), (w.Slices-1)*w.SliceBytes+w.RowBytes(), w.Rows)
 }
 
@@ -194,7 +194,7 @@ func (b *Backend) sliceViews(op string, w kernels.Weight, start, end int) []view
 		return nil
 	}
 	address := uintptr(unsafe.Pointer(unsafe.SliceData(w.Data))) + uintptr(start*w.SliceBytes)
-	decodable(op, w, address)
+	b.decodable(op, w, address)
 	return b.pieces(op, w.Name, address, max(w.SliceBytes, 1), w.MatrixBytes(), end-start)
 }
 

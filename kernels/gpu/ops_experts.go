@@ -77,7 +77,7 @@ func (c *expertCall) groups() [3]bind {
 // views are those of the local matrices of w. Without local matrices it is one empty
 // view, because rows may still have to be cleared.
 func (c *expertCall) views(w kernels.Weight) []view {
-	if _, ok := decoders[w.Type]; !ok {
+	if !c.b.CanCompute(w.Type) {
 		contract.Fail(c.op, "weight %q has type %s, which this backend cannot multiply", w.Name, w.Type)
 	}
 	if v := c.b.sliceViews(c.op, w, c.a.Start, c.a.End); len(v) > 0 {

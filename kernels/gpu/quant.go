@@ -34,8 +34,8 @@ func kernelsByType(library, prefix string) map[gguf.Type]*kernel {
 // decodable panics unless the kernels can decode w. The decoders load aligned elements of
 // up to 4 bytes. Tensors of GGUF files begin at a multiple of 8 bytes, and w a whole
 // number of blocks after that.
-func decodable(op string, w kernels.Weight, address uintptr) {
-	if _, ok := decoders[w.Type]; !ok {
+func (b *Backend) decodable(op string, w kernels.Weight, address uintptr) {
+	if !b.CanCompute(w.Type) {
 		contract.Fail(op, "weight %q has type %s, which has no decoder", w.Name, w.Type)
 	}
 	grain := uintptr(grain(w.Type))
