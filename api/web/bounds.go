@@ -55,9 +55,10 @@ type work struct {
 	lastBlock marks
 }
 
-func newWork(ctx context.Context) (*work, context.CancelFunc) {
-	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, errSlow)
-	return &work{ctx: ctx, colours: time.Now().Add(maxHighlighting), html: maxHTML, tables: mdtables.NewBudget()}, cancel
+// newWork begins a rendering that has some time for all and some for the colours of code.
+func newWork(ctx context.Context, all, highlighting time.Duration) (*work, context.CancelFunc) {
+	ctx, cancel := context.WithTimeoutCause(ctx, all, errSlow)
+	return &work{ctx: ctx, colours: time.Now().Add(highlighting), html: maxHTML, tables: mdtables.NewBudget()}, cancel
 }
 
 // stopped is the panic value that leaves the parser or the renderer, because neither can

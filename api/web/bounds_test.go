@@ -63,7 +63,7 @@ func TestAmplification(t *testing.T) {
 			source := c.text[:min(len(c.text), MaxMarkdown)]
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			r, err := Render(t.Context(), source, false)
+			r, err := render(t, source, false)
 			runtime.ReadMemStats(&after)
 			require.NoError(t, err)
 			require.Contains(t, r.Note, c.note)
@@ -87,17 +87,17 @@ func TestWithinTheBounds(t *testing.T) {
 		"a paragraph":   {fill("words of a text, *some* in `code`.\n")[:60<<10], "<em>some</em>"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := Render(t.Context(), c.text, false)
+			r, err := render(t, c.text, false)
 			require.NoError(t, err)
 			require.Empty(t, r.Note)
 			require.Contains(t, r.HTML, c.want)
 		})
 	}
-	r, err := Render(t.Context(), "# Title\n\n"+grid(800, 100, "a")+"\n*end*\n", false)
+	r, err := render(t, "# Title\n\n"+grid(800, 100, "a")+"\n*end*\n", false)
 	require.NoError(t, err)
 	require.Contains(t, r.HTML, "<h1>Title</h1>\n<pre><code>|a|a|")
 	require.Contains(t, r.HTML, "<p><em>end</em></p>")
-	r, err = Render(t.Context(), "end\n\n"+grid(800, 100, "a"), true)
+	r, err = render(t, "end\n\n"+grid(800, 100, "a"), true)
 	require.NoError(t, err)
 	require.Equal(t, "<p>end</p>\n", r.HTML)
 	require.Contains(t, r.Open, "<pre><code>|a|a|")
@@ -156,7 +156,7 @@ func TestHostilePairs(t *testing.T) {
 			source := strings.Repeat(a+b, size/len(a+b))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			r, err := Render(t.Context(), source, false)
+			r, err := render(t, source, false)
 			runtime.ReadMemStats(&after)
 			if err != nil {
 				require.ErrorContains(t, err, "nested", "%q", a+b)

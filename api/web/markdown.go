@@ -52,6 +52,11 @@ type Rendered struct {
 // why. Calls may be concurrent. The only errors are those of a text that is too long or
 // too deeply nested, and the cause of the end of ctx.
 func Render(ctx context.Context, source string, partial bool) (Rendered, error) {
+	return renderIn(ctx, source, partial, maxTime, maxHighlighting)
+}
+
+// renderIn is Render with other bounds of its time.
+func renderIn(ctx context.Context, source string, partial bool, all, highlighting time.Duration) (Rendered, error) {
 	if len(source) > MaxMarkdown {
 		return Rendered{}, fmt.Errorf("the text has %d bytes; at most %d are rendered at once", len(source), MaxMarkdown)
 	}
@@ -60,7 +65,7 @@ func Render(ctx context.Context, source string, partial bool) (Rendered, error) 
 		end, inCode = settled(source)
 	}
 	r := Rendered{InCode: inCode}
-	w, cancel := newWork(ctx)
+	w, cancel := newWork(ctx, all, highlighting)
 	defer cancel()
 	var err error
 	if r.HTML, err = w.safe(source[:end]); err != nil {

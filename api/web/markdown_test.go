@@ -37,7 +37,7 @@ func TestRender(t *testing.T) {
 		{"no class but a language", "```a\"b<c\nx\n```", "<pre><code>x\n</code></pre>\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, err := Render(t.Context(), c.text, false)
+			r, err := render(t, c.text, false)
 			require.NoError(t, err)
 			require.Equal(t, c.want, r.HTML)
 			require.Empty(t, r.Open)
@@ -48,14 +48,14 @@ func TestRender(t *testing.T) {
 
 // TestRenderBounds checks that a text that is too long or too deep is refused.
 func TestRenderBounds(t *testing.T) {
-	_, err := Render(t.Context(), strings.Repeat("a", MaxMarkdown+1), false)
+	_, err := render(t, strings.Repeat("a", MaxMarkdown+1), false)
 	require.ErrorContains(t, err, "65537 bytes; at most 65536")
 	for _, mark := range []string{"> ", "- ", ">", "1. ", "- > "} {
-		_, err = Render(t.Context(), strings.Repeat(mark, 100)+"x", false)
+		_, err = render(t, strings.Repeat(mark, 100)+"x", false)
 		require.ErrorContains(t, err, "nested more than 32 deep", mark)
 	}
 	for _, text := range []string{strings.Repeat("-", 200), strings.Repeat("* ", 200), strings.Repeat("a", MaxMarkdown)} {
-		_, err = Render(t.Context(), text, true)
+		_, err = render(t, text, true)
 		require.NoError(t, err)
 	}
 }
@@ -66,7 +66,7 @@ func TestRenderHostile(t *testing.T) {
 	for _, piece := range []string{"[", "![", "](", "[a](", "[a](b", "[a][b]", "*", "_", "**a ", "*a_ ", "`", "`a``", "<", "<a ", "&", "|", "a|", "\n|", "~~", "[a]: ", "(", "\\", "\n> ", "\n- ", "http://", "www.", "<!--", "```\n", "\n\n- a", "@a."} {
 		text := strings.Repeat(piece, MaxMarkdown/2/len(piece))
 		for _, partial := range []bool{false, true} {
-			_, err := Render(t.Context(), text, partial)
+			_, err := render(t, text, partial)
 			if err != nil {
 				require.ErrorContains(t, err, "nested", "%q", piece)
 			}
@@ -112,7 +112,7 @@ func grow(t *testing.T, text string, piece int) (html string, rendered int) {
 		for end < len(text) && !utf8.RuneStart(text[end]) {
 			end++
 		}
-		r, err := Render(t.Context(), text[at:end], true)
+		r, err := render(t, text[at:end], true)
 		require.NoError(t, err)
 		rendered += end - at
 		html += r.HTML
@@ -123,7 +123,7 @@ func grow(t *testing.T, text string, piece int) (html string, rendered int) {
 			at += n
 		}
 	}
-	r, err := Render(t.Context(), text[at:], false)
+	r, err := render(t, text[at:], false)
 	require.NoError(t, err)
 	return html + r.HTML, rendered
 }
@@ -133,7 +133,7 @@ const document = "# Title\n\nA paragraph with *words* and `code`,\nin two lines.
 // TestRenderGrowing checks that a text that comes in pieces gives the HTML of the
 // whole, whatever the pieces.
 func TestRenderGrowing(t *testing.T) {
-	want, err := Render(t.Context(), document, false)
+	want, err := render(t, document, false)
 	require.NoError(t, err)
 	for piece := 1; piece <= len(document); piece += 1 + piece/8 {
 		got, _ := grow(t, document, piece)
@@ -165,7 +165,7 @@ func FuzzRender(f *testing.F) {
 		f.Add(s, false)
 	}
 	f.Fuzz(func(t *testing.T, text string, partial bool) {
-		r, err := Render(t.Context(), text, partial)
+		r, err := render(t, text, partial)
 		if err != nil {
 			return
 		}
@@ -187,18 +187,18 @@ func FuzzRender(f *testing.F) {
 // TestRenderGrowingCode: a block of code that comes in pieces has the colours of the
 // whole, from its first words on, and beyond the bound none.
 func TestRenderGrowingCode(t *testing.T) {
-	r, err := Render(t.Context(), "```go\nfunc a() {\n\treturn \"x", true)
+	r, err := render(t, "```go\nfunc a() {\n\treturn \"x", true)
 	require.NoError(t, err)
 	require.True(t, r.InCode)
 	require.Contains(t, r.Open, `<span class="k">func</span> <span class="nf">a</span>`)
 	require.Contains(t, r.Open, `<span class="k">return</span>`)
 
 	text := "```go\n" + strings.Repeat("return 1 // one\n", 2*highlight.MaxBytes/16) + "```\n"
-	whole, err := Render(t.Context(), text, false)
+	whole, err := render(t, text, false)
 	require.NoError(t, err)
 	n := strings.Count(whole.HTML, `class="k"`)
 	require.InDelta(t, highlight.MaxBytes/16, n, 1)
-	cut, err := Render(t.Context(), text[:3*len(text)/4], true)
+	cut, err := render(t, text[:3*len(text)/4], true)
 	require.NoError(t, err)
 	require.Equal(t, n, strings.Count(cut.Open, `class="k"`), "what has a colour keeps it")
 }

@@ -18,7 +18,7 @@ func TestFormulasStayAsTheyAre(t *testing.T) {
 	} {
 		for _, around := range [][2]string{{"", ""}, {"Before ", " after."}, {"Before\n", "\nafter."}, {"Before.\n\n", "\n\nAfter."}} {
 			source := around[0] + formula + around[1]
-			r, err := Render(t.Context(), source, false)
+			r, err := render(t, source, false)
 			require.NoError(t, err)
 			m := regexp.MustCompile(`(?s)<code class="math">(.*?)</code>`).FindAllStringSubmatch(r.HTML, -1)
 			if strings.Contains(formula, "\n+ b") && around[0] == "Before " {
@@ -36,11 +36,11 @@ func TestFormulasStayAsTheyAre(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"It costs $5 and *then* $6.", "`\\(x\\)`", "```\n$$\nx\n$$\n```", `\\(x\\)`, "\\[\na\n\nb\n\\]", `an open \(x`, "$$\n\nx", "$$$$", `\(\)`} {
-		r, err := Render(t.Context(), text, false)
+		r, err := render(t, text, false)
 		require.NoError(t, err)
 		require.NotContains(t, r.HTML, "math", text)
 	}
-	r, err := Render(t.Context(), "> \\[\n> a_1\n> + b\n> \\]\n\n- \\(x*y*z\\)\n\n| a |\n|---|\n| \\(p*q*r\\) |\n", false)
+	r, err := render(t, "> \\[\n> a_1\n> + b\n> \\]\n\n- \\(x*y*z\\)\n\n| a |\n|---|\n| \\(p*q*r\\) |\n", false)
 	require.NoError(t, err)
 	require.Contains(t, r.HTML, "a_1\n+ b\n")
 	require.Contains(t, r.HTML, `<code class="math">\(x*y*z\)</code>`)
@@ -51,7 +51,7 @@ func TestFormulasStayAsTheyAre(t *testing.T) {
 // whole.
 func TestFormulasThatArrive(t *testing.T) {
 	text := "Let \\(a_1 * b_1\\) be\n\\[\na\n+ b\n\\]\nand\n\n$$\nx * y * z\n$$\n\nThe end.\n"
-	want, err := Render(t.Context(), text, false)
+	want, err := render(t, text, false)
 	require.NoError(t, err)
 	require.Equal(t, 3, strings.Count(want.HTML, "math"))
 	for piece := 1; piece < len(text); piece++ {
