@@ -102,13 +102,21 @@ func (n Network) Received(trace cost.Trace, rank, ranks int) int64 {
 // part.
 func Reads(trace cost.Trace) int64 {
 	sum := 0.0
+	// Layers of the same experts have the same mean, for which many steps are drawn.
+	means := map[cost.Chosen]float64{}
 	for _, e := range trace {
 		if e.Op == nil || !strings.Contains(e.Op.Kind, " ") { // without the types of weights
 			continue
 		}
 		sum += e.Op.Bytes
 		if c := e.Op.Chosen; c != nil {
-			experts, _ := c.Mean()
+			like := *c
+			like.Bytes, like.Work = 0, 0
+			experts, known := means[like]
+			if !known {
+				experts, _ = c.Mean()
+				means[like] = experts
+			}
 			sum += c.Bytes * experts
 		}
 	}

@@ -86,6 +86,7 @@ type simulation struct {
 	random  *rand.Rand      // of the choices of experts
 	noises  *rand.Rand      // of the ops
 	choices [][]int32       // of the layers so far, see choice
+	counts  [][]int         // [layers so far][experts] how often choices has each
 	reads   [][]float64     // [layers so far][ranks] bytes of routed experts
 	loads   [][]assign.Load // [layers so far][ranks] with a Chosen.Rule; see part
 
@@ -116,7 +117,7 @@ type rankState struct {
 
 // run adds one run of the step to the sum.
 func (s *simulation) run(traces []Trace) {
-	s.choices, s.reads, s.loads = s.choices[:0], s.reads[:0], s.loads[:0]
+	s.choices, s.counts, s.reads, s.loads = s.choices[:0], s.counts[:0], s.reads[:0], s.loads[:0]
 	ranks := make([]rankState, s.ranks)
 	for r := range ranks {
 		ranks[r] = rankState{trace: traces[r], layer: -1}
@@ -221,11 +222,8 @@ func (s *simulation) part(c *Chosen, r, layer int) (experts, slots int) {
 		load := s.assigned(c, layer)[r]
 		return load.Experts, load.Slots
 	}
-	counts := make([]int, c.Of)
-	for _, e := range s.choice(c, layer) {
-		counts[e]++
-	}
-	for _, n := range counts[c.Start:c.End] {
+	s.choice(c, layer)
+	for _, n := range s.counts[layer][c.Start:c.End] {
 		if n > 0 {
 			experts++
 		}
@@ -257,7 +255,7 @@ func (s *simulation) assigned(c *Chosen, layer int) []assign.Load {
 // choice draws the experts of the rows of a layer, [Rows][Used], the same for all ranks.
 func (s *simulation) choice(c *Chosen, layer int) []int32 {
 	for len(s.choices) <= layer {
-		ids, order := make([]int32, 0, c.Rows*c.Used), make([]int32, c.Of)
+		ids, order, counts := make([]int32, 0, c.Rows*c.Used), make([]int32, c.Of), make([]int, c.Of)
 		for i := range order {
 			order[i] = int32(i)
 		}
@@ -265,10 +263,11 @@ func (s *simulation) choice(c *Chosen, layer int) []int32 {
 			for i := range c.Used { // the beginning of a shuffle
 				j := i + s.random.IntN(c.Of-i)
 				order[i], order[j] = order[j], order[i]
+				counts[order[i]]++
 			}
 			ids = append(ids, order[:c.Used]...)
 		}
-		s.choices, s.reads = append(s.choices, ids), append(s.reads, make([]float64, s.ranks))
+		s.choices, s.counts, s.reads = append(s.choices, ids), append(s.counts, counts), append(s.reads, make([]float64, s.ranks))
 	}
 	return s.choices[layer]
 }
