@@ -298,7 +298,8 @@ func TestPlanPredicts(t *testing.T) {
 func TestPlanTable(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the table of predictions")
 	t.Setenv("TMPDIR", t.TempDir())
-	out, err := command(t, "plan", "--preset", "v2-lite", "--host", "12GiB,800GB/s,20TFLOP/s", "--link", "10g", "--table")
+	svg := filepath.Join(t.TempDir(), "speed.svg")
+	out, err := command(t, "plan", "--preset", "v2-lite", "--host", "12GiB,800GB/s,20TFLOP/s", "--link", "10g", "--table", "--svg", svg)
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 9, out)
@@ -318,9 +319,6 @@ func TestPlanTable(t *testing.T) {
 	for _, got := range p.Predicted {
 		require.Contains(t, lines[8], fmt.Sprintf("%.1f", got.Rate))
 	}
-	svg := filepath.Join(t.TempDir(), "speed.svg")
-	_, err = command(t, "plan", "--preset", "v2-lite", "--host", "12GiB,800GB/s,20TFLOP/s", "--link", "10g", "--table", "--svg", svg)
-	require.NoError(t, err)
 	requireDrawn(t, svg, "Prefill of 512 tokens, predicted", "Decode after 128 tokens, predicted", "--share experts", "--share all", "8")
 	_, err = command(t, "plan", "--preset", "v2-lite", "--host", "128GiB,800GB/s", "--svg", svg)
 	requireRefused(t, err, "--svg", "--svg needs one --host")

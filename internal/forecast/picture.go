@@ -9,9 +9,13 @@ import (
 
 // Charts returns the predicted speeds by the number of hosts.
 func (o *Forecaster) Charts() ([]picture.Chart, error) {
+	sizes, err := o.groups("svg")
+	if err != nil {
+		return nil, err
+	}
 	var charts []picture.Chart
-	err := o.groups("svg", func(n int, share parallel.Share, all []Prediction) {
-		for i, p := range all {
+	for _, g := range sizes {
+		for i, p := range g.all {
 			if i == len(charts) {
 				title := fmt.Sprintf("Decode after %d tokens, predicted", p.N)
 				if p.What == "prefill" {
@@ -19,13 +23,13 @@ func (o *Forecaster) Charts() ([]picture.Chart, error) {
 				}
 				charts = append(charts, picture.Chart{Title: title, X: "hosts", Y: "tokens/s"})
 			}
-			at := picture.Point{X: float64(n), Y: p.Rate}
+			at := picture.Point{X: float64(g.n), Y: p.Rate}
 			for _, s := range []parallel.Share{parallel.ShareExperts, parallel.ShareAll} {
-				if n == 1 || s == share {
+				if g.n == 1 || s == g.share {
 					charts[i].Add("--share "+s.String(), at)
 				}
 			}
 		}
-	})
-	return charts, err
+	}
+	return charts, nil
 }

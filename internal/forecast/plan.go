@@ -40,6 +40,7 @@ type Forecaster struct {
 	file   *gguf.File
 	done   func()            // frees the file
 	tracer *calibrate.Tracer // nil until it is needed
+	sizes  []sized           // of groups, nil until they are needed
 }
 
 // Open opens the model, or makes its shape.

@@ -19,27 +19,39 @@ var tableRanks = []int{1, 2, 4, 8}
 func (o *Forecaster) Table(w io.Writer) error {
 	first := map[string]float64{} // rate of the smallest group, by the name of a prediction
 	var rows strings.Builder
-	err := o.groups("table", func(n int, share parallel.Share, all []Prediction) {
-		if all == nil {
-			fmt.Fprintf(&rows, "| %d | %s | does not fit | | | | | | | | |\n", n, share)
-		} else {
-			rows.WriteString(tableRow(n, share.String(), all, first))
-		}
-	})
+	sizes, err := o.groups("table")
 	if err != nil {
 		return err
+	}
+	for _, g := range sizes {
+		if g.all == nil {
+			fmt.Fprintf(&rows, "| %d | %s | does not fit | | | | | | | | |\n", g.n, g.share)
+		} else {
+			rows.WriteString(tableRow(g.n, g.share.String(), g.all, first))
+		}
 	}
 	_, err = fmt.Fprintf(w, "| %s, %s | | prefill 512, t/s | | prefill 2048, t/s | | decode, t/s | | computes, waits for a token, ms | received in prefill 512 (at least) | received for a token (at least) |\n"+
 		"| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n%s", o.Preset+o.Model, o.Link, rows.String())
 	return err
 }
 
-// groups calls yield with the predictions of groups of hosts like the one given, nil if the
-// model does not fit. flag is what asks for them.
-func (o *Forecaster) groups(flag string, yield func(n int, share parallel.Share, all []Prediction)) error {
+// sized is the predictions of a group of equal hosts, nil if it cannot hold the model.
+type sized struct {
+	n     int
+	share parallel.Share
+	all   []Prediction
+}
+
+// groups returns the predictions of groups of hosts like the one given, which the table and
+// the charts share. flag is what asks for them.
+func (o *Forecaster) groups(flag string) ([]sized, error) {
 	if len(o.hosts) != 1 || !predictable(o.hosts) || o.Share.Shares.String() != "" {
-		return usage.Errorf("--%s needs one --host, with the rate of its memory and its speed, such as 512GiB,800GB/s,28TFLOP/s, and no shares in --share", flag)
+		return nil, usage.Errorf("--%s needs one --host, with the rate of its memory and its speed, such as 512GiB,800GB/s,28TFLOP/s, and no shares in --share", flag)
 	}
+	if o.sizes != nil {
+		return o.sizes, nil
+	}
+	var sizes []sized
 	for _, n := range tableRanks {
 		group := slices.Repeat(o.hosts, n)
 		for _, share := range []parallel.Share{parallel.ShareExperts, parallel.ShareAll} {
@@ -51,18 +63,19 @@ func (o *Forecaster) groups(flag string, yield func(n int, share parallel.Share,
 			plan, err := one.plan(group)
 			o.tracer = one.tracer
 			if err != nil {
-				return err
+				return nil, err
 			}
-			var all []Prediction
+			g := sized{n: n, share: share}
 			if plan.Fits {
-				if all, err = one.predict(plan, group); err != nil {
-					return err
+				if g.all, err = one.predict(plan, group); err != nil {
+					return nil, err
 				}
 			}
-			yield(n, share, all)
+			sizes = append(sizes, g)
 		}
 	}
-	return nil
+	o.sizes = sizes
+	return sizes, nil
 }
 
 // tableRow returns a row of a table. first has the rates of the table's first row; if
