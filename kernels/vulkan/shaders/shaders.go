@@ -2,7 +2,7 @@
 // to SPIR-V modules, which are part of the program. See kernels.go for their table.
 package shaders
 
-//go:generate go run compile.go
+//go:generate go run ./compile
 
 import (
 	"crypto/sha256"

@@ -1,5 +1,3 @@
-//go:build ignore
-
 // compile compiles every NAME.comp of this directory to spv/NAME.spv, with glslc of
 // shaderc, and checks it with spirv-val. Beside it is NAME.sum, the hash of all sources,
 // by which a test finds modules that are older than these. With arguments it compiles only
