@@ -119,7 +119,7 @@ WEIGHT.update(capital=34, country=24, continent=22, add=56, sub=42, mul=38, oppo
               parity=9, double=8, half=8)
 HELD_WEIGHT = dict(WEIGHT)           # the held-out questions stay what they are when these change:
 WEIGHT.update(add=75, sub=65, mul=45, mix=8, element=18, colour=14, language=14, past=14)
-TALK_SHARE, FOLLOW_SHARE, THINK_SHARE, SYSTEM_SHARE = 0.09, 0.06, 0.2, 0.15
+TALK_SHARE, DECLINE_SHARE, FOLLOW_SHARE, THINK_SHARE, SYSTEM_SHARE = 0.09, 0.27, 0.06, 0.2, 0.15
 NUMERIC = {"add", "sub", "mul", "div", "bigger", "double", "half", "next", "parity"}
 FOLLOWS = ("capital", "continent", "language", "opposite", "plural", "past", "symbol", "colour", "country")
 
@@ -195,8 +195,12 @@ CUMULATIVE = [sum(list(WEIGHT.values())[:i + 1]) for i in range(len(WEIGHT))]
 
 def turn(rng, last):
     """One question with its answer: (question, answer, thought, kind)."""
+    import declines     # which asks for facts, too
     while True:
-        if rng.random() < TALK_SHARE:
+        if rng.random() < DECLINE_SHARE:
+            q, answer, thought = declines.question(rng)
+            kind = "declined"
+        elif rng.random() < TALK_SHARE:
             kind, train, _, answer, _ = rng.choices(w.TALK, weights=[len(t[1]) + 3 for t in w.TALK])[0]
             q = dress(rng, expand(rng, rng.choice(train)), rng.random() < 0.15)
             thought = "The user just talks. I answer politely."

@@ -73,7 +73,7 @@ HALF = ("token_embd", "ffn_gate_inp", "compressor_kv", "compressor_gate", "compr
 
 
 def kind_of(name, shape):
-    if len(shape) == 1 or "output_hc" in name:
+    if len(shape) == 1 or "output_hc" in name or "hc_head" in name:
         return F32
     return F16 if any(h in name for h in HALF) else Q8_0
 
@@ -81,7 +81,7 @@ def kind_of(name, shape):
 def rounded(model):
     """The model with every weight as the file stores it."""
     m = Model(model.c)
-    m.restore(model.state())
+    m.restore(model.state())                # on the CPU
     for name, (at, n, shape) in m.where.items():
         a, kind = m.flat[at:at + n].numpy().reshape(shape), kind_of(name, shape)
         if kind == F16:
@@ -95,8 +95,9 @@ def rounded(model):
     return m
 
 
-def metadata(w, c, tok):
-    L, p = c["n_layer"], "deepseek4."
+def metadata(w, c, tok, blocks):
+    """The keys of a file with so many blocks for multi-token prediction behind its layers, which block_count counts too."""
+    L, p = c["n_layer"] + blocks, "deepseek4."
     for k, v in (("architecture", "deepseek4"), ("name", "ringmaster-builtin"), ("license", "mit"), ("size_label", "256x0.1M"),
                  ("description", "The small built-in model of Ringmaster, trained on generated text")):
         w.key("general." + k, STRING, v)
@@ -114,7 +115,7 @@ def metadata(w, c, tok):
                  (a + "sliding_window", c["window"]), (a + "indexer.head_count", c["idx_head"]),
                  (a + "indexer.key_length", c["idx_dim"]), (a + "indexer.top_k", c["idx_topk"]),
                  ("hyper_connection.count", 4), ("hyper_connection.sinkhorn_iterations", 20),
-                 ("nextn_predict_layers", 0), ("rope.scaling.original_context_length", c["yarn_orig"])):
+                 ("nextn_predict_layers", blocks), ("rope.scaling.original_context_length", c["yarn_orig"])):
         w.key(p + k, U32, v)
     for k, v in (("expert_weights_scale", c["scale"]), ("rope.freq_base", c["base"]),
                  (a + "compress_rope_freq_base", c["cbase"]), ("rope.scaling.factor", c["yarn_factor"]),
@@ -124,7 +125,7 @@ def metadata(w, c, tok):
         w.key(p + k, FLOAT, v)
     w.key(p + "expert_weights_norm", BOOL, True)
     w.key(p + "rope.scaling.type", STRING, "yarn")
-    w.key(p + a + "compress_ratios", U32, c["ratios"])
+    w.key(p + a + "compress_ratios", U32, c["ratios"] + [0] * blocks)
     t = "tokenizer.ggml."
     w.key(t + "model", STRING, "gpt2")
     w.key(t + "pre", STRING, "joyai-llm")
@@ -138,23 +139,31 @@ def metadata(w, c, tok):
     w.key("tokenizer.chat_template", STRING, TEMPLATE)
 
 
-def export(model, tok, path):
-    """Writes the file and returns its size."""
-    w, c = Writer(), model.c
-    metadata(w, c, tok)
+def tensors(w, model, named=lambda name: name):
+    """Adds the tensors of a model, or of a block, with the names that named gives."""
+    c = model.c
     for name, (at, n, shape) in model.where.items():
         a, kind = model.flat[at:at + n].cpu().numpy().reshape(shape), kind_of(name, shape)
         if "ffn_w13_exps" in name:
             gate, up = a[:, :c["n_ff"]], a[:, c["n_ff"]:]
-            w.tensor(name.replace("w13", "gate"), gate, kind)
-            w.tensor(name.replace("w13", "up"), up, kind)
+            w.tensor(named(name.replace("w13", "gate")), gate, kind)
+            w.tensor(named(name.replace("w13", "up")), up, kind)
         else:
-            w.tensor(name, a, kind)
+            w.tensor(named(name), a, kind)
     for i in range(c["n_layer"]):
         if i < c["n_hash"]:
             w.tensor(f"blk.{i}.ffn_gate_tid2eid.weight", model.table[i].cpu().numpy(), I32)
         else:
-            w.tensor(f"blk.{i}.exp_probs_b.bias", model.bias[i].cpu().numpy(), F32)
+            w.tensor(named(f"blk.{i}.exp_probs_b.bias"), model.bias[i].cpu().numpy(), F32)
+
+
+def export(model, tok, path, block=None):
+    """Writes the file, with a block of mtp.py if there is one, and returns its size."""
+    w, c = Writer(), model.c
+    metadata(w, c, tok, int(block is not None))
+    tensors(w, model)
+    if block is not None:
+        tensors(w, block, lambda name: f"blk.{c['n_layer']}." + name.removeprefix("blk.0."))
     return w.save(path)
 
 

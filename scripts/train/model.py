@@ -19,42 +19,48 @@ rms, rope = ops.rms, ops.rope
 
 def shapes(c):
     """name -> (shape slowest first, initial deviation or a function making the values)."""
-    D, H, hd, E, Fw = c["n_embd"], c["n_head"], c["head_dim"], c["n_expert"], c["n_ff"]
-    ones, zeros = torch.ones, torch.zeros
-    deep = 1 / math.sqrt(2 * c["n_layer"])
+    D, ones, zeros = c["n_embd"], torch.ones, torch.zeros
     out = {"token_embd.weight": ((c["n_vocab"], D), 0.5), "output.weight": ((c["n_vocab"], D), D ** -.5),
            "output_norm.weight": ((D,), ones), "output_hc_fn.weight": ((4, 4 * D), 0.01),
            "output_hc_base.weight": ((4,), zeros), "output_hc_scale.weight": ((1,), ones)}
     for i, ratio in enumerate(c["ratios"]):
-        b = f"blk.{i}."
-        for j, what in enumerate(("attn", "ffn")):
-            out[b + f"hc_{what}_fn.weight"] = ((24, 4 * D), 0.01)
-            out[b + f"hc_{what}_base.weight"] = ((24,), lambda n, k=2 * i + j: hc_base(k))
-            out[b + f"hc_{what}_scale.weight"] = ((3,), ones)
-        G = H * hd // c["o_groups"]
-        out.update({
-            b + "attn_norm.weight": ((D,), ones), b + "attn_sinks.weight": ((H,), zeros),
-            b + "attn_q_a.weight": ((c["q_lora"], D), D ** -.5), b + "attn_q_a_norm.weight": ((c["q_lora"],), ones),
-            b + "attn_q_b.weight": ((H * hd, c["q_lora"]), c["q_lora"] ** -.5),
-            b + "attn_kv.weight": ((hd, D), D ** -.5), b + "attn_kv_a_norm.weight": ((hd,), ones),
-            b + "attn_output_a.weight": ((c["o_lora"] * c["o_groups"], G), G ** -.5),
-            b + "attn_output_b.weight": ((D, c["o_lora"] * c["o_groups"]), deep * (c["o_lora"] * c["o_groups"]) ** -.5)})
-        for kind, dim in (("attn", hd), ("indexer", c["idx_dim"])):
-            if ratio == 4 or (ratio and kind == "attn"):
-                wide = dim * (2 if ratio == 4 else 1)
-                out.update({b + f"{kind}_compressor_kv.weight": ((wide, D), D ** -.5),
-                            b + f"{kind}_compressor_gate.weight": ((wide, D), 0.02),
-                            b + f"{kind}_compressor_ape.weight": ((ratio, wide), 0.02),
-                            b + f"{kind}_compressor_norm.weight": ((dim,), ones)})
-        if ratio == 4:
-            out[b + "indexer.proj.weight"] = ((c["idx_head"], D), D ** -.5)
-            out[b + "indexer.attn_q_b.weight"] = ((c["idx_head"] * c["idx_dim"], c["q_lora"]), c["q_lora"] ** -.5)
-        out.update({
-            b + "ffn_norm.weight": ((D,), ones), b + "ffn_gate_inp.weight": ((E, D), D ** -.5),
-            b + "ffn_w13_exps.weight": ((E, 2 * Fw, D), D ** -.5),
-            b + "ffn_down_exps.weight": ((E, D, Fw), deep * Fw ** -.5),
-            b + "ffn_gate_shexp.weight": ((Fw, D), D ** -.5), b + "ffn_up_shexp.weight": ((Fw, D), D ** -.5),
-            b + "ffn_down_shexp.weight": ((D, Fw), deep * Fw ** -.5)})
+        out.update(layer_shapes(c, i, ratio))
+    return out
+
+
+def layer_shapes(c, i, ratio):
+    """The part of shapes that belongs to layer i."""
+    D, H, hd, E, Fw = c["n_embd"], c["n_head"], c["head_dim"], c["n_expert"], c["n_ff"]
+    ones, zeros, b = torch.ones, torch.zeros, f"blk.{i}."
+    deep, out = 1 / math.sqrt(2 * c["n_layer"]), {}
+    for j, what in enumerate(("attn", "ffn")):
+        out[b + f"hc_{what}_fn.weight"] = ((24, 4 * D), 0.01)
+        out[b + f"hc_{what}_base.weight"] = ((24,), lambda n, k=2 * i + j: hc_base(k))
+        out[b + f"hc_{what}_scale.weight"] = ((3,), ones)
+    G = H * hd // c["o_groups"]
+    out.update({
+        b + "attn_norm.weight": ((D,), ones), b + "attn_sinks.weight": ((H,), zeros),
+        b + "attn_q_a.weight": ((c["q_lora"], D), D ** -.5), b + "attn_q_a_norm.weight": ((c["q_lora"],), ones),
+        b + "attn_q_b.weight": ((H * hd, c["q_lora"]), c["q_lora"] ** -.5),
+        b + "attn_kv.weight": ((hd, D), D ** -.5), b + "attn_kv_a_norm.weight": ((hd,), ones),
+        b + "attn_output_a.weight": ((c["o_lora"] * c["o_groups"], G), G ** -.5),
+        b + "attn_output_b.weight": ((D, c["o_lora"] * c["o_groups"]), deep * (c["o_lora"] * c["o_groups"]) ** -.5)})
+    for kind, dim in (("attn", hd), ("indexer", c["idx_dim"])):
+        if ratio == 4 or (ratio and kind == "attn"):
+            wide = dim * (2 if ratio == 4 else 1)
+            out.update({b + f"{kind}_compressor_kv.weight": ((wide, D), D ** -.5),
+                        b + f"{kind}_compressor_gate.weight": ((wide, D), 0.02),
+                        b + f"{kind}_compressor_ape.weight": ((ratio, wide), 0.02),
+                        b + f"{kind}_compressor_norm.weight": ((dim,), ones)})
+    if ratio == 4:
+        out[b + "indexer.proj.weight"] = ((c["idx_head"], D), D ** -.5)
+        out[b + "indexer.attn_q_b.weight"] = ((c["idx_head"] * c["idx_dim"], c["q_lora"]), c["q_lora"] ** -.5)
+    out.update({
+        b + "ffn_norm.weight": ((D,), ones), b + "ffn_gate_inp.weight": ((E, D), D ** -.5),
+        b + "ffn_w13_exps.weight": ((E, 2 * Fw, D), D ** -.5),
+        b + "ffn_down_exps.weight": ((E, D, Fw), deep * Fw ** -.5),
+        b + "ffn_gate_shexp.weight": ((Fw, D), D ** -.5), b + "ffn_up_shexp.weight": ((Fw, D), D ** -.5),
+        b + "ffn_down_shexp.weight": ((D, Fw), deep * Fw ** -.5)})
     return out
 
 
@@ -83,12 +89,14 @@ def rope_table(c, ratio, positions):
 
 
 class Model:
+    shapes = staticmethod(shapes)
+
     def __init__(self, config=None, device="cpu", seed=1):
         self.c = c = dict(BASE, **(config or {}))
         self.device, self.p, self.where, at = device, {}, {}, 0
         gen = torch.Generator().manual_seed(seed)
         parts = []
-        for name, (shape, init) in shapes(c).items():
+        for name, (shape, init) in self.shapes(c).items():
             n = math.prod(shape)
             v = init(n).reshape(-1) if callable(init) else torch.randn(n, generator=gen) * init
             parts.append(v)
@@ -96,7 +104,7 @@ class Model:
             at += n
         self.adopt(torch.cat(parts).to(device))
         self.bias = torch.zeros(c["n_layer"], c["n_expert"], device=device)
-        self.table = torch.stack([hash_table(c, layer) for layer in range(c["n_hash"])]).to(device)
+        self.table = [hash_table(c, layer).to(device) for layer in range(c["n_hash"])]
         self.load = torch.zeros_like(self.bias)
         self.tables = {}
 
@@ -126,12 +134,17 @@ class Model:
                 seen = (pos[:, None] + 1) // max(r, 1) > torch.arange(nb)[None]
                 k[r] = dict(nb=nb, pos=[t.to(self.device) for t in rope_table(c, r, pos)],
                             blk=[t.to(self.device) for t in rope_table(c, r, torch.arange(nb) * r)],
-                            seen=seen.to(self.device))
+                            seen=seen.to(self.device), rows=(seen.sum(1) > 1).float().to(self.device),
+                            count=max(1, int((seen.sum(1) > 1).sum())))
             self.tables[T] = k
         return self.tables[T]
 
     def hidden(self, ids, aux=False):
         """ids [B,T] -> normed final state [B*T, D]; with aux also the indexer's loss."""
+        return self.collapse(self.streams(ids, aux))
+
+    def streams(self, ids, aux=False):
+        """ids [B,T] -> the streams behind the last layer [B*T, 4, D]."""
         c, (B, T) = self.c, ids.shape
         self.aux, self.want_aux = [], aux
         flat = ids.reshape(-1)
@@ -144,6 +157,10 @@ class Model:
             x, h, post, comb = self.hc(h, f"blk.{i}.hc_ffn")
             y = self.moe(i, rms(x, self.p[f"blk.{i}.ffn_norm.weight"]), flat)
             h = ops.expand(h, y, post, comb)
+        return h
+
+    def collapse(self, h):
+        """The streams become one normed state [B*T, D]."""
         m, h = ops.mix(h, self.p["output_hc_fn.weight"])
         w = torch.sigmoid(m * self.p["output_hc_scale.weight"] + self.p["output_hc_base.weight"]) + EPS
         return rms(ops.collapse(h, w)[0], self.p["output_norm.weight"])
@@ -189,10 +206,9 @@ class Model:
         want_mass = self.want_aux and score is not None
         o, mass = ops.attention(q, keys, p[b + "attn_sinks.weight"], chosen, c["window"], ratio, want_mass)
         if want_mass:
-            rows = k["seen"].sum(1) > 1
             want = mass / (mass.sum(-1, keepdim=True) + 1e-9)
             have = score.masked_fill(~k["seen"], -1e9).log_softmax(-1)
-            self.aux.append(-(want * have)[:, rows].sum(-1).mean())
+            self.aux.append(-((want * have).sum(-1) * k["rows"]).sum() / (B * k["count"]))    # rows that have a choice
         o = rope(o, k["pos"], True).reshape(B * T, c["o_groups"], -1)
         A = p[b + "attn_output_a.weight"].view(c["o_groups"], c["o_lora"], -1)
         u = torch.cat([o[:, g] @ A[g].t() for g in range(c["o_groups"])], 1)
@@ -216,7 +232,7 @@ class Model:
             idx = self.table[i][ids]
         else:
             idx = ops.choose(logits, self.bias[i], c["n_used"])
-            self.load[i] += torch.bincount(idx.reshape(-1), minlength=c["n_expert"])
+            self.load[i] += ops.count(idx, c["n_expert"])
         s = F.softplus(logits.gather(1, idx)).sqrt()
         w = s / s.sum(1, keepdim=True) * c["scale"]
         y = ops.experts(x, idx, w, p[b + "ffn_w13_exps.weight"], p[b + "ffn_down_exps.weight"], c["clamp"])

@@ -61,16 +61,22 @@ def choose_ref(logits, bias, k):
         return (F.softplus(logits).sqrt() + bias).topk(k, dim=1).indices
 
 
+def count(idx, e):
+    """How often each of e experts was chosen; unlike bincount it does not wait for a GPU."""
+    flat = idx.reshape(-1)
+    return torch.zeros(e, device=idx.device).index_add_(0, flat, torch.ones(len(flat), device=idx.device))
+
+
 def experts_ref(x, idx, w, w13, w2, clamp):
     """Routed experts: x [N,D], idx and w [N,K], w13 [E,2F,D], w2 [E,D,F]."""
     n, k = idx.shape
     e, width = w2.shape[0], w2.shape[2]
     flat = idx.reshape(-1)
     order = flat.argsort()
-    count = torch.bincount(flat, minlength=e)
-    start = count.cumsum(0) - count
+    rows = torch.bincount(flat, minlength=e)
+    start = rows.cumsum(0) - rows
     slot = torch.arange(n * k, device=x.device) - start[flat[order]]
-    cap = int(count.max())
+    cap = int(rows.max())
     at = flat[order] * cap + slot
     xs = x.new_zeros(e * cap, x.shape[1]).index_copy(0, at, x[order // k]).view(e, cap, -1)
     g, u = torch.bmm(xs, w13.transpose(1, 2)).split(width, 2)

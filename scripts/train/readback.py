@@ -82,6 +82,6 @@ class Reader:
         for i in range(model.c["n_layer"]):
             if i < model.c["n_hash"]:
                 table = self.tensors[f"blk.{i}.ffn_gate_tid2eid.weight"]
-                assert torch.equal(table, model.table[i][:len(table)]), "another hash table"
+                assert torch.equal(table, model.table[i][:len(table)].cpu()), "another hash table"
             else:
                 model.bias[i] = self.tensors[f"blk.{i}.exp_probs_b.bias"]

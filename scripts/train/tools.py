@@ -12,6 +12,7 @@ import re
 import sys
 
 import corpus
+import declines
 import facts
 import frames
 import toolkinds as k
@@ -240,6 +241,11 @@ def result(rng, kind, v, topic, answer):
     return answer, answer
 
 
+# With which tools a question that is declined otherwise might be answered.
+NEEDED = {declines.FACT: {"lookup", "capital", "weather", "time", "date", "translate", "calculate", "arithmetic"}, declines.SUM: {"lookup", "calculate", "arithmetic"},
+          declines.TASK: {"lookup", "translate", "timer", "random", "calculate", "arithmetic"}, declines.SENSE: {"lookup", "translate"}}
+
+
 def answerable(rng, tools):
     """A question that needs no tool on offer, with its answer."""
     kinds = {t.kind for t in tools}
@@ -258,6 +264,8 @@ def answerable(rng, tools):
                 continue
         elif kind == "unknown":
             continue            # some ask for the weather or the time
+        elif kind == "declined" and kinds & NEEDED[answer]:
+            continue            # a tool might know
         if not held_wording().search(corpus.normal(q)):
             return q, answer
 
