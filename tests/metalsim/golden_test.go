@@ -143,7 +143,7 @@ func darwin(t *testing.T, more ...string) result {
 	t.Helper()
 	env(t)
 	args := []string{"-target", "arm64-apple-macos14", "-fblocks", "-fobjc-exceptions", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
-		"-ffreestanding", "-nostdlibinc", "-Idarwin/include", "-Iinclude"}
+		"-ffreestanding", "-nostdlibinc", "-Idarwin/include", "-Iinclude", "-I../../kernels/gpu"}
 	return start(t, nil, "clang-19", append(args, more...)...)
 }
 
