@@ -13,6 +13,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
+	"ringmaster/tests/whole"
 )
 
 // macPage is the size of a page on Apple silicon: the GPU takes memory in whole ones.
@@ -23,7 +24,7 @@ func padded(t *testing.T, more int) *gguf.File {
 	t.Helper()
 	c, err := synthetic.Preset("tiny")
 	require.NoError(t, err)
-	shrink(&c)
+	whole.Shrink(&c)
 	w, err := c.Writer()
 	require.NoError(t, err)
 	require.NoError(t, w.Put("test.padding", strings.Repeat("x", more)))
@@ -57,11 +58,11 @@ func TestTensorsAnywhereInAPage(t *testing.T) {
 			}
 		}
 		require.Greater(t, inPage, len(f.Tensors())/2)
-		got, err := run(t, openModel(t, f, openMetal(t), decoder.OpenOptions{MaxTokens: 64}), randomIDs(256, 24), 20)
+		got, err := whole.Run(t, whole.Open(t, f, openMetal(t), decoder.OpenOptions{MaxTokens: 64}), whole.RandomIDs(256, 24), 20)
 		require.NoError(t, err)
 		if want == nil {
 			want = got
 		}
-		require.True(t, same(want, got), "%d bytes more before the tensors change the logits", more)
+		require.True(t, whole.Same(want, got), "%d bytes more before the tensors change the logits", more)
 	}
 }

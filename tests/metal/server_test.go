@@ -12,6 +12,7 @@ import (
 
 	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
+	"ringmaster/tests/whole"
 )
 
 // timeout bounds a test that hangs.
@@ -30,7 +31,7 @@ func TestServe(t *testing.T) {
 	}
 	program, err := testenv.BuildProgram(ctx, t.TempDir())
 	require.NoError(t, err)
-	prompt, tokens := randomIDs(256, 20), 12
+	prompt, tokens := whole.RandomIDs(256, 20), 12
 	ask := func(size int, flags ...string) *harness.Answer {
 		c, err := harness.NewCluster(harness.Options{Program: program, Size: size,
 			Flags: append(flags, "--threads", "1", "--max-batch", "16")})
