@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"ringmaster/groupplan"
@@ -12,9 +13,9 @@ import (
 	"ringmaster/model/decoder"
 )
 
-// autoVulkan takes a GPU that Vulkan shows if the model fits, else the CPU, and logs why.
-// In a group it takes the CPU, because ranks must compute the same bits and only the same
-// card with the same driver does.
+// autoVulkan takes a GPU that Vulkan shows if the model fits and the GPU can run it, else the
+// CPU, and logs why. In a group it takes the CPU, because ranks must compute the same bits and
+// only the same card with the same driver does.
 func (n *Node) autoVulkan() error {
 	all, err := vulkan.Devices()
 	number := -1
@@ -44,7 +45,7 @@ func (n *Node) autoVulkan() error {
 			slog.Warn("computing on the CPU: the model does not fit the GPU", "device", gpu.Name, "model", units.Bytes(need), "gpu_memory", gpu.Memory())
 			return n.openCPU()
 		}
-		return n.openVulkan()
+		return n.tryVulkan(gpu)
 	}
 	what, why, err := n.planOptions().OnCard(n.o.Compute.limited(int64(gpu.Budget)), n.o.Compute.ExpertsOnCPU)
 	if err != nil {
@@ -54,7 +55,36 @@ func (n *Node) autoVulkan() error {
 		slog.Warn("computing on the CPU: the model does not fit the GPU", "device", gpu.Name, "why", why, "gpu_memory", gpu.Memory())
 		return n.openCPU()
 	}
-	return n.openVulkan()
+	return n.tryVulkan(gpu)
+}
+
+// tryVulkan opens the GPU, and the CPU in its place, with the reason in the log, if it cannot
+// be opened or run the model: drivers and files are many.
+func (n *Node) tryVulkan(gpu vulkan.Description) error {
+	err := n.openVulkan()
+	if err == nil {
+		if err = n.computable(); err == nil {
+			return nil
+		}
+	}
+	slog.Warn("computing on the CPU: the GPU cannot run the model", "device", gpu.Name, "error", err)
+	if n.Backend != nil {
+		if err := n.Backend.Close(); err != nil {
+			return err
+		}
+	}
+	n.Backend, n.CPU, n.gpu, n.onGPU = nil, nil, gpuMemory{}, onGPU{}
+	return n.openCPU()
+}
+
+// computable is an error if the file has matrices of a type that the backend cannot multiply.
+func (n *Node) computable() error {
+	for _, t := range n.File.Tensors() {
+		if t.Type.BlockElements() > 1 && !n.Backend.CanCompute(t.Type) {
+			return fmt.Errorf("tensor %q has type %s, which the %s backend cannot compute with", t.Name, t.Type, n.Backend.Name())
+		}
+	}
+	return nil
 }
 
 func (n *Node) openVulkan() error {
