@@ -2,8 +2,9 @@ package kernels
 
 import "unsafe"
 
-// copiedAtOnce is the most float32 that an op copies, within what every backend takes.
-const copiedAtOnce = 1 << 24
+// copiedAtOnce is the most float32 that an op copies: 32,768 workgroups of 256, where Vulkan
+// promises 65,535 (maxComputeWorkGroupCount, "Required Limits").
+const copiedAtOnce = 1 << 23
 
 // Copy copies from to to, memory of the backend of the same length that no encoded op
 // uses, and flushes. The device copies if the host reads its memory slowly. An error is the

@@ -27,6 +27,7 @@ type Info struct {
 	WorkingSet uint64 // recommended maximum of bytes in use
 	Page       uint64 // alignment of the memory of Wrap, in bytes
 	SharedMax  int    // bytes of threadgroup memory
+	GroupsMax  int    // threadgroups of a dispatch along x, 0 without a limit
 	SlowReads  bool   // the host reads alloc's memory slowly unless its host is set
 
 	// RowsAgree is kernels.RowsAgree of this device.

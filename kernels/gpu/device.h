@@ -32,8 +32,8 @@ typedef struct {
 	uint32_t bindings, args_bytes;
 	uint32_t threadgroup_bytes;     // of dynamic threadgroup memory; a multiple of 16
 	uint32_t groups[3], threads[3]; // threadgroups, and threads per threadgroup
-	rmg_binding binding[RMG_BINDINGS]; // in Metal from buffer index 1 on
-	uint8_t args[RMG_ARGS];            // in Metal at buffer index 0
+	rmg_binding binding[RMG_BINDINGS]; // the kernel's buffers from 1 on
+	uint8_t args[RMG_ARGS];            // its buffer 0
 } rmg_command;
 
 // How wait waits: it polls for up to spin_us microseconds, then sleeps until deadline_ms

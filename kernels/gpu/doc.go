@@ -1,5 +1,6 @@
 // Package gpu is the kernels.Backend of any GPU: it turns ops into dispatches of kernels,
-// which a Device runs. Package metal has the first device.
+// which a Device runs. Packages metal and
+// kernels/vulkan have devices.
 //
 //	b, err := gpu.New(device)
 //	defer b.Close()                            // closes the device too
@@ -24,8 +25,9 @@
 //
 // # Arithmetic
 //
-// Weights are decoded to float32 and multiplied with float32 activations. A few rows are
-// computed by GEMV, many by GEMM.
+// A device with Info.Packed multiplies as the CPU does, with its bits (packed.go). For others
+// weights are decoded to float32 and multiplied with float32 activations. A few rows are
+// computed by GEMV, many by tiles.
 //
 // It needs cgo.
 package gpu

@@ -16,8 +16,11 @@ func lines(groups, threads int) grid {
 	return grid{groups: [3]int{groups, 1, 1}, threads: [3]int{threads, 1, 1}}
 }
 
-// elements is a grid of at least n threads in groups of 256.
-func elements(n int) grid { return lines(above(n, 256), 256) }
+// elementThreads is the threads of a group of elements.
+const elementThreads = 256
+
+// elements is a grid of at least n threads.
+func elements(n int) grid { return lines(above(n, elementThreads), elementThreads) }
 
 // columns is a grid of one thread per column (or vector of 4 columns) and row.
 func columns(cols, rows int, vectors bool) grid {

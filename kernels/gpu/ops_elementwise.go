@@ -27,10 +27,14 @@ var (
 const most = 1 << 30
 
 // elementwise encodes a kernel over n elements of the operands with the given names, in
-// stretches of at most `most`.
+// stretches of at most `most`, and of what the device takes at once.
 func (b *Backend) elementwise(c *contract.Call, k *kernel, n int, clamp float32, operands ...string) {
-	for from := 0; from < n; from += most {
-		n := min(most, n-from)
+	stretch := most
+	if b.info.GroupsMax > 0 {
+		stretch = min(most, elementThreads*b.info.GroupsMax)
+	}
+	for from := 0; from < n; from += stretch {
+		n := min(stretch, n-from)
 		args := C.struct_rmg_elements{n: C.uint32_t(n), clamp: C.float(clamp)}
 		var buffers []bind
 		for _, name := range operands {

@@ -39,7 +39,6 @@ func (k Kind) String() string {
 type Description struct {
 	Name, Driver string
 	Kind         Kind
-	API          string // version of Vulkan
 	// Missing is what the kernels need and the device does not have, "" if nothing.
 	Missing string
 	// Heap is the bytes of the device's largest heap, Budget those that this process may
@@ -51,10 +50,6 @@ type Description struct {
 	Visible uint64
 	// Imports is whether weights can stay in the mapped file.
 	Imports bool
-	// SubgroupMin and SubgroupMax are the sizes of subgroups; Subgroups32 is whether
-	// kernels can have those of 32, without which they are slower.
-	SubgroupMin, SubgroupMax int
-	Subgroups32              bool
 }
 
 // Choose returns the number of the device that Open takes where none is named in the
@@ -143,7 +138,7 @@ func (d Description) Memory() string {
 	case d.Unified:
 		return text + ", shared with the host, weights are copied"
 	case d.Visible <= 256<<20:
-		return text + ", of which the host sees " + units.Bytes(d.Visible) + ": buffers are in the host's memory (turn on Resizable BAR in the firmware)"
+		return text + "; the host sees " + units.Bytes(d.Visible) + " of it: buffers are in the host's memory (turn on Resizable BAR in the firmware)"
 	}
 	return text
 }

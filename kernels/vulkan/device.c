@@ -44,9 +44,9 @@ static int create(rmvk_device *d, char *error, size_t size) {
 	uint32_t n = 0;
 	VkPhysicalDeviceShaderIntegerDotProductFeatures dot = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES, .shaderIntegerDotProduct = 1};
 	VkPhysicalDeviceSubgroupSizeControlFeatures sizes = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES, .subgroupSizeControl = 1, .computeFullSubgroups = 1};
-	VkPhysicalDeviceVulkan12Features f12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, .storageBuffer8BitAccess = 1, .shaderInt8 = 1, .scalarBlockLayout = 1, .timelineSemaphore = 1, .bufferDeviceAddress = 1, .shaderFloat16 = (VkBool32)info->float16};
+	VkPhysicalDeviceVulkan12Features f12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, .storageBuffer8BitAccess = 1, .shaderInt8 = 1, .scalarBlockLayout = 1, .timelineSemaphore = 1, .bufferDeviceAddress = 1};
 	VkPhysicalDeviceVulkan11Features f11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, .pNext = &f12, .storageBuffer16BitAccess = 1};
-	VkPhysicalDeviceFeatures2 f = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &f11, .features = {.shaderInt64 = 1, .shaderInt16 = 1, .shaderFloat64 = (VkBool32)info->float64}};
+	VkPhysicalDeviceFeatures2 f = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &f11, .features = {.shaderInt64 = 1, .shaderInt16 = 1}};
 	if (info->subgroups) {
 		f12.pNext = &sizes;
 		if (!at13) extensions[n++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;

@@ -65,10 +65,8 @@ func Devices() ([]Description, error) {
 func describe(i *C.rmvk_info) Description {
 	return Description{
 		Name: C.GoString(&i.name[0]), Driver: C.GoString(&i.driver[0]), Kind: Kind(i._type), Missing: C.GoString(&i.missing[0]),
-		API:  fmt.Sprintf("%d.%d.%d", i.api>>22&0x7f, i.api>>12&0x3ff, i.api&0xfff),
 		Heap: uint64(i.heap), Budget: uint64(i.budget), BudgetKnown: i.budget_known != 0,
 		Unified: i.unified != 0, Visible: uint64(i.visible), Imports: i.imports != 0,
-		SubgroupMin: int(i.subgroup_min), SubgroupMax: int(i.subgroup_max), Subgroups32: i.subgroups != 0,
 	}
 }
 
@@ -107,12 +105,12 @@ func Open(o Options) (*Backend, error) {
 }
 
 // Numbers by which work is divided, for kinds of devices. Rates are those of slow ones: an
-// integrated GPU of 2 TFLOPS with 50 GB/s, a card of 5 TFLOPS with 200 GB/s, of which a
-// tenth and a quarter are assumed.
+// integrated GPU of 2 TFLOPS with 50 GB/s, a card of 5 TFLOPS with 200 GB/s. A tenth of the
+// first and a quarter of the second are assumed.
 func infoOf(i *C.rmvk_info) gpu.Info {
 	info := gpu.Info{
 		Name:      fmt.Sprintf("vulkan (%s)", C.GoString(&i.name[0])),
-		MaxBuffer: uint64(i.max_buffer), WorkingSet: uint64(i.budget), Page: uint64(i.page), SharedMax: int(i.shared_max),
+		MaxBuffer: uint64(i.max_buffer), WorkingSet: uint64(i.budget), Page: uint64(i.page), SharedMax: int(i.shared_max), GroupsMax: int(i.groups_max[0]),
 		RowsAgree: true, Packed: true,
 		SlowReads: i.unified == 0 && i.visible > 256<<20, // else alloc's memory is the host's, see memory.c
 		Busy:      512, AttendGroups: 64, Flops: 2e12 / 10, Bytes: 50e9 / 4,

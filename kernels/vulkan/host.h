@@ -12,9 +12,9 @@
 // What a device is and can do.
 typedef struct {
 	char name[256];
-	char driver[512];                                      // name and version
-	uint8_t driver_uuid[16], device_uuid[16], cache_uuid[16]; // cache: changes with the driver's build
-	uint32_t api, driver_version, vendor, device;
+	char driver[512];       // name and version
+	uint8_t cache_uuid[16]; // changes with the driver's build
+	uint32_t api;
 	int32_t type; // VkPhysicalDeviceType
 
 	int32_t unified; // host and device share one memory
@@ -30,7 +30,8 @@ typedef struct {
 	uint32_t subgroup_min, subgroup_max;
 	int32_t subgroups; // 1: a kernel can have subgroups of 32
 	int32_t nan_preserve, denorm_preserve, nearest; // modes that a kernel may ask for, in float32
-	int32_t float16, float64, dot8;                 // kernels may use them
+	int32_t dot8; // products of four bytes are one instruction
+	uint32_t groups_max[3]; // workgroups of a dispatch
 
 	char missing[512]; // what the kernels need and it does not have, "" if nothing
 } rmvk_info;

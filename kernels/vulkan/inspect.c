@@ -77,12 +77,7 @@ void rmvk_inspect(const rmvk_functions *f, VkPhysicalDevice p, rmvk_info *info) 
 	f->vkGetPhysicalDeviceFeatures2(p, &ff);
 
 	snprintf(info->driver, sizeof info->driver, "%s %s", p12.driverName, p12.driverInfo);
-	memcpy(info->driver_uuid, p11.driverUUID, 16);
-	memcpy(info->device_uuid, p11.deviceUUID, 16);
 	memcpy(info->cache_uuid, pp.properties.pipelineCacheUUID, 16);
-	info->driver_version = pp.properties.driverVersion;
-	info->vendor = pp.properties.vendorID;
-	info->device = pp.properties.deviceID;
 	info->unified = info->type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU || info->type == VK_PHYSICAL_DEVICE_TYPE_CPU;
 	info->imports = imports && info->unified;
 	info->page = info->imports && host.minImportedHostPointerAlignment > 4096 ? host.minImportedHostPointerAlignment : 4096;
@@ -90,6 +85,7 @@ void rmvk_inspect(const rmvk_functions *f, VkPhysicalDevice p, rmvk_info *info) 
 	const VkPhysicalDeviceLimits *l = &pp.properties.limits;
 	info->shared_max = l->maxComputeSharedMemorySize;
 	info->threads_max = l->maxComputeWorkGroupInvocations < l->maxComputeWorkGroupSize[0] ? l->maxComputeWorkGroupInvocations : l->maxComputeWorkGroupSize[0];
+	memcpy(info->groups_max, l->maxComputeWorkGroupCount, sizeof info->groups_max);
 	info->subgroup_min = info->subgroup_max = p11.subgroupSize;
 	if (has_sizes) {
 		info->subgroup_min = control.minSubgroupSize;
@@ -102,8 +98,6 @@ void rmvk_inspect(const rmvk_functions *f, VkPhysicalDevice p, rmvk_info *info) 
 	info->nan_preserve = (int32_t)p12.shaderSignedZeroInfNanPreserveFloat32;
 	info->denorm_preserve = controls && p12.shaderDenormPreserveFloat32;
 	info->nearest = p12.roundingModeIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE && p12.shaderRoundingModeRTEFloat32;
-	info->float16 = (int32_t)f12.shaderFloat16;
-	info->float64 = (int32_t)ff.features.shaderFloat64;
 	info->dot8 = has_dot && dot.shaderIntegerDotProduct;
 
 	const struct {

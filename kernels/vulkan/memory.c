@@ -122,7 +122,7 @@ static rmvk_arena *new_arena(rmvk_device *d, enum rmvk_kind kind, uint64_t n, vo
 	d->used[kind] += n;
 	return a;
 failed:
-	snprintf(d->why, sizeof d->why, "the GPU \"%s\" refuses %llu bytes of %s beside the %llu that this program has of it (%s); the heap has %llu bytes, of which %llu were free at the start",
+	snprintf(d->why, sizeof d->why, "the GPU \"%s\" refuses %llu bytes of %s beside the %llu that this program has of it (%s); the heap has %llu bytes, and %llu were free at the start",
 	         d->info.name, (unsigned long long)n, import ? "the host's mapped memory" : names[kind], (unsigned long long)d->used[kind], rmvk_result(r),
 	         (unsigned long long)d->memory.memoryHeaps[d->memory.memoryTypes[type < 0 ? 0 : type].heapIndex].size, (unsigned long long)d->info.budget);
 	free_arena(d, a);

@@ -98,6 +98,11 @@ int rmvk_submit(rmvk_device *d, const rmg_command *list, size_t n, const char *l
 			snprintf(error, size, "%s: %ux%ux%u threads are not simdgroups along x", c->op, c->threads[0], c->threads[1], c->threads[2]);
 			return -1;
 		}
+		for (int k = 0; k < 3; k++) {
+			if (c->groups[k] <= d->info.groups_max[k]) continue;
+			snprintf(error, size, "%s: %u workgroups; the GPU \"%s\" takes %u at once: use a smaller --max-batch", c->op, c->groups[k], d->info.name, d->info.groups_max[k]);
+			return -1;
+		}
 		if (rmvk_variant_of(d, c->pipeline, c->threads[0], c->threadgroup_bytes, error, size) == VK_NULL_HANDLE) return -1;
 	}
 	rmvk_slot *slot = rmvk_begin(d, error, size);

@@ -1,6 +1,6 @@
-// Package args has the argument structs of the kernels of GPUs as headers that C, the
-// Metal shading language and GLSL (with scalar layout) read alike, as text for those that
-// compile kernels at run time.
+// Package args has the argument structs of the kernels of GPUs as headers that C and the
+// shading languages read alike (GLSL with scalar layout), as text for those that compile
+// kernels at run time.
 package args
 
 import "embed"

@@ -10,15 +10,10 @@ layout(constant_id = 11) const uint TOKENS = 1;
 layout(constant_id = 12) const uint FNS = 2;
 #include "lanes.glsl"
 #include "exact.glsl"
+#include "plain.glsl"
 #include "../../gpu/args/hyper.h"
 
 ARGUMENTS(rmg_hc_products)
-
-float weight_at(uint64_t row, uint i) {
-	if (TYPE == 0u) return InFloats(row).at[i];
-	const uint bits = InShorts(row).at[i];
-	return TYPE == 1u ? half_value(bits) : bfloat_value(bits);
-}
 
 void main() {
 	const uint k = (gl_WorkGroupID.y * RMG_HC_SIMDGROUPS + simdgroup()) * FNS, count = uint(args.count), rows = uint(args.rows);
