@@ -154,11 +154,14 @@ func TestLogitsAgreeWithReference(t *testing.T) {
 				first, _ := exact.Distance(whole[:128], want[:128])
 				t.Logf("%d bits: relrms %.4f over all, %.5f over the first 128, %.1f %% same argmax", bits, all, first, 100*same)
 				// The independent engine rounds activations to 8 bits too, in groups of
-				// other sizes: 4.5 % (with the sums of AVX2; 4 % with those of AVX-512) and 1.5 % are
-				// what that moves.
+				// other sizes: 4 % and 1.5 % are what that moves. With the sums of AVX2, whose
+				// ops other than products round in another order, it is 4.5 %.
 				limit, argmax := 1.0, c.argmax
 				if bits == cpu.Bits8 {
-					limit, argmax = 1.05, c.argmax-0.015
+					limit, argmax = 1.04, c.argmax-0.015
+					if cpu.Best() == cpu.AVX2 {
+						limit = 1.05
+					}
 				}
 				require.LessOrEqual(t, all, limit*c.all)
 				require.LessOrEqual(t, first, limit*c.first)
