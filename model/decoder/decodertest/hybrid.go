@@ -22,8 +22,8 @@ type card struct{ *deferred.Backend }
 
 func (card) Host() kernels.Host { return kernels.Host{SlowReads: true} }
 
-// openHybrid loads a model on a hybrid of two CPU backends, of which one is in place of the
-// GPU and runs nothing before Flush.
+// openHybrid loads a model on a hybrid of two CPU backends. The one in place of the GPU runs
+// nothing before Flush.
 func (a Architecture) openHybrid(t testing.TB, f *gguf.File, o decoder.OpenOptions) (*hybrid.Backend, decoder.Decoder) {
 	gpu, err := cpu.New(1)
 	require.NoError(t, err)
