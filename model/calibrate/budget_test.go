@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"ringmaster/distributed/memory"
 	"ringmaster/kernels"
 	"ringmaster/parallel"
@@ -39,7 +41,7 @@ func (b slow) ExpertDown(_, _ []float32, _ kernels.Weight, a kernels.ExpertArgs)
 }
 
 // TestBudget: a group is measured within two seconds, on devices of any speed if their
-// ops of a few rows take less than that.
+// ops of a few rows take less than that. Ops that only a long step has are measured too.
 func TestBudget(t *testing.T) {
 	for name, c := range map[string]struct {
 		row time.Duration
@@ -49,13 +51,18 @@ func TestBudget(t *testing.T) {
 		"slower":                          {300 * time.Microsecond, 128},
 		"longer steps than there is time": {300 * time.Microsecond, 512},
 		// Just fits: another pass over the ops of a token, or each op of 32 rows twice, would not.
-		"hardly time for each op once": {1950 * time.Microsecond, 128},
+		"hardly time for each op once":      {1950 * time.Microsecond, 128},
+		"hardly time, and ops of long ones": {1950 * time.Microsecond, 512},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options(parallel.Sum)
 			o.MaxTokens = c.max
 			clocks := make([]clock, 2)
-			measured(t, memory.Groups(2), o, clocks, func(r int) kernels.Backend { return slow{processor(t), &clocks[r], c.row} })
+			costs := measured(t, memory.Groups(2), o, clocks, func(r int) kernels.Backend { return slow{processor(t), &clocks[r], c.row} })
+			if c.max >= 512 { // fewer rows choose all entries
+				_, ok := costs.Models[0].Ops["IndexTopK"]
+				require.True(t, ok, "the cost of IndexTopK is unknown")
+			}
 		})
 	}
 }

@@ -104,8 +104,10 @@ func (x *meter) run(ctx context.Context, budget time.Duration) error {
 		many = some
 	}
 	long := min(longRows, x.m.Info().MaxTokens, x.m.Info().ContextLength)
-	for range rounds {
-		if left() > 0 {
+	for round := range rounds {
+		// Ops that only a long step has, such as the choice among many entries, have no other
+		// chance: without their cost nothing could be chosen.
+		if round == 0 || left() > 0 {
 			if err := x.timeRows(ctx, long, end); err != nil {
 				return err
 			}
@@ -217,9 +219,10 @@ func (x *meter) timeMany(ctx context.Context, rows, stride int, until time.Time)
 	return x.timeSome(ctx, rows, stride, until, func(cost.Op) bool { return true })
 }
 
-// timeRows is timeMany of the ops that only move rows, which take little time.
+// timeRows is timeMany of the ops that only move rows, which take little time, and of kinds
+// without any measurement.
 func (x *meter) timeRows(ctx context.Context, rows int, until time.Time) error {
-	return x.timeSome(ctx, rows, mixed, until, func(op cost.Op) bool { return op.Work == 0 })
+	return x.timeSome(ctx, rows, mixed, until, func(op cost.Op) bool { return op.Work == 0 || x.samples[op.Kind] == nil })
 }
 
 func (x *meter) timeSome(ctx context.Context, rows, stride int, until time.Time, which func(cost.Op) bool) error {
