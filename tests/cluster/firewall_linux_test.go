@@ -143,6 +143,7 @@ func TestCoordinatorUnreachable(t *testing.T) {
 func TestLargePacketsDropped(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a path that drops large packets")
 	const large = "meta length > 1000 drop"
+	// On a busy host the time of the first epoch may end before the cause is known.
 	const cure = `small messages pass, but one of 16 KiB does not: the path drops large packets, so give every interface and switch on it the same MTU`
 	for _, c := range []struct {
 		name  string
@@ -155,9 +156,9 @@ func TestLargePacketsDropped(t *testing.T) {
 		{"from the coordinator", 0, map[string][]string{"output": {"tcp sport 7070 " + large}},
 			map[int]string{0: `WARN.*rejected a connection.*` + cure, 1: `WARN.*looking for the leader.*` + cure}},
 		{"to the data port", 0, map[string][]string{"input": {"tcp dport 7701 " + large}},
-			map[int]string{0: `WARN.*epoch 1 has ended: rank 0 \(\S+\): no rank reaches its data plane: rank 1 \(\S+\) .*` + cure, 1: `WARN.*rank 1 \(\S+\) does not reach rank 0 \(\S+\).*` + cure}},
+			map[int]string{0: `WARN.*epoch \d+ has ended: rank 0 \(\S+\): no rank reaches its data plane: rank 1 \(\S+\) .*` + cure, 1: `WARN.*rank 1 \(\S+\) does not reach rank 0 \(\S+\).*` + cure}},
 		{"from the data port", 0, map[string][]string{"output": {"tcp sport 7701 " + large}},
-			map[int]string{0: `WARN.*epoch 1 has ended: rank 0 \(\S+\): no rank reaches its data plane: rank 1 \(\S+\) .*` + cure, 1: `WARN.*rank 1 \(\S+\) does not reach rank 0 \(\S+\).*` + cure}},
+			map[int]string{0: `WARN.*epoch \d+ has ended: rank 0 \(\S+\): no rank reaches its data plane: rank 1 \(\S+\) .*` + cure, 1: `WARN.*rank 1 \(\S+\) does not reach rank 0 \(\S+\).*` + cure}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
