@@ -36,6 +36,16 @@ type Entry struct {
 	Pos    int
 	Tokens []int32
 	Want   Want
+	// Until promises that entries will extend the sequence to this length, with no Want
+	// other than WantLast at the last of them. A model may then leave out what neither these
+	// entries nor later tokens need of the positions before (Info.Tail); no logits depend on
+	// what it leaves out. 0 promises nothing, and nothing is left out of the entry.
+	//
+	// From an entry that ends before its Until the sequence is partial up to
+	// Info.WholeAt(Until, its length): an entry that does not begin at 0 must have at least
+	// that Until, and checkpoints and forks are possible only where checkpoints were taken
+	// before.
+	Until int
 }
 
 // Step is one batch: chunks of prefills and single decoded tokens, each sequence at most
@@ -84,6 +94,18 @@ type Info struct {
 	ContextLength int // most positions of a sequence
 	MaxTokens     int // most tokens of a step
 	Rewind        int // most positions that Entry.Pos may be behind the greatest committed length
+	// Tail is how many of the last positions before an Entry.Until the model runs more of
+	// than of those before them; 0 if it leaves out nothing.
+	Tail int
+}
+
+// WholeAt returns up to which length a sequence is partial that has been extended to length
+// by an entry with an Until, 0 if it is whole.
+func (i Info) WholeAt(until, length int) int {
+	if i.Tail == 0 || until <= length {
+		return 0
+	}
+	return min(until, length+i.Tail)
 }
 
 // Model runs steps. One goroutine uses it.

@@ -194,9 +194,10 @@ func (f *Forward) begin(ctx context.Context, l *Layer, input []float32, tokens [
 		}
 	}
 	if f.shape.SharedFF > 0 && !f.sharedDivided() {
-		own := f.own()
-		f.encodeShared(l, input[own.Start*f.shape.Embd:], own.Len())
-		f.encodeSharedOutput(l, own.Len())
+		if own := f.own(); own.Len() > 0 {
+			f.encodeShared(l, input[own.Start*f.shape.Embd:], own.Len())
+			f.encodeSharedOutput(l, own.Len())
+		}
 	}
 	return nil
 }
@@ -242,6 +243,9 @@ func (f *Forward) sharedFFN(l *Layer) FFN {
 // route encodes the choice of experts of some rows, into ids and weights.
 func (f *Forward) route(l *Layer, input []float32, tokens []int32, rows parallel.Range) {
 	b, s := f.b, f.shape
+	if rows.Len() == 0 { // of rows that are divided
+		return
+	}
 	b.MatMul(input[rows.Start*s.Embd:], rows.Len(), kernels.Product{W: l.Router, Out: f.logits})
 	b.Route(kernels.RouteArgs{
 		Logits: f.logits, Bias: l.Bias, Table: l.Table, Tokens: tokens[rows.Start:rows.End],

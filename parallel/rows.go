@@ -93,7 +93,7 @@ func (g *RowGather) Join(group *distributed.Group) {
 }
 
 // Start flushes and starts to gather fields. This rank must have computed its rows
-// cut[Rank] of them, in their places. One field travels in place; several are packed into
+// cut[Rank] of them, in their places; the ranges of cut follow each other. One field travels in place; several are packed into
 // one message. Until Finish no op may be encoded that uses other rows of them. An error
 // comes from the backend; after a Start without an error, Finish must follow.
 func (g *RowGather) Start(ctx context.Context, cut []Range, fields ...Field) error {
@@ -107,7 +107,7 @@ func (g *RowGather) Start(ctx context.Context, cut []Range, fields ...Field) err
 			g.sizes[r] = f.each * x.Len()
 			total += g.sizes[r]
 		}
-		g.pending = g.group.StartAllGatherV(ctx, f.data[:total], g.sizes)
+		g.pending = g.group.StartAllGatherV(ctx, f.data[f.each*cut[0].Start:][:total], g.sizes)
 		return nil
 	}
 	g.start(ctx, fields)

@@ -115,11 +115,11 @@ func (m *Base) Join(g *distributed.Group, p parallel.Placement) error {
 	return m.Heads.Join(g, p.Heads(), m.wire, p.DividesRows())
 }
 
-// HeadRows is the rows of a step for which this rank computes its heads: all if heads are
+// HeadRows is the rows of a layer for which this rank computes its heads: all if heads are
 // divided, otherwise those that it owns.
-func (m *Base) HeadRows(own parallel.Range, rows int) parallel.Range {
+func (m *Base) HeadRows(own, rows parallel.Range) parallel.Range {
 	if m.Heads.Divided() {
-		return parallel.Range{End: rows}
+		return rows
 	}
 	return own
 }

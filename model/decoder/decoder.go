@@ -80,8 +80,9 @@ type Network[C Cache] interface {
 // Step is a checked step that has the memory that it needs. Its slices are valid until
 // the next.
 type Step[C Cache] struct {
-	Segments []Segment[C] // one for each entry
+	Segments []Segment[C] // one for each entry, or several of a sequence, in the order of positions
 	Rows     int
+	Live     parallel.Range // of them, those that the layer computes; see Leaving
 	IDs      []int32 // [Rows] token ids, in memory of the backend
 	Pos      []int32 // [Rows] positions, in memory of the backend
 	Wanted   []int32 // rows of the wanted logits, ascending
@@ -94,6 +95,8 @@ type Step[C Cache] struct {
 	Cut  []parallel.Range
 	Own  parallel.Range
 	Kept []int32 // rows that all ranks need after the last layer (hidden state), ascending
+
+	starts []int // [layers] first rows of which each layer has an output; nil: of all
 }
 
 // Segment is one entry of a step: the rows [First, First+N) of the step's buffers
@@ -133,6 +136,7 @@ type Options struct {
 type Model[C Cache] struct {
 	o         Options
 	network   Network[C]
+	stairs    Stairs             // no rows are left out if From is behind the last layer
 	placement parallel.Placement // nil without a group
 	rank      int
 	sequences map[model.SeqID]*sequence[C]
@@ -153,7 +157,14 @@ type Model[C Cache] struct {
 // lack of memory.
 func New[C Cache](n Network[C], o Options) (*Model[C], error) {
 	o.Info.Layers = o.Layers
-	m := &Model[C]{o: o, network: n, sequences: map[model.SeqID]*sequence[C]{}, changes: map[model.SeqID]*change[C]{}, reader: kernels.Reader{Backend: o.Backend}}
+	stairs := Stairs{From: o.Layers}
+	if s, ok := n.(Staircase); ok {
+		// On a GPU the bits of a row depend on whether it is one of many.
+		if stairs = s.Stairs(); kernels.RowsAgree(o.Backend) {
+			o.Info.Tail = stairs.tail(o.Layers, o.Info.Rewind)
+		}
+	}
+	m := &Model[C]{o: o, network: n, stairs: stairs, sequences: map[model.SeqID]*sequence[C]{}, changes: map[model.SeqID]*change[C]{}, reader: kernels.Reader{Backend: o.Backend}}
 	m.buffers = []Buffer{{I32: &m.ids, Len: o.Info.MaxTokens}, {I32: &m.pos, Len: o.Info.MaxTokens}}
 	if err := Allocate(o.Backend, m.buffers); err != nil {
 		return nil, m.errorf("ids and positions of a step: %w", err)
@@ -196,7 +207,7 @@ func (m *Model[C]) prepare(step model.Step) error {
 	if err != nil {
 		return err
 	}
-	segments, rows, err := m.check(step, forks)
+	rows, err := m.check(step, forks)
 	if err != nil {
 		return err
 	}
@@ -207,14 +218,22 @@ func (m *Model[C]) prepare(step model.Step) error {
 	if err := m.reserveForks(step); err != nil {
 		return err
 	}
+	caches := make([]C, len(step.Entries))
 	for i, e := range step.Entries {
-		if segments[i].Cache, err = m.reserve(e.Seq, e.Pos+len(e.Tokens)); err != nil {
+		if caches[i], err = m.reserve(e.Seq, e.Pos+len(e.Tokens)); err != nil {
 			return err
 		}
 	}
-	s := Step[C]{Segments: segments, Rows: rows, IDs: m.ids[:rows], Pos: m.pos[:rows], Wanted: wanted(step)}
-	for _, g := range segments {
-		s.End = max(s.End, g.Pos+g.N)
+	pieces := m.pieces(step)
+	s := Step[C]{Segments: make([]Segment[C], len(pieces)), Rows: rows, Live: parallel.Range{End: rows},
+		IDs: m.ids[:rows], Pos: m.pos[:rows], starts: m.starts(pieces)}
+	first := 0
+	for i, p := range pieces {
+		e := step.Entries[p.entry]
+		s.Segments[i] = Segment[C]{Cache: caches[p.entry], First: first, N: p.n, Pos: e.Pos + p.at}
+		s.Wanted = p.wanted(s.Wanted, e, first)
+		s.End = max(s.End, e.Pos+len(e.Tokens))
+		first += p.n
 	}
 	s.divide(m.placement.Cut(rows, m.leastRows()), m.rank)
 	if err := m.network.ReserveHead(len(s.Wanted)); err != nil {
@@ -224,12 +243,14 @@ func (m *Model[C]) prepare(step model.Step) error {
 		return m.errorf("%w", err)
 	}
 	m.rewinds = m.rewinds[:0]
-	for i, e := range step.Entries {
+	for _, e := range step.Entries {
 		if q := m.sequences[e.Seq]; e.Pos < max(q.intact, q.copied.is.length) {
 			m.rewinds = append(m.rewinds, rewound[C]{q, e.Pos})
 		}
-		g := segments[i]
-		copy(s.IDs[g.First:], e.Tokens)
+	}
+	for i, p := range pieces {
+		g := s.Segments[i]
+		copy(s.IDs[g.First:], step.Entries[p.entry].Tokens[p.at:p.at+p.n])
 		for t := range g.N {
 			s.Pos[g.First+t] = int32(g.Pos + t)
 		}
@@ -257,10 +278,14 @@ func (s *Step[C]) divide(cut []parallel.Range, rank int) {
 }
 
 // compared returns the rows that the digest covers, ascending: those that logits are
-// wanted of, because any of them may decide a token, and the last of each entry.
+// wanted of, because any of them may decide a token, and the last of each entry that the
+// last layer has an output of.
 func (s *Step[C]) compared() []int32 {
-	rows := slices.Clone(s.Wanted)
-	for _, g := range s.Segments {
+	rows, last := slices.Clone(s.Wanted), *s
+	if len(s.starts) > 0 {
+		last = s.Leaving(len(s.starts) - 1)
+	}
+	for _, g := range last.Segments {
 		last := int32(g.First + g.N - 1)
 		if i, found := slices.BinarySearch(rows, last); !found {
 			rows = slices.Insert(rows, i, last)
@@ -487,7 +512,7 @@ func (m *Model[C]) TableRows() (kept, read uint64, ok bool) {
 func (m *Model[C]) Rehearse(want model.Want, positions ...int) error {
 	for _, pos := range positions {
 		if q := m.sequences[1]; q != nil {
-			q.standing = standing{pos, pos, pos}
+			q.standing = standing{length: pos, peak: pos, intact: pos}
 		}
 		_, err := m.Forward(context.Background(), model.Step{
 			Entries: []model.Entry{{Seq: 1, Pos: pos, Tokens: []int32{0}, Want: want}}})

@@ -108,6 +108,8 @@ func (m *Model[C]) checkCheckpoints(c model.Checkpoints, runs bool, pos int) err
 		case m.checkpointAt(c.Seq, at) != nil:
 		case is.peak-at > m.o.Info.Rewind:
 			return m.errorf("sequence %d: a checkpoint at %d, but it has been at %d; at most %d positions back are possible", c.Seq, at, is.peak, m.o.Info.Rewind)
+		case is.partial > 0:
+			return m.errorf("sequence %d: a checkpoint at %d, but it is partial up to %d", c.Seq, at, is.partial)
 		case runs && pos < at: // the entry frees it
 		case at > is.intact:
 			return m.errorf("sequence %d: a checkpoint at %d; %s", c.Seq, at, is.says())
@@ -121,8 +123,8 @@ func (m *Model[C]) checkCheckpoints(c model.Checkpoints, runs bool, pos int) err
 // the standing of the fork.
 func (m *Model[C]) checkFork(f model.Fork, at []int) (is standing, err error) {
 	from := m.standing(f.From)
-	is = standing{f.Length, from.peak, f.Length}
-	near := from.peak-f.Length <= m.o.Info.Rewind
+	is = standing{length: f.Length, peak: from.peak, intact: f.Length}
+	near := m.near(from, f.Length)
 	if !near {
 		is.peak = f.Length + m.o.Info.Rewind
 	}
@@ -132,12 +134,25 @@ func (m *Model[C]) checkFork(f model.Fork, at []int) (is standing, err error) {
 	case f.Length < 1 || f.Length > from.length:
 		return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d, which has %d", f.Seq, f.Length, f.From, from.length)
 	case !near && !slices.Contains(at, f.Length):
-		return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d, which has been at %d and has checkpoints at %v; without one at most %d positions back are possible",
-			f.Seq, f.Length, f.From, from.peak, at, m.o.Info.Rewind)
+		return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d, which has been at %d%s and has checkpoints at %v; without one at most %d positions back are possible",
+			f.Seq, f.Length, f.From, from.peak, from.saysPartial(), at, m.o.Info.Rewind)
 	case f.Length > from.intact && !m.holds(f, is):
 		return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d; %s", f.Seq, f.Length, f.From, from.says())
 	}
 	return is, nil
+}
+
+// near reports whether a sequence has its state at a length without a checkpoint.
+func (m *Model[C]) near(is standing, length int) bool {
+	return is.partial == 0 && is.peak-length <= m.o.Info.Rewind
+}
+
+// saysPartial describes a partial sequence, for errors.
+func (s standing) saysPartial() string {
+	if s.partial == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", is partial up to %d,", s.partial)
 }
 
 // holds reports whether the cache of a fork already has its state from an earlier step that
@@ -302,7 +317,7 @@ func (m *Model[C]) makeForks(step model.Step, is map[model.SeqID]standing) error
 			continue
 		}
 		grown, overwritten := divide(from.cache.State(0, fork.length, fork.peak))
-		if from.peak-fork.length > m.o.Info.Rewind {
+		if !m.near(from.standing, fork.length) {
 			overwritten = find(change.after, fork.length).section()
 		}
 		toGrown, toOverwritten := divide(change.q.cache.State(0, fork.length, fork.peak))

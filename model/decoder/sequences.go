@@ -26,6 +26,9 @@ type standing struct {
 	// intact is the number of first positions that no step has overwritten: length, or less
 	// after a rewind that ran and was not committed.
 	intact int
+	// partial is the least Until of the next entry, 0 of a sequence that is whole; see
+	// model.Entry.
+	partial int
 }
 
 // rewound is a sequence that the prepared step rewinds.
@@ -41,11 +44,10 @@ func (m *Model[C]) standing(id model.SeqID) standing {
 	return standing{}
 }
 
-// check checks the entries of a step; forks has the standings of its forks. It returns a
-// segment for each entry, without its cache, and the number of rows.
-func (m *Model[C]) check(step model.Step, forks map[model.SeqID]standing) ([]Segment[C], int, error) {
+// check checks the entries of a step; forks has the standings of its forks. It returns the
+// number of rows.
+func (m *Model[C]) check(step model.Step, forks map[model.SeqID]standing) (int, error) {
 	info := m.o.Info
-	segments := make([]Segment[C], 0, len(step.Entries))
 	seen := make(map[model.SeqID]bool, len(step.Entries))
 	rows := 0
 	for _, e := range step.Entries {
@@ -58,48 +60,49 @@ func (m *Model[C]) check(step model.Step, forks map[model.SeqID]standing) ([]Seg
 		end := e.Pos + len(e.Tokens)
 		switch {
 		case len(e.Tokens) == 0:
-			return nil, 0, m.errorf("sequence %d: entry without tokens", e.Seq)
+			return 0, m.errorf("sequence %d: entry without tokens", e.Seq)
 		case seen[e.Seq]:
-			return nil, 0, m.errorf("sequence %d: twice in one step", e.Seq)
+			return 0, m.errorf("sequence %d: twice in one step", e.Seq)
 		case e.Pos < 0 || e.Pos > is.length:
-			return nil, 0, m.errorf("sequence %d: tokens at position %d, but it has %d", e.Seq, e.Pos, is.length)
+			return 0, m.errorf("sequence %d: tokens at position %d, but it has %d", e.Seq, e.Pos, is.length)
 		case e.Pos > is.intact:
-			return nil, 0, m.errorf("sequence %d: tokens at position %d; %s", e.Seq, e.Pos, is.says())
+			return 0, m.errorf("sequence %d: tokens at position %d; %s", e.Seq, e.Pos, is.says())
 		case is.peak-e.Pos > info.Rewind && e.Pos > 0:
-			return nil, 0, m.errorf("sequence %d: rewind from %d to %d; at most %d positions are possible", e.Seq, is.peak, e.Pos, info.Rewind)
+			return 0, m.errorf("sequence %d: rewind from %d to %d; at most %d positions are possible", e.Seq, is.peak, e.Pos, info.Rewind)
 		case end > info.ContextLength:
-			return nil, 0, m.errorf("sequence %d: position %d is beyond the context of %d", e.Seq, end-1, info.ContextLength)
+			return 0, m.errorf("sequence %d: position %d is beyond the context of %d", e.Seq, end-1, info.ContextLength)
 		case rows+len(e.Tokens) > info.MaxTokens:
-			return nil, 0, m.errorf("a step of more than %d tokens", info.MaxTokens)
+			return 0, m.errorf("a step of more than %d tokens", info.MaxTokens)
+		case e.Until < 0 || e.Until > info.ContextLength:
+			return 0, m.errorf("sequence %d: it is to be extended to %d; the context has %d", e.Seq, e.Until, info.ContextLength)
+		case e.Until > 0 && (e.Want == model.WantAll || e.Want == model.WantLast && end < e.Until):
+			return 0, m.errorf("sequence %d: logits wanted before position %d, up to which it was to be extended without", e.Seq, e.Until)
+		case e.Pos > 0 && e.Until < is.partial:
+			return 0, m.errorf("sequence %d: tokens at position %d up to %d; it is partial up to %d", e.Seq, e.Pos, e.Until, is.partial)
 		}
 		seen[e.Seq] = true
 		for t, id := range e.Tokens {
 			if id < 0 || int(id) >= info.Vocab {
-				return nil, 0, m.errorf("sequence %d: token %d at position %d; the vocabulary has %d", e.Seq, id, e.Pos+t, info.Vocab)
+				return 0, m.errorf("sequence %d: token %d at position %d; the vocabulary has %d", e.Seq, id, e.Pos+t, info.Vocab)
 			}
 		}
-		segments = append(segments, Segment[C]{First: rows, N: len(e.Tokens), Pos: e.Pos})
 		rows += len(e.Tokens)
 	}
-	return segments, rows, nil
+	return rows, nil
 }
 
-// wanted is the rows of a step for which logits are wanted, ascending.
-func wanted(step model.Step) []int32 {
-	var wanted []int32
-	first := 0
-	for _, e := range step.Entries {
-		switch e.Want {
-		case model.WantAll:
-			for t := range e.Tokens {
-				wanted = append(wanted, int32(first+t))
-			}
-		case model.WantLast:
-			wanted = append(wanted, int32(first+len(e.Tokens)-1))
+// wanted appends the rows for which logits are wanted of a piece of an entry that begins at
+// row first.
+func (p piece) wanted(rows []int32, e model.Entry, first int) []int32 {
+	switch {
+	case e.Want == model.WantAll:
+		for t := range p.n {
+			rows = append(rows, int32(first+t))
 		}
-		first += len(e.Tokens)
+	case e.Want == model.WantLast && p.at+p.n == len(e.Tokens):
+		rows = append(rows, int32(first+p.n-1))
 	}
-	return wanted
+	return rows
 }
 
 // reserve makes a sequence, if it is new, and room in it for length positions. It
@@ -196,6 +199,7 @@ func (m *Model[C]) Commit(s model.Step) {
 			q.intact, q.copied = q.length, copied[C]{}
 			q.commits++
 			q.peak = max(q.peak, q.length)
+			q.partial = m.o.Info.WholeAt(e.Until, q.length)
 			m.freeBeyond(q, e.Pos)
 		}
 	}

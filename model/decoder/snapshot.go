@@ -49,7 +49,7 @@ func (m *Model[C]) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, fro
 	if q == nil || len(tokens) == 0 || q.length < len(tokens) || from < 0 || from > len(tokens) {
 		return m.errorf("sequence %d: a snapshot with %d tokens from %d on, but it has %d", id, len(tokens), from, m.Len(id))
 	}
-	h := snapshot.Header{Model: m.o.Fingerprint, Layout: m.network.Layout(), Length: len(tokens), Peak: q.peak, From: from}
+	h := snapshot.Header{Model: m.o.Fingerprint, Layout: m.network.Layout(), Length: len(tokens), Peak: q.peak, Partial: q.partial, From: from}
 	sections := q.cache.State(from, len(tokens), q.peak)
 	for _, c := range q.checkpoints {
 		if from < c.length && c.length <= len(tokens) {
@@ -149,9 +149,9 @@ func (m *Model[C]) restore(x *snapshot.Reader, id model.SeqID) error {
 		return m.errorf("sequence %d: it was dropped while it was restored", id)
 	}
 	// What came before has the rows for rewinds to its own greatest length less Info.Rewind.
-	q.standing = standing{x.Length, max(x.Peak, q.peak), x.Length}
-	if c := find(q.checkpoints, x.Length); c != nil && q.peak-x.Length > m.o.Info.Rewind {
-		q.peak = x.Length + m.o.Info.Rewind
+	q.standing = standing{length: x.Length, peak: max(x.Peak, q.peak), intact: x.Length, partial: x.Partial}
+	if c := find(q.checkpoints, x.Length); c != nil && !m.near(q.standing, x.Length) {
+		q.peak, q.partial = x.Length+m.o.Info.Rewind, 0
 		_, overwritten := divide(cache.State(0, x.Length, q.peak))
 		if err := m.copy(overwritten, c.section()); err != nil {
 			return m.errorf("%w", err)

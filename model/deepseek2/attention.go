@@ -21,7 +21,7 @@ import (
 // heads of its own rows. y has this rank's rows. The error is the backend's or the
 // group's.
 func (m *forward) attention(ctx context.Context, l *layer, number int, step step) error {
-	rows := m.HeadRows(step.Own, step.Rows)
+	rows := m.HeadRows(step.Own, step.Live)
 	own, chooses := m.local(l), m.chooses(l, step)
 	m.project(l, step, own.heads > 0, chooses)
 	if err := m.gatherInputs(ctx, l, step); err != nil {

@@ -18,7 +18,7 @@ import (
 func (m *forward) attention(ctx context.Context, l *layer, number int, step step) error {
 	attends := m.Heads.Own().Len() > 0
 	indexed := l.overlap && m.needsIndex(step)
-	rows := m.HeadRows(step.Own, step.Rows)
+	rows := m.HeadRows(step.Own, step.Live)
 	m.project(l, step, attends, indexed)
 	if err := m.gatherInputs(ctx, l, step); err != nil {
 		return err

@@ -13,49 +13,56 @@ import (
 // rank's rows. Projections run over many rows of the step at once; what reads the KV cache
 // runs segment by segment. In a group every rank fills the whole KV cache. If heads are
 // divided it computes those that it owns, of all rows, and their outputs are combined;
-// otherwise all heads of its own rows. The error is the backend's or the group's.
-func (m *forward) attention(ctx context.Context, l *layer, number int, step step) error {
+// otherwise all heads of its own rows. The rows that enter the layer get what later rows may
+// read, those that leave it an output too. The error is the backend's or the group's.
+func (m *forward) attention(ctx context.Context, l *layer, number int, in, out step) error {
 	attends := m.Heads.Own().Len() > 0
-	indexed := l.index != nil && m.chooses(step.End, l.Ratio)
-	rows := m.HeadRows(step.Own, step.Rows)
-	m.project(l, step, attends, indexed)
-	if err := m.gatherInputs(ctx, l, step); err != nil {
+	indexed := l.index != nil && m.chooses(out.End, l.Ratio)
+	m.project(l, in, out, attends, indexed)
+	if err := m.gatherInputs(ctx, l, in); err != nil {
 		return err
 	}
-	for _, g := range step.Segments {
+	for _, g := range in.Segments {
 		m.Backend.StoreKV(g.Cache.layers[number].raw, m.KV[g.First*m.c.HeadDim:], g.N, m.c.HeadDim, g.Pos, m.c.RawRows(m.MaxTokens))
 	}
 	if l.source != nil {
-		m.makeEntries(l, number, step)
+		m.makeEntries(l, number, in)
+	}
+	if out.Live.Len() == 0 {
+		return nil
 	}
 	if indexed {
-		if err := m.choose(ctx, l, number, step, attends); err != nil {
+		if err := m.choose(ctx, l, number, out, attends); err != nil {
 			return err
 		}
 	}
-	if attends {
-		m.HeadsOf(&l.attn, l.freqs, rows, step.Pos, false, m.Y[step.Own.Start*m.c.Embd:], func(own *hyper.Local) {
-			for _, whole := range step.Segments {
+	rows, y := m.HeadRows(out.Own, out.Live), m.Y[out.Own.Start*m.c.Embd:]
+	if attends && rows.Len() > 0 {
+		m.HeadsOf(&l.attn, l.freqs, rows, out.Pos, false, y, func(own *hyper.Local) {
+			for _, whole := range out.Segments {
 				if g, ok := whole.Part(rows); ok {
 					m.attend(l, own, g, number, g.First-rows.Start, m.chooses(whole.Pos+whole.N, l.Ratio))
 				}
 			}
 		})
 	}
-	return m.CombineHeads(ctx, rows.Len(), step.Cut, m.Y[step.Own.Start*m.c.Embd:])
+	return m.CombineHeads(ctx, rows.Len(), out.LiveCut(), y)
 }
 
 // project encodes the products with the input of the attention of this rank's rows: the rows
-// to cache, and the low-rank query. A rank without heads needs the query only if others
-// gather it or for the indexer.
-func (m *forward) project(l *layer, step step, attends, indexed bool) {
-	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
-	at := own.Start
-	kv, qr := m.KV[at*c.HeadDim:], m.QR[at*c.QRank:]
+// to cache of those that enter the layer, and the low-rank query of those that leave it. A
+// rank without heads needs the query only if others gather it or for the indexer.
+func (m *forward) project(l *layer, in, out step, attends, indexed bool) {
+	b, c, s, own, n := m.Backend, m.c, &m.scratch, in.Own, in.Own.Len()
+	if n == 0 {
+		return
+	}
+	at, last := own.Start, out.Own.Start
+	kv, qr := m.KV[at*c.HeadDim:], m.QR[last*c.QRank:]
 	inputs := []kernels.Product{{W: l.attn.KV, Out: kv}}
-	query := attends || step.Cut != nil
-	if query {
-		inputs = append(inputs, kernels.Product{W: l.attn.QA, Out: qr})
+	var queries []kernels.Product
+	if out.Own.Len() > 0 && (attends || out.Cut != nil) {
+		queries = append(queries, kernels.Product{W: l.attn.QA, Out: qr})
 	}
 	if w := l.source; w != nil {
 		inputs = append(inputs, kernels.Product{W: w.kv, Out: s.compKV[at*c.HeadDim:]})
@@ -63,14 +70,20 @@ func (m *forward) project(l *layer, step step, attends, indexed bool) {
 			inputs = append(inputs, kernels.Product{W: w.gate, Out: s.compGate[at*c.HeadDim:]})
 		}
 	}
-	if query && indexed {
-		inputs = append(inputs, kernels.Product{W: l.index.proj, Out: s.idxW[at*c.IndexHeads:]})
+	if len(queries) > 0 && indexed {
+		queries = append(queries, kernels.Product{W: l.index.proj, Out: s.idxW[last*c.IndexHeads:]})
+	}
+	if last == at {
+		inputs = append(inputs, queries...)
 	}
 	b.MatMul(m.X[at*c.Embd:], n, inputs...)
 	b.RMSNorm(kv, kv, l.attn.KVNorm, n, c.HeadDim, c.RMSEps)
-	b.RoPE(kernels.RoPEArgs{X: kv, Pos: step.Pos[at:own.End], Freqs: l.freqs, Rows: n, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim})
-	if query {
-		b.RMSNorm(qr, qr, l.attn.QANorm, n, c.QRank, c.RMSEps)
+	b.RoPE(kernels.RoPEArgs{X: kv, Pos: in.Pos[at:own.End], Freqs: l.freqs, Rows: n, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim})
+	if len(queries) > 0 {
+		if last > at {
+			b.MatMul(m.X[last*c.Embd:], out.Own.Len(), queries...)
+		}
+		b.RMSNorm(qr, qr, l.attn.QANorm, out.Own.Len(), c.QRank, c.RMSEps)
 	}
 }
 
@@ -123,7 +136,7 @@ func (m *forward) countEntries(step step) {
 // caches, of all rows of the step. The keys are made of the entries before these are rotated.
 func (m *forward) makeEntries(l *layer, number int, step step) {
 	b, c, s, w := m.Backend, m.c, &m.scratch, l.source
-	total, pos := step.Rows, step.Pos
+	total, pos := step.Live.Len(), step.Pos
 	if l.Ratio == 1 {
 		b.RMSNorm(s.latent, s.compKV, w.norm, total, c.HeadDim, c.RMSEps)
 	} else {
@@ -171,9 +184,11 @@ func (m *forward) choose(ctx context.Context, l *layer, number int, step step, a
 		return nil
 	}
 	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
-	q := s.idxQ[own.Start*c.IndexHeads*c.IndexDim:]
-	b.MatMul(m.QR[own.Start*c.QRank:], n, kernels.Product{W: l.index.qB, Out: q})
-	b.RoPE(kernels.RoPEArgs{X: q, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim})
+	if n > 0 {
+		q := s.idxQ[own.Start*c.IndexHeads*c.IndexDim:]
+		b.MatMul(m.QR[own.Start*c.QRank:], n, kernels.Product{W: l.index.qB, Out: q})
+		b.RoPE(kernels.RoPEArgs{X: q, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim})
+	}
 	for _, whole := range step.Segments {
 		g, ok := whole.Part(own)
 		if !ok || !m.chooses(whole.Pos+whole.N, l.Ratio) {

@@ -21,13 +21,12 @@ type (
 // the attention before it.
 func (m *forward) Layers(ctx context.Context, step step) error {
 	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
-	h, y := m.H[own.Start*c.Streams*c.Embd:], m.Y[own.Start*c.Embd:]
 	if err := m.readRows(ctx, step); err != nil {
 		return err
 	}
 	m.countEntries(step)
 	b.Embed(m.X, m.w.embd, step.IDs[own.Start:own.End])
-	b.HCInit(h, m.X, n, c.Streams, c.Embd)
+	b.HCInit(m.H[own.Start*c.Streams*c.Embd:], m.X, n, c.Streams, c.Embd)
 	for i := range n * c.Streams { // the first attention takes the first stream
 		s.carried[i] = 0
 		if i%c.Streams == 0 {
@@ -35,39 +34,69 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 		}
 	}
 	for i := range m.w.layers {
+		in, out := step.Entering(i), step.Leaving(i)
+		if in.Live.Len() == 0 {
+			break
+		}
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
 		}
-		l := &m.w.layers[i]
-		if l.engram != nil {
-			m.addEngram(l, h, n)
-		}
-		m.Mix(&l.hcAttn, m.Pre, s.carried, l.attnNorm, own)
-		if err := m.attention(ctx, l, i, step); err != nil {
-			return fmt.Errorf("layer %d: %w", i, err)
-		}
-		b.HCExpand(h, y, m.Post, m.Comb, n, c.Streams, c.Embd)
-
-		m.Mix(&l.hcFFN, s.carried, m.Pre, l.ffnNorm, own)
-		if err := m.Routed.Begin(ctx, i, &l.experts, m.X, step.IDs, step.Rows, step.Cut); err != nil {
+		if err := m.layer(ctx, i, in, out, own.Start); err != nil {
 			return err
 		}
-		if err := m.Routed.Finish(ctx, y); err != nil {
-			return err
-		}
-		b.HCExpand(h, y, m.Post, m.Comb, n, c.Streams, c.Embd)
 	}
-	b.HCCollapse(m.X[own.Start*c.Embd:], h, s.carried, n, c.Streams, c.Embd)
+	step = step.Leaving(c.Layers - 1)
+	if own = step.Own; own.Len() > 0 {
+		b.HCCollapse(m.X[own.Start*c.Embd:], m.H[own.Start*c.Streams*c.Embd:], s.carried, own.Len(), c.Streams, c.Embd)
+	}
 	if err := m.Gather.Some(ctx, step.Cut, step.Kept, parallel.FieldOf(m.X, c.Embd)); err != nil {
 		return fmt.Errorf("output head: %w", err)
 	}
 	return nil
 }
 
-// addEngram adds the rows of the tables of n tokens to their streams h.
-func (m *forward) addEngram(l *layer, h []float32, n int) {
-	c, s := m.c, &m.scratch
-	rows := s.rows[l.Engram*m.MaxTokens*c.Engram.values():]
+// layer runs a layer with the rows that enter it, up to those that leave it. This rank's
+// first row of the step is number first.
+func (m *forward) layer(ctx context.Context, i int, in, out step, first int) error {
+	b, c, s, l := m.Backend, m.c, &m.scratch, &m.w.layers[i]
+	if in.Own.Len() > 0 {
+		if l.engram != nil {
+			m.addEngram(l, in.Own, in.Own.Start-first)
+		}
+		m.Mix(&l.hcAttn, m.Pre, s.carried, l.attnNorm, in.Own)
+	}
+	if err := m.attention(ctx, l, i, in, out); err != nil {
+		return fmt.Errorf("layer %d: %w", i, err)
+	}
+	if out.Live.Len() == 0 {
+		return nil
+	}
+	own, n := out.Own, out.Own.Len()
+	h, y := m.H[own.Start*c.Streams*c.Embd:], m.Y[own.Start*c.Embd:]
+	if n > 0 {
+		left := (own.Start - in.Own.Start) * c.Streams // coefficients of rows that do not leave
+		b.HCExpand(h, y, m.Post[left:], m.Comb[left*c.Streams:], n, c.Streams, c.Embd)
+		m.Mix(&l.hcFFN, s.carried, m.Pre[left:], l.ffnNorm, own)
+	}
+	live := out.Live
+	if err := m.Routed.Begin(ctx, i, &l.experts, m.X[live.Start*c.Embd:], out.IDs[live.Start:], live.Len(), out.LiveCut()); err != nil {
+		return err
+	}
+	if err := m.Routed.Finish(ctx, y); err != nil {
+		return err
+	}
+	if n > 0 {
+		b.HCExpand(h, y, m.Post, m.Comb, n, c.Streams, c.Embd)
+	}
+	return nil
+}
+
+// addEngram adds the rows of the tables to the streams of this rank's rows, which are those
+// from number first on that it has read.
+func (m *forward) addEngram(l *layer, own parallel.Range, first int) {
+	c, s, n := m.c, &m.scratch, own.Len()
+	h := m.H[own.Start*c.Streams*c.Embd:]
+	rows := s.rows[(l.Engram*m.MaxTokens+first)*c.Engram.values():]
 	m.Backend.MatMul(rows, n, kernels.Product{W: l.engram.kv, Out: s.gramKV})
 	m.Backend.HCGate(kernels.HCGateArgs{
 		H: h, KV: s.gramKV, HNorm: l.engram.hNorm, KeyNorm: l.engram.keyNorm,

@@ -111,6 +111,18 @@ func (m *forward) Hidden(row int) []float32 { return m.X[row*m.c.Embd:][:m.c.Emb
 // TableRows implements decoder.Tabled.
 func (m *forward) TableRows() (kept, read uint64) { return m.counts.kept.Load(), m.counts.read.Load() }
 
+// Stairs implements decoder.Staircase: behind the last layer that makes entries no layer has
+// history but its window.
+func (m *forward) Stairs() decoder.Stairs {
+	s := decoder.Stairs{Reach: m.c.Window - 1}
+	for i, r := range m.c.Roles {
+		if r.Source == i {
+			s.From = i
+		}
+	}
+	return s
+}
+
 // Free implements decoder.Network.
 func (m *forward) Free() {
 	m.tables.close() // of files that were only read

@@ -99,6 +99,15 @@ func TestAlone(t *testing.T) { architecture.Alone(t) }
 
 func TestOnRanks(t *testing.T) { architecture.OnRanks(t) }
 
+func TestStaircase(t *testing.T) { architecture.Staircase(t) }
+
+func TestStaircaseOnRanks(t *testing.T) { architecture.StaircaseOnRanks(t) }
+
+func TestStaircaseLeavesOut(t *testing.T) {
+	c := small(t)
+	architecture.StaircaseLeavesOut(t, c, 4, c.Window)
+}
+
 func TestEveryTypeOfEveryTensor(t *testing.T) {
 	testenv.Need(t, testenv.Full, "every type of every tensor")
 	c := small(t)

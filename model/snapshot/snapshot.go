@@ -12,8 +12,8 @@
 //
 //	8 bytes   "RMSNAP01", the format and its version
 //	u32       length of the header, at most 1 MiB
-//	header    JSON: model, layout, order, length, peak, from, checkpoints, before,
-//	          sections (name, bytes)
+//	header    JSON: model, layout, order, length, peak, partial, from, checkpoints,
+//	          before, sections (name, bytes)
 //	u32       CRC-32C of the header
 //	sections  each in blocks of 1 MiB, the last of a section shorter:
 //	          the bytes, then a u32, the CRC-32C of the section's number (u32), the
@@ -94,6 +94,7 @@ type Header struct {
 	Layout      string `json:"layout"`                // of the sections, with a version
 	Length      int    `json:"length"`                // committed tokens
 	Peak        int    `json:"peak"`                  // greatest length that the sequence had; it bounds a rewind
+	Partial     int    `json:"partial,omitempty"`     // up to which length the sequence is partial, 0 if it is whole; see model.Entry
 	From        int    `json:"from,omitempty"`        // positions that the reader has, 0 for a whole snapshot
 	Checkpoints []int  `json:"checkpoints,omitempty"` // lengths at which it has checkpoints, ascending; those beyond From
 }
@@ -142,8 +143,8 @@ type sectionForm struct {
 // Write writes a snapshot. tokens [h.Length] are the ids of the committed tokens. The
 // error is w's, or says that the arguments do not fit together.
 func Write(w io.Writer, h Header, tokens []int32, sections []Section) error {
-	if len(tokens) != h.Length || h.Length < 1 || h.Peak < h.Length || h.From < 0 || h.From > h.Length {
-		return fmt.Errorf("a snapshot of %d tokens from %d on, length %d, greatest length %d", len(tokens), h.From, h.Length, h.Peak)
+	if len(tokens) != h.Length || h.Length < 1 || h.Peak < h.Length || h.From < 0 || h.From > h.Length || h.Partial != 0 && h.Partial <= h.Length {
+		return fmt.Errorf("a snapshot of %d tokens from %d on, length %d, greatest length %d, partial up to %d", len(tokens), h.From, h.Length, h.Peak, h.Partial)
 	}
 	if !h.checkpointsFit() {
 		return fmt.Errorf("a snapshot of tokens %d to %d with %s; expected at most %d ascending lengths in between", h.From, h.Length, h.namesCheckpoints(), MaxCheckpoints)
@@ -250,6 +251,8 @@ func ReadOn(r io.Reader, model, layout string, most int, before []int32) (*Reade
 		return nil, fmt.Errorf("the numbers of a snapshot are %s-endian: %w", f.Order, ErrForeign)
 	case f.Length < 1 || f.Peak < f.Length:
 		return nil, damaged("length %d, greatest length %d", f.Length, f.Peak)
+	case f.Partial != 0 && f.Partial <= f.Length:
+		return nil, damaged("length %d, partial up to %d", f.Length, f.Partial)
 	case f.From < 0 || f.From > f.Length:
 		return nil, damaged("length %d, from %d on", f.Length, f.From)
 	case !f.checkpointsFit():
