@@ -56,6 +56,9 @@ func (s *scheduler) fillBudget() {
 		case p.last:
 			p.rows = 1
 		}
+		if p.prompt {
+			p.until = s.until(t)
+		}
 		p.tokens, p.kept = t.todo[:p.n:p.n], p.n
 		if p.n > 0 && s.grow(p) {
 			s.parts = append(s.parts, p)

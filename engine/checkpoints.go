@@ -60,9 +60,10 @@ func (s *scheduler) wanted(t *task, held []int, lowest int) []int {
 }
 
 // wantAlso makes a request take one more checkpoint, for another one that waits for it. It
-// reports whether the request will: not if it has too many or memory is short.
+// reports whether the request will: not if the model has left out what the checkpoint needs,
+// it has too many or memory is short.
 func (s *scheduler) wantAlso(t *task, n int) bool {
-	if len(t.want) >= 2*maxCheckpoints || s.mem.limited() && s.use()+s.mem.checkpoint > s.mem.budget {
+	if n < t.partial || len(t.want) >= 2*maxCheckpoints || s.mem.limited() && s.use()+s.mem.checkpoint > s.mem.budget {
 		return false
 	}
 	i, found := slices.BinarySearch(t.want, n)
@@ -71,6 +72,20 @@ func (s *scheduler) wantAlso(t *task, n int) bool {
 		t.room++
 	}
 	return true
+}
+
+// until returns the length up to which a prompt runs without logits or checkpoints in
+// between, for a model that can then leave rows out; 0 if there is none.
+func (s *scheduler) until(t *task) int {
+	if s.tail == 0 || t.allRows {
+		return 0
+	}
+	for _, n := range t.want {
+		if n > t.pos {
+			return n
+		}
+	}
+	return len(t.prompt)
 }
 
 // reach shortens a chunk of n tokens of a prompt so that the next checkpoint can still be
@@ -109,7 +124,7 @@ func (s *scheduler) planCheckpoints(step *model.Step) {
 func (s *scheduler) checkpointsOf(t *task) []int {
 	at := []int{}
 	for _, n := range t.want {
-		if slices.Contains(t.checkpoints, n) || n <= min(t.pos, len(t.tokens)) && t.peak-n <= s.rewind {
+		if slices.Contains(t.checkpoints, n) || n <= min(t.pos, len(t.tokens)) && t.has(n, s.rewind) {
 			at = append(at, n)
 		}
 	}

@@ -54,7 +54,7 @@ func (s *scheduler) findPrefix(t *task) (best hit) {
 		}
 		n := q.forkable(min(t.match(q), most), s.rewind)
 		tail := len(q.tokens) - n
-		inPlace := k != nil && tail < leastKept && tail <= n && q.peak-n <= s.rewind
+		inPlace := k != nil && tail < leastKept && tail <= n && q.has(n, s.rewind)
 		if n < s.leastShared && !inPlace {
 			return // a beginning that all conversations have shows no use of the sequence
 		}

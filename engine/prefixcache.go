@@ -40,6 +40,7 @@ func (s *scheduler) keep(t *task) {
 	s.insert(&entry{
 		sequence: t.sequence, scope: t.scope, since: s.now,
 		id: t.id, hints: t.hints, hit: t.cached > 0, awaited: t.awaited, cuts: t.branches,
+		saved: t.partial > 0, // others could not continue it from disk
 	})
 	s.trimCache()
 }

@@ -119,7 +119,7 @@ func checkAnswer(t *testing.T, r Request, a answer, context int) {
 // get alone.
 func TestRandomHistories(t *testing.T) {
 	rounds := 120
-	var reused, answers, refused, starved, evicted, lost, forks, checkpoints, waited, drafted, accepted int
+	var reused, answers, refused, starved, evicted, lost, forks, checkpoints, waited, drafted, accepted, partial int
 	for seed := range uint64(rounds) {
 		synctest.Test(t, func(t *testing.T) {
 			const contextLength = 80
@@ -136,6 +136,8 @@ func TestRandomHistories(t *testing.T) {
 			}
 			if random.IntN(4) == 0 {
 				shape.Rewind = contextLength // forks at any length
+			} else if tail := rand.New(rand.NewPCG(seed, 4)); tail.IntN(2) == 0 {
+				shape.Tail = 3 + tail.IntN(30) // more than it can be rewound by
 			}
 			loses := random.IntN(4) == 0 // the model sometimes loses its sequences
 			away := false
@@ -238,6 +240,11 @@ func TestRandomHistories(t *testing.T) {
 			waited += int(stats.Hits.Waited)
 			for _, s := range m.Steps() {
 				checkpoints += len(s.Checkpoints)
+				for _, e := range s.Entries {
+					if e.Until > e.Pos+len(e.Tokens) {
+						partial++
+					}
+				}
 			}
 			if stats.Memory > stats.MemoryBudget && stats.MemoryBudget > 0 {
 				t.Errorf("%d bytes are held, the budget is %d", stats.Memory, stats.MemoryBudget)
@@ -255,6 +262,10 @@ func TestRandomHistories(t *testing.T) {
 		t.Error("the histories do not reach forks, checkpoints and waiting for a prefill")
 	}
 	t.Logf("%d answers, %d with reuse, %d without memory, %d beyond the budget, %d entries evicted, %d lost", answers, reused, refused, starved, evicted, lost)
+	t.Logf("%d chunks of prompts may leave rows out", partial)
+	if partial < 500 {
+		t.Error("the histories do not reach partial sequences")
+	}
 	t.Logf("%d drafts, %d accepted", drafted, accepted)
 	if drafted < 500 || accepted < 200 || accepted > drafted-200 {
 		t.Error("the histories do not reach right and wrong drafts")

@@ -37,6 +37,7 @@ type limits struct {
 	prefillChunk int  // most prompt tokens of a step, all sequences together
 	cacheSize    int  // most entries of the prefix cache
 	rewind       int  // most tokens that a sequence can be rewound by
+	tail         int  // model.Info.Tail
 	anywhere     bool // a sequence can be forked at any length, without checkpoints
 	leastShared  int  // the constant; tests use shorter prompts
 
@@ -126,6 +127,7 @@ type part struct {
 	n      int // tokens
 	tokens []int32
 	rows   int // rows of logits
+	until  int // model.Entry.Until
 	prompt bool
 	last   bool // the next token can be sampled from the last row of those kept
 
@@ -148,7 +150,7 @@ func (p *part) drafts() int {
 func newScheduler(info model.Info, opts Options) *scheduler {
 	return &scheduler{limits: limits{
 		active: opts.MaxActive, queue: opts.QueueLength, tokenBudget: info.MaxTokens,
-		prefillChunk: opts.PrefillChunk, cacheSize: opts.CacheEntries, rewind: info.Rewind,
+		prefillChunk: opts.PrefillChunk, cacheSize: opts.CacheEntries, rewind: info.Rewind, tail: info.Tail,
 		anywhere: info.Rewind >= info.ContextLength, leastShared: leastShared,
 		keepFor: opts.CacheTimeout,
 	}, pace: pace{target: opts.TokenLatency}}
@@ -217,7 +219,7 @@ func (s *scheduler) plan() (step model.Step, ok bool) {
 			want = model.WantLast
 		}
 		step.Entries = append(step.Entries, model.Entry{
-			Seq: p.task.seq, Pos: p.pos, Tokens: p.tokens, Want: want,
+			Seq: p.task.seq, Pos: p.pos, Tokens: p.tokens, Want: want, Until: p.until,
 		})
 	}
 	return step, true
@@ -291,6 +293,7 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 		t.checkpoints = upTo(t.checkpoints, t.pos)
 		t.pos = len(t.tokens)
 		t.peak = max(t.peak, t.pos)
+		t.partial = model.Info{Tail: s.tail}.WholeAt(p.until, t.pos)
 		if p.prompt {
 			t.todo = t.todo[p.n:]
 		} else {
@@ -507,14 +510,14 @@ func (s *scheduler) remove(t *task) {
 }
 
 // release removes a task and puts its sequence into the prefix cache as the most recently
-// used entry, unless it has nothing to reuse. It drops a sequence whose rewind was not
+// used entry, unless it has nothing to reuse, as a partial one without checkpoints. It drops a sequence whose rewind was not
 // committed, because the step may have overwritten the state beyond.
 func (s *scheduler) release(t *task) {
 	s.remove(t)
 	if t.spoiled {
 		s.spoilSource(t)
 	}
-	if len(t.tokens) == 0 || t.spoiled || t.pos < len(t.tokens) {
+	if len(t.tokens) == 0 || t.spoiled || t.pos < len(t.tokens) || t.partial > 0 && len(t.checkpoints) == 0 {
 		if t.named {
 			s.drop = append(s.drop, t.seq)
 		}

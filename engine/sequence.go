@@ -14,13 +14,18 @@ type sequence struct {
 	peak        int     // greatest length, as the model counts it: it bounds rewinds and forks
 	cuts        int     // rewinds that removed tokens; each invalidates matches
 	checkpoints []int   // lengths, ascending
+	partial     int     // up to which length it is partial, 0 if it is whole; see model.Entry.Until
 	planned     []int   // checkpoints after the step in flight; nil: it does not change them
 }
+
+// has reports whether the model has the state of the sequence at n tokens without a
+// checkpoint.
+func (q *sequence) has(n, rewind int) bool { return q.partial == 0 && q.peak-n <= rewind }
 
 // forkable returns the greatest length, at most n, at which the sequence can be forked; 0
 // for none. rewind is that of the model.
 func (q *sequence) forkable(n, rewind int) int {
-	if n = min(n, len(q.tokens)); q.peak-n <= rewind {
+	if n = min(n, len(q.tokens)); q.has(n, rewind) {
 		return n
 	}
 	for _, at := range slices.Backward(q.checkpoints) {
@@ -36,6 +41,9 @@ func (q *sequence) forkable(n, rewind int) int {
 func (q *sequence) forkableFrom(n, rewind int) int {
 	n = max(n, 1)
 	least := max(n, q.peak-rewind)
+	if q.partial > 0 {
+		least = max(n, q.partial)
+	}
 	for _, at := range q.checkpoints {
 		if at >= n {
 			return min(least, at)
@@ -46,7 +54,7 @@ func (q *sequence) forkableFrom(n, rewind int) int {
 
 // forkPeak returns the peak of a fork at n, as model.Fork says.
 func (q *sequence) forkPeak(n, rewind int) int {
-	if q.peak-n <= rewind {
+	if q.has(n, rewind) {
 		return q.peak
 	}
 	return n + rewind

@@ -83,7 +83,7 @@ func (c *fakeCluster) load(s Settings, rank int) (Rank, error) {
 		c.real[rank].hook = &c.hooks[rank]
 		return c.real[rank], nil
 	}
-	m := enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: s.Context, MaxTokens: s.MaxTokens, Rewind: 2, CheckpointBytes: 1000})
+	m := enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: s.Context, MaxTokens: s.MaxTokens, Rewind: 2, Tail: 24, CheckpointBytes: 1000})
 	c.ranks[rank] = &fakeRank{Model: m, settings: s, number: rank, flip: -1, each: c.each, big: c.big, hook: &c.hooks[rank]}
 	return c.ranks[rank], nil
 }

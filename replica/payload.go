@@ -11,7 +11,7 @@ import (
 
 // work is the payload of a piece of work. On the wire, little-endian:
 //
-//	u8  format, 7
+//	u8  format, 8
 //	u8  what became of the step before; see kept.go
 //	u16 drops, u32 entries
 //	u64 number of the step
@@ -21,7 +21,7 @@ import (
 //	checkpoints times: u32 sequence, u32 lengths
 //	                   lengths times u32
 //	forks times:       u32 sequence, u32 sequence that it comes from, u32 length
-//	entries times:     u32 sequence, u32 position, u32 tokens, u8 want
+//	entries times:     u32 sequence, u32 position, u32 tokens, u8 want, u32 until
 //	                   tokens times i32
 //
 // A piece of a sequence that all ranks receive has, in place of the parts of a step:
@@ -51,13 +51,13 @@ type piece struct {
 
 // Sizes in bytes and limits of the payload.
 const (
-	payloadFormat     = 7
+	payloadFormat     = 8
 	pieceFormat       = 4
 	pieceHeader       = 20
 	payloadHeader     = 24
 	checkpointsHeader = 8
 	forkBytes         = 12
-	entryHeader       = 13
+	entryHeader       = 17
 	maxDrops          = math.MaxUint16
 )
 
@@ -107,13 +107,14 @@ func (w work) encode() ([]byte, error) {
 		b = binary.LittleEndian.AppendUint32(b, uint32(f.Length))
 	}
 	for _, e := range w.step.Entries {
-		if e.Pos < 0 || e.Pos > math.MaxInt32 || len(e.Tokens) == 0 || e.Want > model.WantAll {
-			return nil, fmt.Errorf("sequence %d with %d tokens at position %d, want %d, is not an entry of a step", e.Seq, len(e.Tokens), e.Pos, e.Want)
+		if e.Pos < 0 || e.Pos > math.MaxInt32 || len(e.Tokens) == 0 || e.Want > model.WantAll || e.Until < 0 || e.Until > math.MaxInt32 {
+			return nil, fmt.Errorf("sequence %d with %d tokens at position %d, want %d, up to %d, is not an entry of a step", e.Seq, len(e.Tokens), e.Pos, e.Want, e.Until)
 		}
 		b = binary.LittleEndian.AppendUint32(b, uint32(e.Seq))
 		b = binary.LittleEndian.AppendUint32(b, uint32(e.Pos))
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(e.Tokens)))
 		b = append(b, byte(e.Want))
+		b = binary.LittleEndian.AppendUint32(b, uint32(e.Until))
 		for _, t := range e.Tokens {
 			b = binary.LittleEndian.AppendUint32(b, uint32(t))
 		}
@@ -288,10 +289,13 @@ func parseEntry(b []byte, e *model.Entry) (rest []byte, err error) {
 	}
 	pos, n := binary.LittleEndian.Uint32(b[4:]), uint64(binary.LittleEndian.Uint32(b[8:]))
 	e.Seq, e.Want = model.SeqID(binary.LittleEndian.Uint32(b)), model.Want(b[12])
+	until := binary.LittleEndian.Uint32(b[13:])
 	b = b[entryHeader:]
 	switch {
 	case pos > math.MaxInt32:
 		return nil, fmt.Errorf("position %d", pos)
+	case until > math.MaxInt32:
+		return nil, fmt.Errorf("up to position %d", until)
 	case e.Want > model.WantAll:
 		return nil, fmt.Errorf("want %d", e.Want)
 	case n == 0:
@@ -299,7 +303,7 @@ func parseEntry(b []byte, e *model.Entry) (rest []byte, err error) {
 	case uint64(len(b)) < 4*n:
 		return nil, errShort
 	}
-	e.Pos, e.Tokens = int(pos), make([]int32, n)
+	e.Pos, e.Until, e.Tokens = int(pos), int(until), make([]int32, n)
 	for i := range e.Tokens {
 		e.Tokens[i] = int32(binary.LittleEndian.Uint32(b[4*i:]))
 	}

@@ -36,24 +36,24 @@ func TestPayloadBytes(t *testing.T) {
 		Forks: []model.Fork{{Seq: 9, From: 7, Length: 260}},
 		Entries: []model.Entry{
 			{Seq: 9, Pos: 260, Tokens: []int32{1, 129279}, Want: model.WantLast},
-			{Seq: 10, Tokens: []int32{-1}, Want: model.WantNone},
+			{Seq: 10, Tokens: []int32{-1}, Want: model.WantNone, Until: 0x01020304},
 		},
 	}}
 	b := roundTrip(t, w)
 	golden := strings.Join([]string{
-		"07", "01", "0200", "02000000", "0807060504030201", // format, owed, drops, entries, number
+		"08", "01", "0200", "02000000", "0807060504030201", // format, owed, drops, entries, number
 		"02000000", "01000000", // sequences with checkpoints, forks
 		"07000000", "04030201", // dropped
 		"07000000", "02000000", "40000000", "04030201",
 		"08000000", "00000000",
 		"09000000", "07000000", "04010000",
-		"09000000", "04010000", "02000000", "01", "01000000", "fff80100",
-		"0a000000", "00000000", "01000000", "00", "ffffffff",
+		"09000000", "04010000", "02000000", "01", "00000000", "01000000", "fff80100",
+		"0a000000", "00000000", "01000000", "00", "04030201", "ffffffff",
 	}, "")
 	require.Equal(t, golden, hex.EncodeToString(b))
 
 	b = roundTrip(t, work{})
-	require.Equal(t, "07"+strings.Repeat("00", 23), hex.EncodeToString(b))
+	require.Equal(t, "08"+strings.Repeat("00", 23), hex.EncodeToString(b))
 }
 
 // TestKeptBytes: what the step before keeps follows the header of every payload.
@@ -61,7 +61,7 @@ func TestKeptBytes(t *testing.T) {
 	kept := []int{1, 260}
 	const want = "02000000" + "01000000" + "04010000"
 	b := roundTrip(t, work{committed: true, kept: kept, number: 1})
-	require.Equal(t, "0702"+"000000000000"+"0100000000000000"+"0000000000000000"+want, hex.EncodeToString(b))
+	require.Equal(t, "0802"+"000000000000"+"0100000000000000"+"0000000000000000"+want, hex.EncodeToString(b))
 	b = roundTrip(t, work{committed: true, kept: kept, number: 1, piece: &piece{seq: 9, bytes: 260, first: true}})
 	require.Equal(t, "0402"+"0100"+"04010000"+"0100000000000000"+"09000000"+want, hex.EncodeToString(b))
 	b = roundTrip(t, work{committed: true, kept: kept, number: 1, task: &Task{}})
@@ -116,7 +116,7 @@ func TestRandomPayloads(t *testing.T) {
 			w.step.Forks = append(w.step.Forks, model.Fork{Seq: model.SeqID(random.Uint32()), From: model.SeqID(random.Uint32()), Length: 1 + random.IntN(math.MaxInt32)})
 		}
 		for range random.IntN(4) {
-			e := model.Entry{Seq: model.SeqID(random.Uint32()), Pos: random.IntN(math.MaxInt32), Want: model.Want(random.IntN(3))}
+			e := model.Entry{Seq: model.SeqID(random.Uint32()), Pos: random.IntN(math.MaxInt32), Want: model.Want(random.IntN(3)), Until: random.IntN(math.MaxInt32)}
 			for range 1 + random.IntN(20) {
 				e.Tokens = append(e.Tokens, int32(random.Uint32()))
 			}
@@ -133,17 +133,17 @@ func TestRandomPayloads(t *testing.T) {
 func TestPayloadsThatAreRefused(t *testing.T) {
 	// head returns the beginning of a payload with these counts.
 	head := func(drops, entries, checkpoints, forks string) string {
-		return "0700" + drops + entries + "0000000000000000" + checkpoints + forks
+		return "0800" + drops + entries + "0000000000000000" + checkpoints + forks
 	}
 	const none, one, two, all = "00000000", "01000000", "02000000", "ffffffff"
 	entries := func(n string) string { return head("0000", n, none, none) + one + none }
 	for want, text := range map[string]string{
-		"it is truncated":                           "07",
-		"format 2; this build reads 7":              "02" + strings.Repeat("00", 23),
-		"commit flag is 3":                          "0703" + strings.Repeat("00", 22),
-		"without entries cannot":                    "0702" + strings.Repeat("00", 26),
-		"entry 0 of the step before keeps 0":        "0702" + strings.Repeat("00", 22) + one + none,
-		"payload of 25 bytes: 1 bytes follow":       "07" + strings.Repeat("00", 24),
+		"it is truncated":                           "08",
+		"format 2; this build reads 8":              "02" + strings.Repeat("00", 23),
+		"commit flag is 3":                          "0803" + strings.Repeat("00", 22),
+		"without entries cannot":                    "0802" + strings.Repeat("00", 26),
+		"entry 0 of the step before keeps 0":        "0802" + strings.Repeat("00", 22) + one + none,
+		"payload of 25 bytes: 1 bytes follow":       "08" + strings.Repeat("00", 24),
 		"payload of 28 bytes: it is truncated":      head("0200", none, none, none) + one,
 		"payload of 24 bytes: it is truncated":      head("0000", all, none, none),
 		"payload of 24 bytes: it is":                head("0000", none, all, none),
@@ -158,12 +158,13 @@ func TestPayloadsThatAreRefused(t *testing.T) {
 		"fork 1 of 2: length 4294967295":            head("0000", none, none, two) + one + two + one + one + two + all,
 		"payload of 48 bytes: it is truncated":      head("0000", none, one, one) + one + two + one + two + one + two,
 		"payload of 40 bytes: 4 bytes follow":       head("0000", none, one, none) + one + one + one + two,
-		"entry 0 of 1: no tokens":                   entries(one) + none + "00" + none,
-		"entry 0 of 1: it is truncated":             entries(one) + all + "01" + none,
-		"entry 0 of 1: want 3":                      entries(one) + one + "03" + none,
-		"entry 0 of 1: position 2147483648":         head("0000", one, none, none) + one + "00000080" + one + "01" + none,
-		"entry 1 of 2: it is truncated":             entries(two) + "05000000" + "01" + strings.Repeat("00", 20) + "00",
-		"payload of 45 bytes: 4 bytes follow its e": entries(one) + one + "01" + none + none,
+		"entry 0 of 1: no tokens":                   entries(one) + none + "00" + none + none,
+		"entry 0 of 1: it is truncated":             entries(one) + all + "01" + none + none,
+		"entry 0 of 1: want 3":                      entries(one) + one + "03" + none + none,
+		"entry 0 of 1: position 2147483648":         head("0000", one, none, none) + one + "00000080" + one + "01" + none + none,
+		"entry 0 of 1: up to position 2147483648":   entries(one) + one + "01" + "00000080" + none,
+		"entry 1 of 2: it is truncated":             entries(two) + "05000000" + "01" + none + strings.Repeat("00", 25),
+		"payload of 49 bytes: 4 bytes follow its e": entries(one) + one + "01" + none + none + none,
 	} {
 		b, err := hex.DecodeString(text)
 		require.NoError(t, err, want)
@@ -176,6 +177,7 @@ func TestPayloadsThatAreRefused(t *testing.T) {
 		"position -1":                                           {step: entry(3, -1, model.WantLast, 1)},
 		"position 2147483648":                                   {step: entry(3, math.MaxInt32+1, model.WantLast, 1)},
 		"sequence 3 with 1 tokens at position 0, wan":           {step: entry(3, 0, 3, 1)},
+		"up to -1, is not an entry":                             {step: model.Step{Entries: []model.Entry{{Seq: 3, Tokens: []int32{1}, Until: -1}}}},
 		"sequence 3 with checkpoints at [0 1]":                  {step: model.Step{Checkpoints: []model.Checkpoints{{Seq: 3, At: []int{0, 1}}}}},
 		"sequence 3 with checkpoints at [2 2]":                  {step: model.Step{Checkpoints: []model.Checkpoints{{Seq: 3, At: []int{2, 2}}}}},
 		"sequence 3 with checkpoints at [2147483648]":           {step: model.Step{Checkpoints: []model.Checkpoints{{Seq: 3, At: []int{math.MaxInt32 + 1}}}}},

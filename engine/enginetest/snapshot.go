@@ -92,7 +92,7 @@ func (x *export) Next() ([]byte, error) {
 		return nil, x.m.violate("sequence %d is exported, but it is not the %d tokens that it was", x.id, len(x.tokens))
 	}
 	if x.Source == nil {
-		h := snapshot.Header{Model: "enginetest", Layout: "enginetest", Length: len(x.tokens), Peak: q.peak, From: x.from,
+		h := snapshot.Header{Model: "enginetest", Layout: "enginetest", Length: len(x.tokens), Peak: q.peak, Partial: q.partial, From: x.from,
 			Checkpoints: upTo(q.checkpoints, len(x.tokens))[len(upTo(q.checkpoints, x.from)):]}
 		x.Source = snapshot.Pull(func(w io.Writer) error {
 			return snapshot.Write(w, h, x.tokens, []snapshot.Section{filler(len(x.tokens) - x.from)})
@@ -133,9 +133,9 @@ func (x *entering) read(r io.Reader) error {
 	if err := in.Section(filler(in.Length - in.From)); err != nil {
 		return err
 	}
-	x.q = &sequence{tokens: in.Tokens, peak: max(x.q.peak, in.Peak), checkpoints: at}
+	x.q = &sequence{tokens: in.Tokens, peak: max(x.q.peak, in.Peak), partial: in.Partial, checkpoints: at}
 	if slices.Contains(at, in.Length) {
-		x.q.peak = min(x.q.peak, in.Length+x.m.opts.Rewind)
+		x.q.peak, x.q.partial = min(x.q.peak, in.Length+x.m.opts.Rewind), 0
 	}
 	return nil
 }

@@ -116,6 +116,9 @@ func (m *Model) checkpoint(c model.Checkpoints, dropping map[model.SeqID]bool) (
 		return nil, fmt.Errorf("sequence %d: %w", c.Seq, err)
 	}
 	for _, n := range c.At {
+		if !slices.Contains(old.checkpoints, n) && old.partial > 0 {
+			return nil, fmt.Errorf("sequence %d with a checkpoint at %d, but it is partial up to %d", c.Seq, n, old.partial)
+		}
 		if !slices.Contains(old.checkpoints, n) && old.peak-n > m.opts.Rewind {
 			return nil, fmt.Errorf("sequence %d with a checkpoint at %d, its greatest length is %d, at most %d less is allowed", c.Seq, n, old.peak, m.opts.Rewind)
 		}
@@ -140,10 +143,10 @@ func (m *Model) fork(f model.Fork, from *sequence, dropping map[model.SeqID]bool
 		return nil, fmt.Errorf("sequence %d is a fork of %d tokens of sequence %d, its length is %d", f.Seq, f.Length, f.From, len(from.tokens))
 	}
 	q := &sequence{tokens: slices.Clone(from.tokens[:f.Length]), peak: from.peak, checkpoints: upTo(from.checkpoints, f.Length)}
-	if from.peak-f.Length > m.opts.Rewind {
+	if from.partial > 0 || from.peak-f.Length > m.opts.Rewind {
 		if !slices.Contains(from.checkpoints, f.Length) {
-			return nil, fmt.Errorf("sequence %d is a fork of %d tokens of sequence %d, its greatest length is %d, at most %d less is allowed, and its checkpoints are at %v",
-				f.Seq, f.Length, f.From, from.peak, m.opts.Rewind, from.checkpoints)
+			return nil, fmt.Errorf("sequence %d is a fork of %d tokens of sequence %d, its greatest length is %d, at most %d less is allowed, it is partial up to %d, and its checkpoints are at %v",
+				f.Seq, f.Length, f.From, from.peak, m.opts.Rewind, from.partial, from.checkpoints)
 		}
 		q.peak = f.Length + m.opts.Rewind
 	}
@@ -175,6 +178,14 @@ func (m *Model) entry(e model.Entry, q *sequence) error {
 	case e.Pos+len(e.Tokens) > m.opts.ContextLength:
 		return fmt.Errorf("sequence %d up to %d, the context is %d", e.Seq, e.Pos+len(e.Tokens), m.opts.ContextLength)
 	}
+	switch end := e.Pos + len(e.Tokens); {
+	case e.Until < 0 || e.Until > m.opts.ContextLength || e.Until > 0 && m.opts.Tail == 0:
+		return fmt.Errorf("sequence %d up to %d, the context is %d and the model leaves out what is before the last %d", e.Seq, e.Until, m.opts.ContextLength, m.opts.Tail)
+	case e.Until > 0 && (e.Want == model.WantAll || e.Want == model.WantLast && end < e.Until):
+		return fmt.Errorf("sequence %d wants logits at %d, before %d", e.Seq, end, e.Until)
+	case e.Pos > 0 && e.Until < q.partial:
+		return fmt.Errorf("sequence %d at %d up to %d, but it is partial up to %d", e.Seq, e.Pos, e.Until, q.partial)
+	}
 	for _, t := range e.Tokens {
 		if t < 0 || int(t) >= m.vocab {
 			return fmt.Errorf("sequence %d with token %d of %d", e.Seq, t, m.vocab)
@@ -192,6 +203,7 @@ func (m *Model) extend(e model.Entry, old *sequence) *sequence {
 	}
 	q.tokens = append(slices.Clone(q.tokens[:e.Pos]), e.Tokens...)
 	q.peak = max(q.peak, len(q.tokens))
+	q.partial = m.Info().WholeAt(e.Until, len(q.tokens))
 	q.checkpoints = upTo(q.checkpoints, e.Pos)
 	if m.opts.Say == nil || e.Want == model.WantNone {
 		return &q

@@ -83,10 +83,10 @@ type Step[C Cache] struct {
 	Segments []Segment[C] // one for each entry, or several of a sequence, in the order of positions
 	Rows     int
 	Live     parallel.Range // of them, those that the layer computes; see Leaving
-	IDs      []int32 // [Rows] token ids, in memory of the backend
-	Pos      []int32 // [Rows] positions, in memory of the backend
-	Wanted   []int32 // rows of the wanted logits, ascending
-	End      int     // most positions that a token of the step sees; it decides which exchanges happen
+	IDs      []int32        // [Rows] token ids, in memory of the backend
+	Pos      []int32        // [Rows] positions, in memory of the backend
+	Wanted   []int32        // rows of the wanted logits, ascending
+	End      int            // most positions that a token of the step sees; it decides which exchanges happen
 
 	// Cut [Size] is which rows each rank computes of what the placement replicates, nil
 	// if every rank computes all. Buffers keep the rows of the step in their places

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/distributed/memory"
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
@@ -69,7 +70,11 @@ func climb(r *rand.Rand, vocab, rewind, length, steps int) (list []model.Step) {
 				}
 			default:
 				n, e.Want = min(1+r.IntN(3), room), model.WantAll
-				if back := r.IntN(rewind + 1); r.IntN(3) == 0 && x.peak-x.at+back <= rewind && back < x.at &&
+				back := rewind - (x.peak - x.at) // as far as it can
+				if r.IntN(2) == 0 {
+					back = r.IntN(rewind + 1)
+				}
+				if r.IntN(2) == 0 && x.peak-x.at+back <= rewind && back < x.at &&
 					!slices.ContainsFunc(s.Checkpoints, func(c model.Checkpoints) bool { return c.Seq == seq }) {
 					e.Pos -= back
 					x.taken = upTo(x.taken, e.Pos)
@@ -136,27 +141,21 @@ func (a Architecture) StaircaseOnRanks(t *testing.T) {
 	f := InMemory(t, c)
 	for _, reduce := range []parallel.Reduce{parallel.Exact, parallel.Sum} {
 		o := decoder.OpenOptions{MaxTokens: 48, Reduce: reduce, Wire: parallel.F32}
-		steps := climb(rand.New(rand.NewPCG(43, uint64(len(shares)))), c.Vocab, a.OpenOn(t, f, false, o).Info().Rewind, 350, 40)
+		steps := climb(rand.New(rand.NewPCG(43, uint64(len(shares)))), c.Vocab, a.OpenOn(t, f, false, o).Info().Rewind, 350, 20)
 		want := a.PlayAlone(t, f, o, withoutUntil(steps))
 		for i, s := range shares {
 			all := a.OpenAll(t, f, len(s), i%2 > 0, o)
-			for _, how := range BothShares {
-				for _, from := range []int{0, 1} {
-					join := func() {
-						if from == 0 {
-							all.Join(t, how, s)
-						} else {
-							all.JoinRows(t, how, s, from)
-						}
-					}
-					join()
-					plain := want
-					if reduce == parallel.Sum { // in the order of these ranks
-						plain = all.Play(t, withoutUntil(steps))
-						join()
-					}
-					RequireSame(t, plain, all.Play(t, steps), fmt.Sprint(reduce, how, s, " rows from ", from))
+			for _, p := range []parallel.Placement{
+				all.Place(t, parallel.ShareAll, s), all.Place(t, parallel.ShareAll, s).DivideRows(1),
+				all.Place(t, parallel.ShareExperts, s).DivideRows(1),
+			} {
+				plain := want
+				if reduce == parallel.Sum { // in the order of these ranks
+					all.join(t, memory.Groups(len(all)), p)
+					plain = all.Play(t, withoutUntil(steps))
 				}
+				all.join(t, memory.Groups(len(all)), p)
+				RequireSame(t, plain, all.Play(t, steps), fmt.Sprint(reduce, s, p))
 			}
 		}
 	}
