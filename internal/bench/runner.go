@@ -37,13 +37,21 @@ func (r *runner) first(n int) *runner {
 }
 
 // advance evaluates the tokens [pos, pos+n) of every sequence, in steps of at
-// most perStep tokens of each.
+// most perStep tokens of each, as the engine runs a prompt.
 func (r *runner) advance(ctx context.Context, pos, n, perStep int) error {
+	leavesOut := r.model.Info().Tail > 0
 	for end := pos + n; pos < end; {
 		k := min(end-pos, max(perStep, 1))
 		var s model.Step
 		for i, id := range r.ids {
-			s.Entries = append(s.Entries, model.Entry{Seq: id, Pos: pos, Tokens: r.tokens[i][pos : pos+k], Want: model.WantLast})
+			e := model.Entry{Seq: id, Pos: pos, Tokens: r.tokens[i][pos : pos+k], Want: model.WantLast}
+			if leavesOut {
+				e.Until = end
+			}
+			if leavesOut && pos+k < end {
+				e.Want = model.WantNone
+			}
+			s.Entries = append(s.Entries, e)
 		}
 		if _, err := r.model.Forward(ctx, s); err != nil {
 			return err
