@@ -81,9 +81,10 @@ export RINGMASTER_FULL="$full"
 go build ./...
 # The program that tests start is linked once for all packages (internal/testenv).
 go build -o "$TEST_RESULTS/ringmaster" ./cmd/server && export TEST_PROGRAM="$TEST_RESULTS/ringmaster"
-# tests/lint vets everything in the full form. The packages that wait most, for deadlines of
-# ranks, start first, and one package more than there are processors runs at a time.
-first="./tests/cluster ./tests/rdma ./tests/rdmavm ./tests/mpi"
+# tests/lint vets everything in the full form. The packages that take longest start first, so
+# that none is left alone at the end, and one package more than there are processors runs at a
+# time, because those of ranks mostly wait.
+first="./tests/cluster ./tests/rdmavm ./tests/rdma ./tests/install ./cmd/server ./tests/lint ./tests/golden ./tests/llamacpp ./tests/reuse ./tests/mpi"
 at_once=$(($(getconf _NPROCESSORS_ONLN) + 1))
 if [ -z "$full" ]; then
 	# shellcheck disable=SC2086 # a list of packages

@@ -179,8 +179,11 @@ func TestReuse(t *testing.T) {
 	n := *trees
 	if n == 0 {
 		n = 1
-		if testenv.Rest(t, testenv.Full, "trees of conversations on 1 to 5 ranks") {
+		switch {
+		case testenv.At(testenv.Exhaustive):
 			n = 5
+		case testenv.At(testenv.Full):
+			n = 2
 		}
 	}
 	paths, err := reuseModels()

@@ -78,8 +78,7 @@ func TestBlocksAgreeWithReference(t *testing.T) {
 			continue
 		}
 		t.Run(c.golden, func(t *testing.T) {
-			plain, block := filepath.Join(t.TempDir(), "plain.gguf"), filepath.Join(t.TempDir(), "block.gguf")
-			makeModel(t, dir, plain, "--preset", c.preset)
+			plain, block := makeModel(t, dir, "--preset", c.preset), filepath.Join(t.TempDir(), "block.gguf")
 			runPython(t, script, "make", plain, block, "--form", c.form)
 			f, drafts := gguftest.OpenFile(t, plain), gguftest.OpenFile(t, block)
 			if c.form != "antirez" {

@@ -65,16 +65,17 @@ func TestVerbs(t *testing.T) {
 // TestGroups runs the tests of package rdma: groups of 2 to 4 ranks, one rail
 // and two, each rank with its own devices.
 func TestGroups(t *testing.T) {
-	programs, ranks := inguest(t), "[24]"
-	if testenv.Rest(t, testenv.Exhaustive, "three ranks") {
-		ranks = "[234]"
+	// The emulated processor is slow; tests/rdma runs the whole contract on verbs in software.
+	programs, cases := inguest(t), "(mesh,_rails=1|ring,_rails=2)/^ranks=[24]"
+	if testenv.Rest(t, testenv.Exhaustive, "all rails, also of three ranks") {
+		cases = "(mesh|ring),_rails/^ranks=[234]"
 	}
 	r := Run{
 		Rails: 2, Ports: 4, Log: os.Stdout, Programs: programs,
 		Steps: []job.Step{
 			step("measured", "^TestMeasured$/^(mesh|ring),_rails", 2*time.Minute),
 			step("killed", "^TestKilledRank$", 2*time.Minute),
-			step("contract", "^TestContract$/^(mesh|ring),_rails/^ranks="+ranks+"$/^(move|history|order)$", 8*time.Minute),
+			step("contract", "^TestContract$/^"+cases+"$/^(move|history|order)$", 8*time.Minute),
 			step("contract of sums", "^TestContract$/^(mesh,_rails=1|ring,_rails=2)/^ranks=3$/^reduce_scattered$", 5*time.Minute),
 		},
 	}

@@ -129,8 +129,11 @@ func TestAlone(t *testing.T) {
 	n := *histories
 	if n == 0 {
 		n = 5
-		if testenv.Rest(t, testenv.Full, "25 histories of each architecture") {
+		switch {
+		case testenv.At(testenv.Exhaustive):
 			n = 25
+		case testenv.At(testenv.Full):
+			n = 10
 		}
 	}
 	for _, s := range shapes {

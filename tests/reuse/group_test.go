@@ -220,7 +220,7 @@ func TestGroups(t *testing.T) {
 	n := *histories
 	if n == 0 {
 		n = 4 // one for each number of ranks
-		if testenv.Rest(t, testenv.Full, "8 histories of each architecture") {
+		if testenv.Rest(t, testenv.Exhaustive, "8 histories of each architecture") {
 			n = 8
 		}
 	}

@@ -49,7 +49,7 @@ func (a Architecture) ExactWithCopies(t *testing.T) {
 	want := a.PlayAlone(t, f, o, steps)
 	r := rand.New(rand.NewPCG(93, 94))
 	shares := [][]float64{Ones(2), {1, 5, 1}, {8, 7, 6, 5, 4, 3, 2, 1}}
-	if testenv.At(testenv.Full) {
+	if testenv.At(testenv.Exhaustive) {
 		shares = groupShares[1:]
 	}
 	for i, s := range shares {

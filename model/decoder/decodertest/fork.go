@@ -242,8 +242,11 @@ func (g *grove) interrupt(id model.SeqID) {
 // that which the model charges, and all of it is freed.
 func (a Architecture) RandomForks(t *testing.T) {
 	seeds := uint64(1)
-	if testenv.Rest(t, testenv.Full, "five more seeds of forks") {
+	switch {
+	case testenv.At(testenv.Exhaustive):
 		seeds = 6
+	case testenv.At(testenv.Full):
+		seeds = 3
 	}
 	for seed := range seeds {
 		g := a.grove(t, decoder.OpenOptions{MaxTokens: 96}, seed)

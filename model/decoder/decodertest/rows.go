@@ -35,7 +35,7 @@ func (all Members) exchanges(layer int) uint64 {
 // all compute all rows. Backends that run nothing before Flush compute the same.
 func (a Architecture) RowsOnAnyRanks(t *testing.T) {
 	shares := [][]float64{Ones(2), {1, 5, 1}, {8, 7, 6, 5, 4, 3, 2, 1}}
-	if testenv.At(testenv.Full) {
+	if testenv.At(testenv.Exhaustive) {
 		shares = groupShares[1:]
 	}
 	c := a.Small(t)
@@ -67,7 +67,7 @@ func (a Architecture) RowsOfRandomShapes(t *testing.T) {
 	case testenv.At(testenv.Exhaustive):
 		shapes = 12
 	case testenv.At(testenv.Full):
-		shapes = 6
+		shapes = 4
 	}
 	a.ofRandomShapes(t, shapes, 72, func(t *testing.T, c *synthetic.Config, shares []float64, lazy bool) {
 		a.rows(t, c, [][]float64{shares}, lazy)
@@ -130,7 +130,7 @@ func (a Architecture) PackedRows(t *testing.T) {
 			c := a.Small(t)
 			c.Types.Gate, c.Types.Up, c.Types.Dense = routed, routed, shared
 			cuts := []int{16} // some steps are divided
-			if testenv.At(testenv.Full) {
+			if testenv.At(testenv.Exhaustive) {
 				cuts = []int{1, 16}
 			}
 			f, steps := InMemory(t, c), History(rand.New(rand.NewPCG(63, 64)), c.Vocab)

@@ -110,8 +110,11 @@ func withoutUntil(steps []model.Step) []model.Step {
 // shapes.
 func (a Architecture) Staircase(t *testing.T) {
 	shapes := 3
-	if testenv.Rest(t, testenv.Full, "12 more shapes") {
-		shapes = 15
+	switch {
+	case testenv.At(testenv.Exhaustive):
+		shapes = 40
+	case testenv.At(testenv.Full):
+		shapes = 8
 	}
 	for i := range shapes {
 		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {

@@ -20,8 +20,11 @@ import (
 // token by token, on one thread and on more, gives the same bits.
 func (a Architecture) ChunksAndThreads(t *testing.T) {
 	shapes := 4
-	if testenv.Rest(t, testenv.Full, "12 more shapes") {
+	switch {
+	case testenv.At(testenv.Exhaustive):
 		shapes = 16
+	case testenv.At(testenv.Full):
+		shapes = 8
 	}
 	for i := range shapes {
 		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {
