@@ -2,7 +2,6 @@ package node
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"ringmaster/groupplan"
@@ -13,7 +12,7 @@ import (
 	"ringmaster/model/decoder"
 )
 
-// autoVulkan takes a GPU that Vulkan shows if the model fits and the GPU can run it, else the
+// autoVulkan takes a GPU that Vulkan shows if the model fits and the GPU opens, else the
 // CPU, and logs why. In a group it takes the CPU, because ranks must compute the same bits and
 // only the same card with the same driver does.
 func (n *Node) autoVulkan() error {
@@ -59,15 +58,13 @@ func (n *Node) autoVulkan() error {
 }
 
 // tryVulkan opens the GPU, and the CPU in its place, with the reason in the log, if it cannot
-// be opened or run the model: drivers and files are many.
+// be opened: drivers are many.
 func (n *Node) tryVulkan(gpu vulkan.Description) error {
 	err := n.openVulkan()
 	if err == nil {
-		if err = n.computable(); err == nil {
-			return nil
-		}
+		return nil
 	}
-	slog.Warn("computing on the CPU: the GPU cannot run the model", "device", gpu.Name, "error", err)
+	slog.Warn("computing on the CPU: the GPU cannot be used", "device", gpu.Name, "error", err)
 	if n.Backend != nil {
 		if err := n.Backend.Close(); err != nil {
 			return err
@@ -75,16 +72,6 @@ func (n *Node) tryVulkan(gpu vulkan.Description) error {
 	}
 	n.Backend, n.CPU, n.gpu, n.onGPU = nil, nil, gpuMemory{}, onGPU{}
 	return n.openCPU()
-}
-
-// computable is an error if the file has matrices of a type that the backend cannot multiply.
-func (n *Node) computable() error {
-	for _, t := range n.File.Tensors() {
-		if t.Type.BlockElements() > 1 && !n.Backend.CanCompute(t.Type) {
-			return fmt.Errorf("tensor %q has type %s, which the %s backend cannot compute with", t.Name, t.Type, n.Backend.Name())
-		}
-	}
-	return nil
 }
 
 func (n *Node) openVulkan() error {

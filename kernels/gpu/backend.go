@@ -7,7 +7,6 @@ import "C"
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"ringmaster/gguf"
@@ -105,9 +104,6 @@ func (b *Backend) CommandBuffers() int { return b.submits }
 
 // CanCompute reports whether matrices of the type can be multiplied.
 func (b *Backend) CanCompute(t gguf.Type) bool {
-	if b.info.Packed && !isPlain(t) {
-		return slices.Contains(packedTypes, t)
-	}
 	_, ok := decoders[t]
 	return ok
 }

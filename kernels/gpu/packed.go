@@ -8,24 +8,28 @@ package gpu
 import "C"
 
 import (
+	"slices"
+
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/kernels/contract"
 )
 
 // A device with Info.Packed multiplies quantised weights as the CPU does, with activations
-// quantised to 15 bits: an op packs its input, then multiplies. Weights of F32, F16 and BF16
-// are multiplied by float32 activations. One kernel for each type gives a row the same
+// quantised to 15 bits: an op packs its input, then multiplies. Weights of plainTypes are
+// multiplied by float32 activations, as on the CPU. One kernel for each type gives a row the same
 // bits for any number of tokens.
 
-// packedTypes are the quantised types that such a device multiplies.
+// packedTypes are the types that are multiplied by packed activations.
 var packedTypes = []gguf.Type{
 	gguf.Q4_0, gguf.Q4_1, gguf.Q5_0, gguf.Q5_1, gguf.Q8_0, gguf.MXFP4, gguf.IQ4NL,
 	gguf.Q2_K, gguf.Q3_K, gguf.Q4_K, gguf.Q5_K, gguf.Q6_K, gguf.IQ2XXS, gguf.IQ4XS,
 }
 
-// plainTypes are those that it multiplies as float32.
-var plainTypes = []gguf.Type{gguf.F32, gguf.F16, gguf.BF16}
+// plainTypes are those that are converted to float32 and multiplied by float32 activations.
+var plainTypes = []gguf.Type{
+	gguf.F32, gguf.F16, gguf.BF16, gguf.IQ1S, gguf.IQ1M, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S,
+}
 
 var (
 	packedLibrary = "packed"
@@ -39,7 +43,7 @@ var (
 	packedExperts = kernelsOf(packedLibrary, "packed_expert_gemm", packedTypes)
 )
 
-// Rows of weights of a threadgroup: of quantised weights, and of others.
+// Rows of weights of a threadgroup: of packed products, and of plain ones.
 const (
 	packedRows = C.RMG_PACKED_ROWS * C.RMG_PACKED_SIMDGROUPS
 	plainRows  = 2 * C.RMG_PACKED_SIMDGROUPS
@@ -63,8 +67,8 @@ func kernelsOf(library, prefix string, types ...[]gguf.Type) map[gguf.Type]*kern
 	return byType
 }
 
-// isPlain reports whether weights of the type are multiplied as float32.
-func isPlain(t gguf.Type) bool { return t == gguf.F32 || t == gguf.F16 || t == gguf.BF16 }
+// isPlain reports whether t is one of plainTypes.
+func isPlain(t gguf.Type) bool { return slices.Contains(plainTypes, t) }
 
 // input is the input of a product, as it is and packed. It is packed at most once.
 type input struct {

@@ -57,9 +57,9 @@ func activations(rng *rand.Rand, rows, cols int) []float32 {
 
 // types are those that the tests try: compiling kernels for a CPU takes seconds for each, so
 // the fast form tries some.
-func types(t *testing.T, device kernels.Backend, some ...gguf.Type) []gguf.Type {
+func types(t *testing.T, some ...gguf.Type) []gguf.Type {
 	if testenv.Rest(t, testenv.Full, "products of the other types") {
-		some = slices.DeleteFunc(slices.Clone(kerneltest.Types), func(typ gguf.Type) bool { return !device.CanCompute(typ) })
+		return kerneltest.Types
 	}
 	return some
 }
@@ -67,8 +67,8 @@ func types(t *testing.T, device kernels.Backend, some ...gguf.Type) []gguf.Type 
 // TestProductsOfTheCPU: products, and rows as embeddings, have the CPU's bits, for all types and for one token, few
 // and many.
 func TestProductsOfTheCPU(t *testing.T) {
-	host, device := openCPU(t), open(t)
-	for _, typ := range types(t, device, gguf.F16, gguf.Q8_0, gguf.Q4_K) {
+	host, device := openCPU(t), shared(t)
+	for _, typ := range types(t, gguf.F16, gguf.Q8_0, gguf.Q4_K, gguf.IQ3S) {
 		t.Run(typ.String(), func(t *testing.T) {
 			for _, s := range []struct{ rows, cols, slices, tokens int }{
 				{35, 288, 1, 1}, {5, 32, 1, 2}, {17, 544, 1, 4}, {33, 256, 2, 7}, {38, 544, 1, 9}, {36, 288, 2, 33},
@@ -116,8 +116,8 @@ func requireBits(t *testing.T, what string, want, got []uint32) {
 // TestExpertsOfTheCPU: so have those of routed experts, with few slots for an expert and with
 // many.
 func TestExpertsOfTheCPU(t *testing.T) {
-	host, device := openCPU(t), open(t)
-	for _, typ := range types(t, device, gguf.F16, gguf.Q8_0) {
+	host, device := openCPU(t), shared(t)
+	for _, typ := range types(t, gguf.F16, gguf.Q8_0) {
 		t.Run(typ.String(), func(t *testing.T) {
 			for _, rows := range []int{2, 41} {
 				experts, used, width, cols := 5, 2, 36, 256

@@ -4,31 +4,12 @@
 //
 // A row is groups of 32 weights. A quarter of a group is eight of them: two words of four
 // signed bytes each, that are multiplied by an integer scale (1 for most types).
+#include "types.glsl"
 #include "tables.glsl"
-
-#define Q4_0 2u
-#define Q4_1 3u
-#define Q5_0 6u
-#define Q5_1 7u
-#define Q8_0 8u
-#define Q2_K 10u
-#define Q3_K 11u
-#define Q4_K 12u
-#define Q5_K 13u
-#define Q6_K 14u
-#define IQ2_XXS 16u
-#define IQ4_NL 20u
-#define IQ4_XS 23u
-#define MXFP4 39u
 
 // Whether groups have a minimum, or one for each half.
 #define MINIMA (TYPE == Q4_1 || TYPE == Q5_1 || TYPE == Q4_K || TYPE == Q5_K)
 #define HALF_MINIMA (TYPE == Q2_K)
-
-uint byte_at(uint64_t at) { return InBytes(at).at[0]; }
-uint short_at(uint64_t at) { return InShorts(at).at[0]; }                  // at even addresses
-uint word_at(uint64_t at) { return short_at(at) | short_at(at + 2ul) << 16; } // at even addresses
-uint word4_at(uint64_t at) { return InUints(at).at[0]; }                   // at multiples of 4
 
 // block_of is the block of group g: 32 weights, or with K-quants and their kin 256.
 uint64_t block_of(uint64_t row, uint g) {
@@ -161,8 +142,8 @@ void quarter(uint64_t row, uint g, uint k, out uint w0, out uint w1, out int sca
 		const uint minus = n | (uint(bitCount(n)) & 1u) << 7; // an even number of them
 		const uint m0 = bits_to_bytes(minus), m1 = bits_to_bytes(minus >> 4);
 		// -v is ~v + 1 in each byte, and v is at least 1, so nothing is carried.
-		w0 = (InUints(TABLES).at[2u * point] ^ (m0 * 255u)) + m0;
-		w1 = (InUints(TABLES).at[2u * point + 1u] ^ (m1 * 255u)) + m1;
+		w0 = (InUints(TABLES).at[RMG_GRID_IQ2_XXS + 2u * point] ^ (m0 * 255u)) + m0;
+		w1 = (InUints(TABLES).at[RMG_GRID_IQ2_XXS + 2u * point + 1u] ^ (m1 * 255u)) + m1;
 		break;
 	}
 	default: { // IQ4_XS

@@ -5,21 +5,15 @@ layout(constant_id = 10) const uint TYPE = 8;
 #include "exact.glsl"
 #define TABLES push.at[5]
 #include "decode.glsl"
+#include "weight.glsl"
 #include "../../gpu/args/matmul.h"
 
 ARGUMENTS(rmg_embed)
 
 // eight gives the columns from i on.
 void eight(Floats out_, uint64_t row, uint i, uint cols) {
-	if (TYPE < 2u || TYPE == 30u) {
-		for (uint k = i; k < min(i + 8u, cols); k++) {
-			if (TYPE == 0u) {
-				out_.at[k] = InFloats(row).at[k];
-			} else {
-				const uint bits = InShorts(row).at[k];
-				out_.at[k] = TYPE == 1u ? half_value(bits) : bfloat_value(bits);
-			}
-		}
+	if (PLAIN) {
+		for (uint k = i; k < min(i + 8u, cols); k++) out_.at[k] = weight_at(row, k);
 		return;
 	}
 	const uint g = i / 32u, part = i / 8u % 4u;

@@ -10,7 +10,7 @@ layout(constant_id = 11) const uint TOKENS = 1;
 layout(constant_id = 12) const uint FNS = 2;
 #include "lanes.glsl"
 #include "exact.glsl"
-#include "plain.glsl"
+#include "unblocked.glsl"
 #include "../../gpu/args/hyper.h"
 
 ARGUMENTS(rmg_hc_products)
@@ -34,7 +34,7 @@ void main() {
 			squares[t] = fused(x[t], x[t], squares[t]);
 		}
 		[[unroll]] for (uint f = 0; f < FNS; f++) {
-			const float w = weight_at(w0[f], c);
+			const float w = unblocked_at(w0[f], c);
 			[[unroll]] for (uint t = 0; t < TOKENS; t++) sum[t][f] = fused(w, x[t], sum[t][f]);
 		}
 	}

@@ -1,12 +1,8 @@
-// Products of weights of F32, F16 and BF16 with float32 activations, with the bits of the CPU:
+// Products of the types of weight.glsl with float32 activations, with the bits of the CPU:
 // sixteen sums of every sixteenth column, a lane for each. Included after lanes.glsl and
-// exact.glsl, with TYPE the number of the type in GGUF files.
-
-float weight_at(uint64_t row, uint i) {
-	if (TYPE == 0u) return InFloats(row).at[i];
-	const uint bits = InShorts(row).at[i];
-	return TYPE == 1u ? half_value(bits) : bfloat_value(bits);
-}
+// exact.glsl, with TYPE the number of the type in GGUF files and TABLES the address of
+// kernels/gpu/tables.go.
+#include "weight.glsl"
 
 // plain_product is the dot product of a row with x, the same in the sixteen lanes that call it
 // with one row.

@@ -1,10 +1,11 @@
 #version 450
-// plain_expert: packed_expert for weights of F32, F16 and BF16 and float32 input. Grid: [tiles of
+// plain_expert: packed_expert for the types of weight.glsl and float32 input. Grid: [tiles of
 // 8 rows][places], then workgroups that clear rows.
 #include "prelude.glsl"
 layout(constant_id = 10) const uint TYPE = 1;
 #include "lanes.glsl"
 #include "exact.glsl"
+#define TABLES push.at[8]
 #include "plain.glsl"
 #include "../../gpu/args/experts.h"
 

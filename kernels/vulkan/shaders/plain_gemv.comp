@@ -1,6 +1,6 @@
 #version 450
 // plain_gemv: out[t][r] = w[r] · x[t] for TOKENS rows of float32 activations at a time, weights of
-// F32, F16 or BF16, with the bits of the CPU: sixteen sums of every sixteenth column.
+// the types of weight.glsl, with the bits of the CPU: sixteen sums of every sixteenth column.
 // A simdgroup computes two rows, a lane one of their sums. Grid: [tiles of 8 rows][tiles of
 // TOKENS tokens][groups]. Reads the weights once for each tile of tokens.
 #include "prelude.glsl"
@@ -8,6 +8,7 @@ layout(constant_id = 10) const uint TYPE = 1;
 layout(constant_id = 11) const uint TOKENS = 1;
 #include "lanes.glsl"
 #include "exact.glsl"
+#define TABLES push.at[4]
 #include "plain.glsl"
 #include "../../gpu/args/matmul.h"
 
