@@ -136,7 +136,7 @@ func (d *device) Info() gpu.Info { return d.info }
 // Pipeline loads the module of a kernel. Its pipelines are made when a number of threads
 // is first submitted.
 func (d *device) Pipeline(library, kernel string) (number, threads int, err error) {
-	k, ok := shaders.Find(library, kernel)
+	k, ok := shaders.Kernels[shaders.Name{Library: library, Kernel: kernel}]
 	module := C.int(-1)
 	if ok {
 		if module, err = d.module(k.Module); err != nil {

@@ -15,18 +15,12 @@ const FirstConstant = 10
 // Name names a kernel as kernels/gpu does.
 type Name struct{ Library, Kernel string }
 
-// kernels is the table of all kernels. A file for each family adds its own.
-var kernels = map[Name]Kernel{}
+// Kernels is the table of all kernels, for reading only. A file for each family adds its own.
+var Kernels = map[Name]Kernel{}
 
 // add adds a kernel to the table.
 func add(library, kernel, module string, constants ...uint32) {
-	kernels[Name{library, kernel}] = Kernel{module, constants}
-}
-
-// Find returns the kernel with a name.
-func Find(library, kernel string) (Kernel, bool) {
-	k, ok := kernels[Name{library, kernel}]
-	return k, ok
+	Kernels[Name{library, kernel}] = Kernel{module, constants}
 }
 
 func init() { add("selftest", "selftest", "selftest") }

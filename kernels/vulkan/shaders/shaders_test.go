@@ -35,3 +35,25 @@ func TestModulesAreCurrent(t *testing.T) {
 		t.Errorf("spv has %d files for %d sources, expected two for each", len(modules), len(sources))
 	}
 }
+
+// TestTableOfKernels: every module in spv is one of a kernel of the table, and every kernel of
+// the table has its module.
+func TestTableOfKernels(t *testing.T) {
+	modules, err := filepath.Glob("spv/*.spv")
+	if err != nil || len(modules) == 0 {
+		t.Fatal("no modules", err)
+	}
+	unused := map[string]bool{}
+	for _, m := range modules {
+		unused[strings.TrimSuffix(filepath.Base(m), ".spv")] = true
+	}
+	for name, k := range shaders.Kernels {
+		delete(unused, k.Module)
+		if _, err := shaders.Module(k.Module); err != nil {
+			t.Errorf("kernel %s of %s: %v", name.Kernel, name.Library, err)
+		}
+	}
+	for m := range unused {
+		t.Errorf("spv/%s.spv is the module of no kernel of the table", m)
+	}
+}
