@@ -23,8 +23,9 @@ func newDoctor() *cobra.Command {
 		Short: "Examine this host, or several over ssh, with evidence and cures",
 		Long: `Examines this host, or the given ones over ssh, where the program must lie: the
 processor's instruction sets, memory and its rate, the model's file and where it
-lies, limits, clocks, network, ports, RDMA devices, on a Mac its switches; of
-several hosts also what must be the same on all. It changes nothing.
+lies, limits, clocks, network, ports, RDMA devices, GPUs that Vulkan shows, on a
+Mac its switches; of several hosts also what must be the same on all. It changes
+nothing.
 
 Exit code 0: nothing worse than a note; 3: warnings; 4: errors; 2: the command
 cannot work as it was given; 1: it failed.`,

@@ -217,18 +217,22 @@ func TestHostileHosts(t *testing.T) {
 		Interfaces: []doctor.Interface{{Name: escapes, Addresses: []string{escapes}}}, Ports: []doctor.Port{{Address: escapes, Use: escapes, Error: escapes}},
 		Model: &doctor.Model{Path: escapes, Error: strings.Repeat(escapes, 1000)},
 		RDMA:  doctor.RDMA{Library: escapes, Devices: []doctor.RDMADevice{{Name: escapes, State: escapes, Why: escapes}}, Notes: []string{escapes}},
-		Mac:   &doctor.Mac{RDMA: escapes, Firewall: escapes}}
+		Mac:   &doctor.Mac{RDMA: escapes, Firewall: escapes},
+		Vulkan: &doctor.Vulkan{Error: escapes, Cure: escapes, Drivers: escapes + "=" + escapes, Refused: escapes, Cards: []string{escapes},
+			Devices: []doctor.VulkanDevice{{Name: escapes, Kind: escapes, Driver: escapes, Version: escapes, Missing: escapes, Heaps: []doctor.VulkanHeap{{Bytes: -1, Local: true}}}}}}
 	sound := testenv.JSON(t, facts)
 	facts.Errors = make([]string, 100000)
 	many := testenv.JSON(t, facts)
+	facts.Errors, facts.Vulkan.Devices = nil, make([]doctor.VulkanDevice, 1000)
+	devices := testenv.JSON(t, facts)
 	big := testenv.JSON(t, doctor.Facts{Version: doctor.FactsVersion, Host: strings.Repeat("h", 2<<20)})
 	noise := strings.Repeat(escapes, 1<<19)
 	for name, remote := range map[string]string{
 		"facts": "cat %s", "errors of ssh": "cat %s >&2; exit 255", "noise": "cat %s",
-		"many entries": "cat %s", "long facts": "cat %s", "broken JSON": "printf '{\\033[2J'; cat %s",
+		"many entries": "cat %s", "many devices": "cat %s", "long facts": "cat %s", "broken JSON": "printf '{\\033[2J'; cat %s",
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := map[string]string{"facts": string(sound), "many entries": string(many), "long facts": string(big)}[name]
+			text := map[string]string{"facts": string(sound), "many entries": string(many), "many devices": string(devices), "long facts": string(big)}[name]
 			if text == "" {
 				text = noise
 			}

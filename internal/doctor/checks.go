@@ -27,6 +27,7 @@ var hostChecks = []check{
 	{"ports", checkPorts},
 	{"model", checkModel},
 	{"rdma", checkRDMA},
+	{"vulkan", checkVulkan},
 	{"mac", checkMac},
 }
 

@@ -38,6 +38,14 @@ func mac() Facts {
 	return h
 }
 
+// withVulkan returns a sound GPU of a kind.
+func withVulkan(kind string) *Vulkan {
+	return &Vulkan{Chosen: "0, GPU", Devices: []VulkanDevice{{
+		Name: "GPU", Kind: kind, Driver: "d 1", Version: "1.3.0", Heaps: []VulkanHeap{{24 << 30, 23 << 30, true}, {32 << 30, 32 << 30, false}}, Free: true, Visible: 24 << 30,
+		LargestBuffer: 4 << 30, Workgroup: 1024, SharedMemory: 48 << 10, Subgroups: [2]int{32, 32},
+	}}}
+}
+
 // TestEachFinding changes one fact of a sound host at a time: the finding comes with its
 // severity, evidence and, if something needs doing, a cure.
 func TestEachFinding(t *testing.T) {
@@ -72,6 +80,17 @@ func TestEachFinding(t *testing.T) {
 		{"rdma", Note, "no RDMA device", nil, func(h *Facts) {}},
 		{"rdma", Warning, "rdma_en2 is PORT_DOWN and cannot", mac, func(h *Facts) { h.RDMA.Devices = []RDMADevice{{"rdma_en2", "PORT_DOWN", "check the cable"}} }},
 		{"rdma", Warning, "no driver", mac, func(h *Facts) { h.RDMA.Notes = []string{"no driver"} }},
+		{"vulkan", Note, "only devices in software", nil, func(h *Facts) { h.Vulkan = withVulkan("software") }},
+		{"vulkan", Note, "Vulkan shows no device, and the PCI bus has a GPU of Intel", nil, func(h *Facts) { h.Vulkan = &Vulkan{Cards: []string{"Intel"}} }},
+		{"vulkan", Warning, "no loader, and the PCI bus has a GPU of AMD", nil, func(h *Facts) { h.Vulkan = &Vulkan{Error: "no loader", Cards: []string{"AMD"}} }},
+		{"vulkan", Note, "VK_DRIVER_FILES=/x.json chooses the drivers", nil, func(h *Facts) { h.Vulkan = withVulkan("software"); h.Vulkan.Drivers = "VK_DRIVER_FILES=/x.json" }},
+		{"vulkan", OK, "0: GPU, discrete, driver d 1, Vulkan 1.3.0; heaps: 24.00 GiB (23.00 GiB free), 32.00 GiB (32.00 GiB free) of the host; largest buffer 4.00 GiB, workgroups of 1024, 48.0 KiB of shared memory, subgroups of 32", nil, func(h *Facts) { h.Vulkan = withVulkan("discrete") }},
+		{"vulkan", OK, "takes device 0, GPU", nil, func(h *Facts) { h.Vulkan = withVulkan("discrete") }},
+		{"vulkan", Warning, "device 0, which has no shaderInt8", nil, func(h *Facts) { h.Vulkan = withVulkan("discrete"); h.Vulkan.Devices[0].Missing = "shaderInt8" }},
+		{"vulkan", Warning, "no device can be taken: no such name", nil, func(h *Facts) { h.Vulkan = withVulkan("discrete"); h.Vulkan.Refused = "no such name" }},
+		{"vulkan", Note, "the host sees 256.0 MiB of device 0's memory", nil, func(h *Facts) { h.Vulkan = withVulkan("discrete"); h.Vulkan.Devices[0].Visible = 256 << 20 }},
+		{"vulkan", Note, "only 4.00 GiB of 24.00 GiB of device 0 are free", nil, func(h *Facts) { h.Vulkan = withVulkan("discrete"); h.Vulkan.Devices[0].Heaps[0].Free = 4 << 30 }},
+		{"vulkan", Note, "device 0 may use 24.00 GiB of this host's 64.00 GiB", nil, func(h *Facts) { h.Vulkan = withVulkan("integrated") }},
 		{"mac", Error, "Rosetta", mac, func(h *Facts) { h.Arch, h.Mac.Translated = "amd64", true }},
 		{"mac", Warning, "Intel", mac, func(h *Facts) { h.Arch = "amd64" }},
 		{"mac", Note, "macOS 15.6 has no RDMA", mac, func(h *Facts) { h.Release = "15.6" }},
@@ -200,6 +219,7 @@ func source(system string, files map[string]string, programs map[string]string) 
 		Rate:      func(context.Context) (float64, error) { return 0, errors.New("too little memory") },
 		Model:     func(_ context.Context, p string) Model { return Model{Path: p} },
 		RDMA:      func(context.Context) RDMA { return RDMA{Library: "l"} },
+		Vulkan:    func() *Vulkan { return map[string]*Vulkan{"linux": {Chosen: "v"}}[system] },
 	}
 }
 
@@ -208,13 +228,16 @@ func TestGather(t *testing.T) {
 	h := Gather(t.Context(), source("linux", map[string]string{
 		"proc/sys/kernel/osrelease": "6.1\n", "proc/meminfo": "MemTotal: 5 kB\nSwapTotal: 30 kB\nSwapFree: 10 kB\n",
 		"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n",
+		"sys/bus/pci/devices/0000:00:02.0/class":               "0x030000\n", "sys/bus/pci/devices/0000:00:02.0/vendor": "0x1a03\n",
+		"sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n", "sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n",
+		"sys/bus/pci/devices/0000:02:00.0/class": "0x020000\n", "sys/bus/pci/devices/0000:02:00.0/vendor": "0x8086\n",
 	}, map[string]string{"timedatectl show --property=NTPSynchronized --value": "no\n", "systemctl is-active ufw": "active\n", "systemctl is-active nftables": "inactive\n"}),
 		Ask{Model: "m", Ports: []Port{{Address: "taken:1"}, {Address: "free:1"}}})
 	require.Equal(t, Facts{
 		Version: FactsVersion, Host: "box", System: "linux", Arch: "arm64", Release: "6.1", Build: "abc", Backend: "cpu neon", Levels: []string{"neon"}, Processors: 4,
 		Governor: "performance", Memory: 10, Free: 9, GPUMemory: 8, Swap: 20 << 10, Files: Limit{5, 6}, Locked: Limit{7, Unlimited}, Clock: time.Unix(100, 0).UTC(), Synchronized: "no",
 		Interfaces: []Interface{{Name: "e"}}, Ports: []Port{{Address: "taken:1", Error: "in use"}, {Address: "free:1"}}, Firewalls: []string{"ufw"},
-		Model: &Model{Path: "m"}, RDMA: RDMA{Library: "l"}, Errors: []string{"addresses of box: no such host", "memory rate: too little memory"},
+		Model: &Model{Path: "m"}, RDMA: RDMA{Library: "l"}, Vulkan: &Vulkan{Chosen: "v", Cards: []string{"NVIDIA"}}, Errors: []string{"addresses of box: no such host", "memory rate: too little memory"},
 	}, h)
 	h = Gather(t.Context(), source("linux", map[string]string{"run/systemd/timesync/synchronized": ""}, nil), Ask{})
 	require.Equal(t, "yes", h.Synchronized)

@@ -49,6 +49,8 @@ type Facts struct {
 	Model *Model `json:"model,omitempty"`
 	RDMA  RDMA   `json:"rdma"`
 	Mac   *Mac   `json:"mac,omitempty"`
+	// Vulkan is nil where the program was built without it.
+	Vulkan *Vulkan `json:"vulkan,omitempty"`
 
 	Errors []string `json:"errors,omitempty"`
 }
@@ -112,4 +114,39 @@ type Mac struct {
 	Translated bool   `json:"translated"`   // the program is translated by Rosetta
 	LowPower   bool   `json:"low_power"`    // low power mode is on
 	Firewall   string `json:"app_firewall"` // output of socketfilterfw
+}
+
+// Vulkan is what a program on Linux sees of GPUs.
+type Vulkan struct {
+	Error   string         `json:"error,omitempty"`   // why there are no devices
+	Cure    string         `json:"cure,omitempty"`    // of Error
+	Drivers string         `json:"drivers,omitempty"` // the variable that names drivers and its value, such as VK_DRIVER_FILES=/x.json
+	Chosen  string         `json:"chosen,omitempty"`  // number and name of the device that --backend vulkan takes
+	Refused string         `json:"refused,omitempty"` // why it takes none
+	Cards   []string       `json:"cards"`             // vendors of GPUs on the PCI bus
+	Devices []VulkanDevice `json:"devices"`
+}
+
+// VulkanDevice is a device that Vulkan shows. Sizes are in bytes.
+type VulkanDevice struct {
+	Name          string       `json:"name"`
+	Kind          string       `json:"kind"` // discrete, integrated, virtual, software or other
+	Driver        string       `json:"driver"`
+	Version       string       `json:"version"` // of Vulkan
+	Missing       string       `json:"missing,omitempty"`
+	Heaps         []VulkanHeap `json:"heaps"`
+	Free          bool         `json:"free_known"`     // the driver says how much of its heaps is free
+	Shared        bool         `json:"shared"`         // its memory is the host's
+	Visible       int64        `json:"visible"`        // bytes of its own memory that the host sees; 0 if shared
+	LargestBuffer int64        `json:"largest_buffer"` // bytes
+	Workgroup     int          `json:"workgroup"`      // most threads
+	SharedMemory  int          `json:"shared_memory"`  // bytes of a workgroup
+	Subgroups     [2]int       `json:"subgroups"`      // least and most threads
+}
+
+// VulkanHeap is a heap of memory.
+type VulkanHeap struct {
+	Bytes int64 `json:"bytes"`
+	Free  int64 `json:"free"`  // that this process may use now, a guess unless free_known
+	Local bool  `json:"local"` // it is the device's own
 }

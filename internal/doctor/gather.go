@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,7 @@ type Source struct {
 	Rate       func(ctx context.Context) (float64, error)
 	Model      func(ctx context.Context, path string) Model
 	RDMA       func(ctx context.Context) RDMA
+	Vulkan     func() *Vulkan // without cards
 }
 
 // Ask says what to examine besides the host itself.
@@ -74,6 +76,9 @@ func Gather(ctx context.Context, s *Source, ask Ask) Facts {
 		h.Model = &m
 	}
 	h.RDMA = s.RDMA(ctx)
+	if h.Vulkan = s.Vulkan(); h.Vulkan != nil {
+		h.Vulkan.Cards = s.cards()
+	}
 	switch s.System {
 	case "linux":
 		s.linux(ctx, &h)
@@ -130,6 +135,22 @@ func (s *Source) firewalls(ctx context.Context) (active []string) {
 		}
 	}
 	return active
+}
+
+// cardVendors are the PCI numbers of vendors of GPUs; others make the displays of servers' firmware.
+var cardVendors = map[string]string{"0x10de": "NVIDIA", "0x1002": "AMD", "0x8086": "Intel"}
+
+// cards lists the vendors of GPUs on the PCI bus, each once.
+func (s *Source) cards() []string {
+	found := []string{}
+	classes, _ := fs.Glob(s.Root, "sys/bus/pci/devices/*/class") // the pattern is valid
+	for _, class := range classes {
+		vendor := cardVendors[s.read(strings.TrimSuffix(class, "class")+"vendor")]
+		if strings.HasPrefix(s.read(class), "0x03") && vendor != "" && !slices.Contains(found, vendor) {
+			found = append(found, vendor)
+		}
+	}
+	return found
 }
 
 // meminfo returns a number of /proc/meminfo in KiB, 0 without it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 	"ringmaster/internal/program"
 	"ringmaster/internal/subprocess"
 	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/vulkan"
 	"ringmaster/metal"
 	"ringmaster/model"
 	"ringmaster/model/arch"
@@ -31,7 +33,7 @@ func (o *Options) here() *Source {
 	s := &Source{
 		System: runtime.GOOS, Arch: runtime.GOARCH, Build: program.Version(), Program: hash, Commit: program.CleanCommit(), Math: cpu.MathBits(), Root: os.DirFS("/"), Limit: 20 * time.Second, Now: time.Now,
 		Hostname: os.Hostname, Resolve: Resolve, Interfaces: SystemInterfaces, Listen: Listen, Run: subprocess.Run,
-		Limits: processLimits, Compute: func() (string, []string, int, int, error) { return computes(&gpu) }, GPUMemory: func() int64 { return gpu }, Model: o.examineModel, RDMA: examineRDMA,
+		Limits: processLimits, Compute: func() (string, []string, int, int, error) { return computes(&gpu) }, GPUMemory: func() int64 { return gpu }, Model: o.examineModel, RDMA: examineRDMA, Vulkan: examineVulkan,
 		Memory: func() (int64, int64, bool) {
 			m, known := host.ReadMemory()
 			return m.Total, m.Available, known
@@ -154,6 +156,50 @@ func examineRDMA(ctx context.Context) RDMA {
 		out.Devices = append(out.Devices, RDMADevice{Name: d.Name, State: d.State, Why: rails.Unusable(d)})
 	}
 	return out
+}
+
+// examineVulkan returns what Vulkan shows to this program, nil if it was built without.
+func examineVulkan() *Vulkan {
+	if !vulkan.Available {
+		return nil
+	}
+	v := &Vulkan{Devices: []VulkanDevice{}}
+	for _, name := range []string{"VK_DRIVER_FILES", "VK_ICD_FILENAMES"} { // the loader prefers the first
+		if value := os.Getenv(name); value != "" && v.Drivers == "" {
+			v.Drivers = name + "=" + value
+		}
+	}
+	all, err := vulkan.Devices()
+	var unsuitable *vulkan.UnsuitableError
+	if errors.As(err, &unsuitable) {
+		v.Error, v.Cure = unsuitable.Reason, unsuitable.Cure
+		return v
+	}
+	for i := range all {
+		v.Devices = append(v.Devices, vulkanFacts(&all[i]))
+	}
+	if n, err := vulkan.Choose(all); err != nil {
+		v.Refused = err.Error()
+	} else {
+		v.Chosen = fmt.Sprintf("%d, %s", n, all[n].Name)
+	}
+	return v
+}
+
+func vulkanFacts(d *vulkan.Description) VulkanDevice {
+	kind := d.Kind.String()
+	if d.Kind == vulkan.CPU {
+		kind = softwareKind
+	}
+	v := VulkanDevice{
+		Name: d.Name, Kind: kind, Driver: d.Driver, Version: d.Version, Missing: d.Missing, Free: d.BudgetKnown, Shared: d.Unified, Visible: int64(d.Visible),
+		LargestBuffer: int64(min(d.MaxBuffer, math.MaxInt64)), Workgroup: int(d.Workgroup), SharedMemory: int(d.SharedMemory),
+		Subgroups: [2]int{int(d.Subgroups[0]), int(d.Subgroups[1])}, Heaps: []VulkanHeap{},
+	}
+	for _, h := range d.Heaps {
+		v.Heaps = append(v.Heaps, VulkanHeap{int64(h.Bytes), int64(h.Budget), h.Local})
+	}
+	return v
 }
 
 // Resolve returns the addresses that a host's name resolves to.

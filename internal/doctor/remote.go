@@ -93,7 +93,14 @@ func parseFacts(text string) (h Facts, err error) {
 		return h, fmt.Errorf("the answer is not a report: %w", safetext.Error(err, maxNoise))
 	}
 	safetext.Strings(&h, maxEvidence)
-	for _, n := range []int{len(h.Levels), len(h.Addresses), len(h.Interfaces), len(h.Ports), len(h.Firewalls), len(h.Errors), len(h.RDMA.Devices), len(h.RDMA.Notes)} {
+	lists := []int{len(h.Levels), len(h.Addresses), len(h.Interfaces), len(h.Ports), len(h.Firewalls), len(h.Errors), len(h.RDMA.Devices), len(h.RDMA.Notes)}
+	if v := h.Vulkan; v != nil {
+		lists = append(lists, len(v.Cards), len(v.Devices))
+		for i := range v.Devices {
+			lists = append(lists, len(v.Devices[i].Heaps))
+		}
+	}
+	for _, n := range lists {
 		if n > maxList {
 			return h, fmt.Errorf("the answer is not a report: a list has %d entries, at most %d are expected", n, maxList)
 		}

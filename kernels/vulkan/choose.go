@@ -50,6 +50,20 @@ type Description struct {
 	Visible uint64
 	// Imports is whether weights can stay in the mapped file.
 	Imports bool
+	// Heaps are all of the device's, the host's among them; MaxBuffer is the bytes of the largest buffer.
+	Heaps     []Heap
+	MaxBuffer uint64
+	// Version is that of Vulkan, SharedMemory the bytes of a workgroup, Workgroup its most
+	// threads, and Subgroups the least and most threads of a subgroup.
+	Version                 string
+	SharedMemory, Workgroup uint32
+	Subgroups               [2]uint32
+}
+
+// Heap is a heap of memory. Budget is as in Description.
+type Heap struct {
+	Bytes, Budget uint64
+	Local         bool // it is the device's own, not the host's
 }
 
 // Choose returns the number of the device that Open takes where none is named in the

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -53,7 +54,8 @@ func Devices() ([]Description, error) {
 	var list [most]C.rmvk_info
 	n := C.rmvk_list(&list[0], most, &text[0], C.size_t(len(text)))
 	if n < 0 {
-		return nil, &UnsuitableError{Reason: C.GoString(&text[0]), NoGPU: true}
+		reason, cure, _ := strings.Cut(C.GoString(&text[0]), "; ")
+		return nil, &UnsuitableError{Reason: reason, Cure: cure, NoGPU: true}
 	}
 	all := make([]Description, n)
 	for i := range all {
@@ -63,11 +65,17 @@ func Devices() ([]Description, error) {
 }
 
 func describe(i *C.rmvk_info) Description {
-	return Description{
+	d := Description{
 		Name: C.GoString(&i.name[0]), Driver: C.GoString(&i.driver[0]), Kind: Kind(i._type), Missing: C.GoString(&i.missing[0]),
 		Heap: uint64(i.heap), Budget: uint64(i.budget), BudgetKnown: i.budget_known != 0,
-		Unified: i.unified != 0, Visible: uint64(i.visible), Imports: i.imports != 0,
+		Unified: i.unified != 0, Visible: uint64(i.visible), Imports: i.imports != 0, MaxBuffer: uint64(i.max_buffer),
+		Version:      fmt.Sprintf("%d.%d.%d", i.api>>22&127, i.api>>12&1023, i.api&4095),
+		SharedMemory: uint32(i.shared_max), Workgroup: uint32(i.threads_max), Subgroups: [2]uint32{uint32(i.subgroup_min), uint32(i.subgroup_max)},
 	}
+	for _, h := range i.heaps[:i.heap_count] {
+		d.Heaps = append(d.Heaps, Heap{uint64(h.bytes), uint64(h.budget), h.local != 0})
+	}
+	return d
 }
 
 // Open opens a device and tries its arithmetic. The error is an *UnsuitableError where no

@@ -9,6 +9,14 @@
 
 #include "../gpu/device.h"
 
+// A heap of a device's memory.
+typedef struct {
+	uint64_t bytes, budget; // as heap and budget below
+	int32_t local;          // it is the device's own, not the host's
+} rmvk_heap;
+
+enum { RMV_HEAPS = 16 }; // VK_MAX_MEMORY_HEAPS
+
 // What a device is and can do.
 typedef struct {
 	char name[256];
@@ -23,6 +31,8 @@ typedef struct {
 	// the latter is the driver's word or a guess.
 	uint64_t heap, budget;
 	int32_t budget_known;
+	rmvk_heap heaps[RMV_HEAPS];
+	uint32_t heap_count;
 	uint64_t visible; // bytes of the device's own memory that the host sees, 0 if unified
 	uint64_t max_buffer, page;
 

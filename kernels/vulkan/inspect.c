@@ -23,13 +23,17 @@ static void inspect_memory(const rmvk_functions *f, VkPhysicalDevice p, int budg
 	VkPhysicalDeviceMemoryProperties2 m = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = budget ? &b : NULL};
 	f->vkGetPhysicalDeviceMemoryProperties2(p, &m);
 	const VkPhysicalDeviceMemoryProperties *mp = &m.memoryProperties;
-	for (uint32_t i = 0; i < mp->memoryHeapCount; i++) {
-		if (!(mp->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) || mp->memoryHeaps[i].size <= info->heap) continue;
-		info->heap = mp->memoryHeaps[i].size;
-		info->budget_known = budget;
-		// Without the driver's word a tenth is left to others.
+	info->budget_known = budget;
+	for (uint32_t i = 0; i < mp->memoryHeapCount && i < RMV_HEAPS; i++) {
+		rmvk_heap *h = &info->heaps[info->heap_count++];
 		uint64_t used = b.heapUsage[i];
-		info->budget = budget ? (b.heapBudget[i] > used ? b.heapBudget[i] - used : 0) : info->heap / 10 * 9;
+		h->bytes = mp->memoryHeaps[i].size;
+		h->local = (mp->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0;
+		// Without the driver's word a tenth is left to others.
+		h->budget = budget ? (b.heapBudget[i] > used ? b.heapBudget[i] - used : 0) : h->bytes / 10 * 9;
+		if (!h->local || h->bytes <= info->heap) continue;
+		info->heap = h->bytes;
+		info->budget = h->budget;
 	}
 	for (uint32_t i = 0; i < mp->memoryTypeCount && !info->unified; i++) {
 		VkMemoryPropertyFlags want = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;

@@ -30,7 +30,7 @@ int rmvk_instance(rmvk_functions *f, VkInstance *instance, char *error, size_t s
 #define GET(name)                                                                        \
 	f->name = (PFN_##name)f->vkGetInstanceProcAddr(*instance, #name);                    \
 	if (f->name == NULL) {                                                               \
-		snprintf(error, size, "the Vulkan loader has no " #name "; it is older than 1.2"); \
+		snprintf(error, size, "the Vulkan loader is older than 1.2 (it has no " #name "); install a newer one"); \
 		return -1;                                                                       \
 	}
 	RMV_INSTANCE_FUNCTIONS(GET)

@@ -4,11 +4,17 @@ package vulkan
 // kernels can run on: another backend must do.
 type UnsuitableError struct {
 	Reason string
-	NoGPU  bool // there is none, as opposed to one that lacks something
+	Cure   string // "" if Reason has it
+	NoGPU  bool   // there is none, as opposed to one that lacks something
 }
 
 // Error says what is missing and what to do.
-func (e *UnsuitableError) Error() string { return e.Reason }
+func (e *UnsuitableError) Error() string {
+	if e.Cure == "" {
+		return e.Reason
+	}
+	return e.Reason + "; " + e.Cure
+}
 
 // Options of Open.
 type Options struct {
