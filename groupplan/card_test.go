@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/distributed/cluster"
 	"ringmaster/internal/host"
 	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
@@ -33,18 +34,33 @@ func TestOnCard(t *testing.T) {
 		{dense + p.Experts, true, decoder.DenseOnGPU, "the CPU computes"},
 		{dense + p.Experts - 1, false, decoder.DenseOnGPU, "with buffers and a sequence of 512 tokens"},
 		{dense, false, decoder.DenseOnGPU, "the CPU computes"},
+		{dense + p.Experts - 1000, false, decoder.DenseOnGPU, ", which lacks 1000 B for that"},
 		{dense - 1, false, decoder.NothingOnGPU, "even without the routed experts"},
+		{dense - 1000, false, decoder.NothingOnGPU, ", which lacks 1000 B"},
 		{0, true, decoder.NothingOnGPU, "it may use 0 B"},
 	} {
-		at, text, err := o.OnCard(c.memory, c.expertsOnCPU)
+		card, err := o.OnCard(c.memory, c.expertsOnCPU)
 		require.NoError(t, err)
-		require.Equal(t, c.want, at, c)
-		require.Contains(t, text, c.says)
+		require.Equal(t, c.want, card.On, c)
+		require.Contains(t, card.Why(), c.says)
+		require.Equal(t, []int64{c.memory, dense, dense + p.Experts, p.Dense}, []int64{card.Memory, card.Dense, card.All, card.Weights})
 	}
-	o.Context = 0 // of a sequence of cardContext tokens, or what the file allows
-	at, text, err := o.OnCard(dense, false)
+	// A GPU that just holds the model is enough for the plan, which counts the program too.
+	o.Heap = LeastHeap
+	card, err := o.OnCard(dense+p.Experts, false)
 	require.NoError(t, err)
-	require.Equal(t, decoder.NothingOnGPU, at, text)
+	require.Greater(t, card.Program, int64(LeastHeap))
+	offer := card.Memory + card.Program
+	_, _, err = o.Alone(Room{Memory: host.Memory{Total: offer, Available: offer}, Known: true, OnGPU: card.On, GPU: card.Memory})
+	require.NoError(t, err)
+	_, err = o.Plan([]cluster.Hello{{Size: 1, Memory: offer}}, 0)
+	require.NoError(t, err)
+	_, err = o.Plan([]cluster.Hello{{Size: 1, Memory: 1 << 40, OwnMemory: card.Memory - p.Experts - card.Weights + card.Program}}, 0)
+	require.NoError(t, err, "with the routed experts on the CPU")
+	o.Context = 0 // of a sequence of cardContext tokens, or what the file allows
+	card, err = o.OnCard(dense, false)
+	require.NoError(t, err)
+	require.Equal(t, decoder.NothingOnGPU, card.On, card.Why())
 }
 
 // TestPlanOnGPU: the table has a column of the GPU's memory, which bounds the context and

@@ -3,6 +3,7 @@ package node
 import (
 	"log/slog"
 
+	"ringmaster/internal/host"
 	"ringmaster/internal/usage"
 	"ringmaster/kernels/hybrid"
 	"ringmaster/model/decoder"
@@ -10,8 +11,9 @@ import (
 
 // onGPU is what of the model the GPU computes, and the bytes that it may use for that.
 type onGPU struct {
-	what  decoder.OnGPU
-	bytes int64
+	what    decoder.OnGPU
+	bytes   int64
+	program int64 // of the process, which plans count and which are in the host's memory
 }
 
 // placeOnGPU decides what of the model the GPU computes that has been opened. If its memory
@@ -22,19 +24,19 @@ func (n *Node) placeOnGPU() error {
 	if !n.gpu.own && !n.o.Compute.ExpertsOnCPU {
 		return nil
 	}
-	what, why, err := n.planOptions().OnCard(n.gpu.bytes, n.o.Compute.ExpertsOnCPU)
+	card, err := n.planOptions().OnCard(n.gpu.bytes, n.o.Compute.ExpertsOnCPU)
 	if err != nil {
 		return err
 	}
-	n.onGPU = onGPU{what, n.gpu.bytes}
-	switch what {
+	n.onGPU = onGPU{card.On, n.gpu.bytes, card.Program}
+	switch card.On {
 	case decoder.NothingOnGPU:
-		return usage.Errorf("--backend: %s; use a smaller --ctx or --max-batch, or --backend cpu", why)
+		return usage.Errorf("--backend: %s; use a smaller --ctx or --max-batch, or --backend cpu", card.Why())
 	case decoder.DenseOnGPU:
-		slog.Info("the GPU and the CPU compute", "why", why)
+		slog.Info("the GPU and the CPU compute", "why", card.Why())
 		return n.openHybrid()
 	}
-	slog.Info("the GPU computes", "why", why)
+	slog.Info("the GPU computes", "why", card.Why())
 	return nil
 }
 
@@ -49,6 +51,17 @@ func (n *Node) openHybrid() error {
 	return nil
 }
 
+// offered is the memory that plans may count on, if it is known: where all of the model is on a
+// GPU, its memory and the program's own in the host's.
+func (n *Node) offered() (host.Memory, bool) {
+	m, known := n.SystemMemory()
+	if n.gpu.own && n.onGPU.what == decoder.AllOnGPU {
+		m.Total += n.onGPU.program
+		m.Available += n.onGPU.program
+	}
+	return m, known
+}
+
 // ownLimit is the most bytes that this rank may use beside the mapped weights, 0 for no
 // limit: --memory, and what the dense part leaves of the GPU's memory.
 func (n *Node) ownLimit() (int64, error) {
@@ -59,7 +72,7 @@ func (n *Node) ownLimit() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if left := n.onGPU.bytes - dense; n.o.Memory == 0 || left < n.o.Memory {
+	if left := n.onGPU.bytes - dense + n.onGPU.program; n.o.Memory == 0 || left < n.o.Memory {
 		return max(left, 1), nil
 	}
 	return n.o.Memory, nil

@@ -120,7 +120,7 @@ func (n *Node) config(ctx context.Context) (cluster.Config, error) {
 	if hello.OwnMemory, err = n.ownLimit(); err != nil {
 		return cluster.Config{}, err
 	}
-	if m, known := n.SystemMemory(); known {
+	if m, known := n.offered(); known {
 		hello.Memory = m.Available
 	}
 	if n.o.Verify {

@@ -188,7 +188,7 @@ func (n *Node) planOptions() groupplan.Options {
 
 // alone loads the whole model on this host.
 func (n *Node) alone() error {
-	memory, known := n.SystemMemory()
+	memory, known := n.offered()
 	plan, text, err := n.planOptions().Alone(groupplan.Room{Memory: memory, Known: known, Limit: n.o.Memory, Threads: n.Threads,
 		OnGPU: n.onGPU.what, GPU: n.onGPU.bytes})
 	if _, printed := io.WriteString(n.o.Plans, text); err == nil {

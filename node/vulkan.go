@@ -46,12 +46,12 @@ func (n *Node) autoVulkan() error {
 		}
 		return n.tryVulkan(gpu)
 	}
-	what, why, err := n.planOptions().OnCard(n.o.Compute.limited(int64(gpu.Budget)), n.o.Compute.ExpertsOnCPU)
+	card, err := n.planOptions().OnCard(n.o.Compute.limited(int64(gpu.Budget)), n.o.Compute.ExpertsOnCPU)
 	if err != nil {
 		return err
 	}
-	if what == decoder.NothingOnGPU {
-		slog.Warn("computing on the CPU: the model does not fit the GPU", "device", gpu.Name, "why", why, "gpu_memory", gpu.Memory())
+	if card.On == decoder.NothingOnGPU {
+		slog.Warn("computing on the CPU: the model does not fit the GPU", "device", gpu.Name, "why", card.Why(), "gpu_memory", gpu.Memory())
 		return n.openCPU()
 	}
 	return n.tryVulkan(gpu)

@@ -30,9 +30,12 @@ the memory of each rank against what it can offer, the context that fits, what n
 group of them can be faster than, and what one more host would bring. It needs
 neither the hosts nor, with --preset, the weights.
 
-A host is ` + forecast.HostForm + `,
+A host is
+` + forecast.HostForm + `,
 such as ` + forecast.HostExample + `.
-Without offer= it offers 95% of its memory, a Mac 75%.
+Without offer= it offers 95% of its memory, a Mac 75%. With gpu=, the memory that
+a graphics card has free, it says what of the model the card holds (all, all but
+the routed experts, or nothing), and how many bytes it lacks for more.
 
 The bound of decoding divides the bytes that a token must read by the rate of the
 memory, and adds the least bytes on the wire; it counts no latency, no arithmetic

@@ -97,6 +97,71 @@ func TestPlanDecides(t *testing.T) {
 	require.Equal(t, 4, exitCode(err), "no eight of them hold it")
 }
 
+// TestPlanOnCards: a graphics card holds all, all but the routed experts, or nothing, of a group
+// what the smallest holds; what it lacks is said in bytes, and no speed is predicted.
+func TestPlanOnCards(t *testing.T) {
+	path := tinyModel(t, nil)
+	plan := func(hosts ...string) (text string, gpus []groupplan.Card, memory int64, err error) {
+		args := []string{"plan", "--model", path, "--ctx", "100", "--sequences", "2"}
+		for _, h := range hosts {
+			args = append(args, "--host", h)
+		}
+		text, err = command(t, args...)
+		out, _ := command(t, append(args, "--json")...)
+		var p struct {
+			GPUs  []groupplan.Card
+			Ranks []forecast.RankNeed
+		}
+		require.NoError(t, json.Unmarshal([]byte(out), &p), out)
+		if len(p.Ranks) > 0 {
+			memory = p.Ranks[0].Offer
+		}
+		return text, p.GPUs, memory, err
+	}
+	_, gpus, _, err := plan("2GiB,gpu=1GiB")
+	require.NoError(t, err)
+	c := gpus[0]
+	require.Less(t, c.Dense, c.All)
+	require.Equal(t, c.All, c.Dense+c.Experts)
+	size := func(n int64) string { return fmt.Sprintf("gpu=%dB", n) }
+	for _, tt := range []struct {
+		gpu    int64
+		on     decoder.OnGPU
+		says   string
+		offers int64
+	}{
+		{c.All + 1<<28, decoder.AllOnGPU, "the whole model needs", c.All + 1<<28},
+		{c.All - 1000, decoder.DenseOnGPU, "the CPU computes the routed experts", 2<<30 - 2<<30/20},
+		{c.Dense - 1000, decoder.NothingOnGPU, "which lacks 1000 B", 2<<30 - 2<<30/20},
+	} {
+		text, gpus, offers, err := plan("2GiB,10GB/s,1TFLOP/s," + size(tt.gpu))
+		require.NoError(t, err, text)
+		require.Equal(t, tt.on, gpus[0].On)
+		require.Contains(t, text, "GPU of rank 0, ")
+		require.Contains(t, text, tt.says)
+		require.Equal(t, tt.offers, offers)
+		require.Equal(t, tt.on == decoder.NothingOnGPU, strings.Contains(text, "predicted by the cost model"), text)
+		require.Equal(t, tt.on != decoder.NothingOnGPU, strings.Contains(text, "no bound and no prediction"), text)
+	}
+	text, gpus, _, err := plan("2GiB,"+size(c.All+1<<28), "2GiB,"+size(c.All-1000))
+	require.NoError(t, err)
+	require.Equal(t, []decoder.OnGPU{decoder.DenseOnGPU, decoder.DenseOnGPU}, []decoder.OnGPU{gpus[0].On, gpus[1].On})
+	require.Contains(t, text, "which lacks 1000 B for that")
+	require.Contains(t, text, "and --backend vulkan+cpu\n")
+	text, _, _, err = plan("2GiB,x2," + size(c.Dense-1000))
+	require.NoError(t, err)
+	require.Contains(t, text, "GPU of each of ranks 0 to 1, ")
+	text, gpus, _, err = plan("2GiB,"+size(c.All), "2GiB,"+size(c.Dense-1000))
+	require.NoError(t, err)
+	require.Equal(t, decoder.NothingOnGPU, gpus[0].On)
+	require.Contains(t, text, "not used, because that of another rank has no room")
+	text, _, _, err = plan("64MiB," + size(c.All))
+	require.NoError(t, err, "all is on the card")
+	require.Contains(t, text, "the GPU's memory")
+	_, err = command(t, "plan", "--model", path, "--host", "2GiB,gpu=1GiB", "--host", "2GiB")
+	requireRefused(t, err, "mixed", "1 of 2 hosts have a gpu=")
+}
+
 // TestPlanOfFile plans a true file, as text too, with both shares.
 func TestPlanOfFile(t *testing.T) {
 	path := tinyModel(t, nil)

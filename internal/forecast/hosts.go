@@ -12,6 +12,7 @@ import (
 	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
 	"ringmaster/kernels/cpu"
+	"ringmaster/model/decoder"
 )
 
 // defaultThreads is the number of threads of a host if it is not given. It matters
@@ -37,11 +38,14 @@ type Host struct {
 	Op      float64 `json:"op,omitempty"`      // overhead of an op in seconds, beyond reading and computing
 	Wait    float64 `json:"wait,omitempty"`    // seconds before each exchange until the CPU sees that its GPU is done
 	Threads int     `json:"threads,omitempty"`
+	GPU     int64   `json:"gpu,omitempty"` // bytes that the model may use of a graphics card
+
+	card *groupplan.Card // what of the model is there, nil without a GPU
 }
 
 // The syntax of a host.
 const (
-	HostForm    = "MEMORY[,RATE][,SPEED][,mac][,op=TIME][,wait=TIME][,offer=SIZE][,threads=N][,xN]"
+	HostForm    = "MEMORY[,RATE][,SPEED][,mac][,op=TIME][,wait=TIME][,offer=SIZE][,gpu=SIZE][,threads=N][,xN]"
 	HostExample = "512GiB,800GB/s,28TFLOP/s,mac"
 	HostSyntax  = HostForm + ", such as " + HostExample
 )
@@ -119,6 +123,10 @@ func parseHost(value string) (h Host, n int, err error) {
 				return h, 0, bad(p)
 			}
 			h.Limit = "as given"
+		case name == "gpu":
+			if h.GPU, err = units.ParseBytes(text); err != nil || h.GPU == 0 {
+				return h, 0, bad(p)
+			}
 		case name == "threads":
 			if h.Threads, err = strconv.Atoi(text); err != nil || h.Threads < 1 || h.Threads > cpu.MaxThreads {
 				return h, 0, bad(p)
@@ -139,6 +147,15 @@ func members(hosts []Host) []cluster.Hello {
 	out := make([]cluster.Hello, len(hosts))
 	for i, h := range hosts {
 		out[i] = cluster.Hello{Rank: i, Size: len(hosts), Memory: h.Offer, Threads: h.Threads}
+		if h.card == nil {
+			continue
+		}
+		switch h.card.On {
+		case decoder.DenseOnGPU:
+			out[i].OwnMemory = max(h.GPU-h.card.Weights+h.card.Program, 1) // buffers and KV caches are on the GPU
+		case decoder.AllOnGPU:
+			out[i].Memory += h.card.Program
+		}
 	}
 	return out
 }

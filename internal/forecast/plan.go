@@ -4,6 +4,7 @@
 package forecast
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,7 +54,16 @@ func Open(o Options) (*Forecaster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Forecaster{Options: o, hosts: hosts, file: f, done: done}, nil
+	out := &Forecaster{Options: o, hosts: hosts, file: f, done: done}
+	if err := out.placeOnCards(); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	return out, nil
+}
+
+// plans are the options of the plans of a group.
+func (o *Forecaster) plans() groupplan.Options {
+	return groupplan.Options{Model: o.file, Sequences: o.Sequences, Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, Share: o.Share, Heap: o.Heap}
 }
 
 // Close frees the model.
@@ -69,6 +79,8 @@ func (o *Forecaster) Close() error {
 // the model needs.
 type Outcome struct {
 	*Plan
+	// GPUs are what of the model is on the GPU of each host.
+	GPUs []groupplan.Card `json:"gpus,omitempty"`
 	// Alternatives are the values of --share, and Recommended is the one to take.
 	Alternatives []Alternative `json:"alternatives,omitempty"`
 	Recommended  string        `json:"recommended,omitempty"`
@@ -93,7 +105,7 @@ func (o *Forecaster) Plan() (Outcome, error) {
 		return Outcome{}, err
 	}
 	more, note, err := o.further(p)
-	return Outcome{p, all, recommended, more, note}, err
+	return Outcome{p, cards(o.hosts), all, recommended, more, note}, err
 }
 
 // Plan is the result of planning.
@@ -136,8 +148,7 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 	if err := o.Share.Check(len(hosts)); err != nil {
 		return nil, usage.Wrap(err)
 	}
-	options := groupplan.Options{Model: o.file, Sequences: o.Sequences, Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce,
-		Share: o.Share, Heap: o.Heap}
+	options := o.plans()
 	open := decoder.OpenOptions{Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce}
 	if o.Context == 0 {
 		open.Context = groupplan.LeastContext

@@ -32,16 +32,21 @@ func (p Outcome) Write(w io.Writer, reach float64) error {
 		if p.Bounds.Decode > 0 {
 			fmt.Fprintf(&b, "decode of one sequence: at most %.1f tokens/s, by the memory of rank %d and the %s that each rank receives; latency, arithmetic and KV cache are not counted\n",
 				p.Bounds.Decode, p.Bounds.Slow, units.Bytes(p.Bounds.Wire))
-		} else {
+		} else if !onCards(p.GPUs) {
 			b.WriteString("decode: no bound without the rates of all memories (--host 64GiB,40GB/s; ringmaster doctor measures them)\n")
 		}
 		if p.Expected != "" {
 			fmt.Fprintf(&b, "%s\n", p.Expected)
 		}
-		writePredictions(&b, p.Predicted, reach)
+		if onCards(p.GPUs) {
+			b.WriteString("no bound and no prediction of the speed where a GPU computes: its rates are not known; ringmaster bench measures\n")
+		} else {
+			writePredictions(&b, p.Predicted, reach)
+		}
 	} else {
 		fmt.Fprintf(&b, "it does not fit: %s\n", p.Why)
 	}
+	writeCards(&b, p.GPUs)
 	writeAlternatives(&b, p.Alternatives, p.Recommended)
 	if p.Note != "" {
 		fmt.Fprintf(&b, "%s\n", p.Note)

@@ -1,6 +1,9 @@
 package decoder
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // OnGPU is what of a model is in the memory of a GPU.
 type OnGPU uint8
@@ -11,6 +14,22 @@ const (
 	DenseOnGPU         // all but the routed experts, which the CPU computes
 	AllOnGPU
 )
+
+// onGPUNames are the values of OnGPU in JSON.
+var onGPUNames = []string{"nothing", "dense", "all"}
+
+// MarshalText writes nothing, dense or all.
+func (at OnGPU) MarshalText() ([]byte, error) { return []byte(onGPUNames[at]), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (at *OnGPU) UnmarshalText(text []byte) error {
+	i := slices.Index(onGPUNames, string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is not one of %v", text, onGPUNames)
+	}
+	*at = OnGPU(i)
+	return nil
+}
 
 // GPUWeights is the bytes of the weights in a GPU's memory. Those of the block for
 // multi-token prediction count in full.

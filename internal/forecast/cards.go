@@ -1,0 +1,88 @@
+package forecast
+
+import (
+	"fmt"
+	"strings"
+
+	"ringmaster/groupplan"
+	"ringmaster/internal/units"
+	"ringmaster/internal/usage"
+	"ringmaster/model/decoder"
+)
+
+// placeOnCards decides what of the model is on the GPUs of the hosts, as the server does. All
+// ranks of a group must compute the same bits, so all have the same part of the model
+// there: what the smallest GPU holds. The speed of such hosts is not predicted, because rates are
+// those of the host's memory and processor.
+func (o *Forecaster) placeOnCards() error {
+	gpus, on := 0, decoder.AllOnGPU
+	for i := range o.hosts {
+		h := &o.hosts[i]
+		if h.GPU == 0 {
+			continue
+		}
+		gpus++
+		card, err := o.plans().OnCard(h.GPU, false)
+		if err != nil {
+			return usage.Wrap(err)
+		}
+		h.card, on = &card, min(on, card.On)
+	}
+	if gpus == 0 {
+		return nil
+	}
+	if gpus < len(o.hosts) {
+		return usage.Errorf("--host: %d of %d hosts have a gpu=; in a group all need the same GPU, or none is used", gpus, len(o.hosts))
+	}
+	for i := range o.hosts {
+		h := &o.hosts[i]
+		h.card.On = on
+		switch on {
+		case decoder.AllOnGPU:
+			h.Offer, h.Limit, h.Threads = h.GPU, "the GPU's memory", 0
+		case decoder.NothingOnGPU:
+			continue // the CPU computes
+		}
+		h.Rate, h.Compute = 0, 0
+	}
+	return nil
+}
+
+// cards are what of the model is on the GPU of each host, nil without GPUs.
+func cards(hosts []Host) (all []groupplan.Card) {
+	for _, h := range hosts {
+		if h.card != nil {
+			all = append(all, *h.card)
+		}
+	}
+	return all
+}
+
+// onCards reports whether GPUs compute.
+func onCards(all []groupplan.Card) bool { return len(all) > 0 && all[0].On != decoder.NothingOnGPU }
+
+// writeCards says what of the model is on the GPU of each rank; ranks with equal ones share a
+// line.
+func writeCards(b *strings.Builder, all []groupplan.Card) {
+	for i := 0; i < len(all); {
+		n := i + 1
+		for n < len(all) && all[n] == all[i] {
+			n++
+		}
+		name := fmt.Sprintf("rank %d", i)
+		if n > i+1 {
+			name = fmt.Sprintf("each of ranks %d to %d", i, n-1)
+		}
+		c := all[i]
+		why := c.Why()
+		if c.On == decoder.NothingOnGPU && c.Dense <= c.Memory {
+			why = "not used, because that of another rank has no room, and all ranks must compute the same bits"
+		}
+		fmt.Fprintf(b, "GPU of %s, %s: %s\n", name, units.Bytes(c.Memory), why)
+		i = n
+	}
+	if len(all) > 1 && onCards(all) {
+		backend := map[decoder.OnGPU]string{decoder.DenseOnGPU: "vulkan+cpu", decoder.AllOnGPU: "vulkan"}[all[0].On]
+		fmt.Fprintf(b, "all ranks need the same GPU and driver, and --backend %s\n", backend)
+	}
+}
