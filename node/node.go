@@ -93,6 +93,7 @@ type Node struct {
 	math    string // cpu.MathBits; must be the same on all ranks; "" on a GPU
 	gpu     gpuMemory
 	onGPU   onGPU // if the GPU's memory is its own, or the CPU computes the experts
+	autoGPU bool  // auto chose the GPU: the CPU may do in its place
 	forming atomic.Pointer[cluster.Leader]
 	between atomic.Pointer[func(ctx context.Context, f func()) error]
 }
@@ -126,6 +127,9 @@ func (n *Node) Start(ctx context.Context) error {
 		err = n.lead(ctx)
 	} else {
 		err = n.withGPULimit(n.alone())
+		if err != nil && n.autoGPU {
+			err = n.aloneOnCPU(err)
+		}
 	}
 	if err != nil {
 		n.Close()
@@ -165,6 +169,12 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err = n.openBlock(); err != nil {
 		return err
 	}
+	n.wrapBackend()
+	return nil
+}
+
+// wrapBackend puts what watches ops around the backend that has been opened.
+func (n *Node) wrapBackend() {
 	if n.o.Profile {
 		n.Profile = profile.NewSwitch(n.Backend, time.Now)
 		n.Backend = n.Profile
@@ -173,7 +183,6 @@ func (n *Node) open(ctx context.Context) (err error) {
 		n.Record = record.Wrap(n.Backend)
 		n.Backend = n.Record
 	}
-	return nil
 }
 
 // planOptions are the options of the plan.

@@ -62,15 +62,32 @@ func (n *Node) autoVulkan() error {
 func (n *Node) tryVulkan(gpu vulkan.Description) error {
 	err := n.openVulkan()
 	if err == nil {
+		n.autoGPU = true
 		return nil
 	}
 	slog.Warn("computing on the CPU: the GPU cannot be used", "device", gpu.Name, "error", err)
+	return n.replaceGPU()
+}
+
+// aloneOnCPU loads the whole model on the CPU in place of the GPU that auto chose, which failed
+// to load it.
+func (n *Node) aloneOnCPU(failure error) error {
+	slog.Warn("computing on the CPU: the model cannot be loaded on the GPU", "backend", n.Kernels, "error", failure)
+	if err := n.replaceGPU(); err != nil {
+		return err
+	}
+	n.wrapBackend()
+	return n.alone()
+}
+
+// replaceGPU closes the backend of a GPU and opens the CPU's.
+func (n *Node) replaceGPU() error {
 	if n.Backend != nil {
 		if err := n.Backend.Close(); err != nil {
 			return err
 		}
 	}
-	n.Backend, n.CPU, n.gpu, n.onGPU = nil, nil, gpuMemory{}, onGPU{}
+	n.Backend, n.CPU, n.gpu, n.onGPU, n.autoGPU = nil, nil, gpuMemory{}, onGPU{}, false
 	return n.openCPU()
 }
 

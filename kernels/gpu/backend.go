@@ -65,7 +65,7 @@ func New(d Device) (*Backend, error) {
 	}
 	b.fault = C.rmg_alloc(b.m, faultBytes, 1)
 	if b.fault.object == nil {
-		return nil, errors.Join(errors.New("no memory on the GPU"), b.Close())
+		return nil, errors.Join(b.refused("no memory on the GPU"), b.Close())
 	}
 	return b, nil
 }

@@ -62,6 +62,8 @@ typedef struct {
 	// the last call, with the first failure in error; -2 if the device did not finish before
 	// the deadline.
 	int (*wait)(rmg_device *, rmg_wait_policy, char *error, size_t size);
+	// why is the reason of the last alloc or wrap that failed, with the cure; may be NULL.
+	const char *(*why)(rmg_device *);
 } rmg_driver;
 
 struct rmg_device {
@@ -78,5 +80,6 @@ static inline int rmg_submit(rmg_device *d, const rmg_command *list, size_t n, c
 static inline int rmg_wait(rmg_device *d, rmg_wait_policy policy, char *error, size_t size) {
 	return d->driver->wait(d, policy, error, size);
 }
+static inline const char *rmg_why(rmg_device *d) { return d->driver->why == NULL ? "" : d->driver->why(d); }
 
 #endif

@@ -6,6 +6,7 @@ package gpu
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"unsafe"
@@ -39,7 +40,7 @@ func (b *Backend) alloc(n int, host C.int) ([]byte, error) {
 		}
 		buffer = C.rmg_alloc(b.m, C.uint64_t(n), host)
 		if buffer.object == nil {
-			return nil, buffer, fmt.Errorf("the GPU cannot allocate %d bytes", n)
+			return nil, buffer, b.refused(fmt.Sprintf("the GPU cannot allocate %d bytes", n))
 		}
 		if uintptr(buffer.contents)%64 != 0 {
 			C.rmg_release(b.m, buffer)
@@ -47,6 +48,15 @@ func (b *Backend) alloc(n int, host C.int) ([]byte, error) {
 		}
 		return unsafe.Slice((*byte)(buffer.contents), n), buffer, nil
 	})
+}
+
+// refused is the error of an alloc or wrap that has just failed, with the device's reason if it
+// gives one.
+func (b *Backend) refused(what string) error {
+	if why := C.GoString(C.rmg_why(b.m)); why != "" {
+		return fmt.Errorf("%s: %s", what, why)
+	}
+	return errors.New(what)
 }
 
 // Free releases memory of Alloc or AllocHost. mem must be the whole slice, and no op that is encoded
@@ -164,7 +174,7 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 		m := b.mappings[in]
 		buffer := C.rmg_wrap(b.m, unsafe.Add(m.base, int(from)-int(m.begin)), C.uint64_t(to-from))
 		if buffer.object == nil {
-			b.fail(fmt.Errorf("weight %q: the device refuses %d bytes of the mapped file", name, to-from))
+			b.fail(b.refused(fmt.Sprintf("weight %q: the device refuses %d bytes of the mapped file", name, to-from)))
 			for _, v := range views {
 				C.rmg_release(b.m, v.buffer)
 			}

@@ -7,7 +7,6 @@ package gpu
 import "C"
 
 import (
-	"errors"
 	"unsafe"
 
 	"ringmaster/gguf"
@@ -20,7 +19,7 @@ func (b *Backend) tables() bind {
 	if b.grids.object == nil {
 		b.grids = C.rmg_alloc(b.m, 4*C.RMG_GRID_WORDS, 0)
 		if b.grids.object == nil {
-			b.fail(errors.New("no memory on the GPU for the tables of the codebook types"))
+			b.fail(b.refused("no memory on the GPU for the tables of the codebook types"))
 			return b.faults()
 		}
 		writeGrids(unsafe.Slice((*uint32)(b.grids.contents), C.RMG_GRID_WORDS))

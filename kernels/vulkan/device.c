@@ -18,7 +18,8 @@ static int driver_submit(rmg_device *d, const rmg_command *list, size_t n, const
 static int driver_wait(rmg_device *d, rmg_wait_policy policy, char *error, size_t size) {
 	return rmvk_wait((rmvk_device *)d, policy, error, size);
 }
-static const rmg_driver driver = {driver_alloc, driver_wrap, driver_release, driver_submit, driver_wait};
+static const char *driver_why(rmg_device *d) { return ((rmvk_device *)d)->why; }
+static const rmg_driver driver = {driver_alloc, driver_wrap, driver_release, driver_submit, driver_wait, driver_why};
 
 // compute_family is the first family of queues that computes; one without graphics is
 // preferred, because a desktop uses the other. -1: none.
@@ -153,6 +154,5 @@ void rmvk_close(rmvk_device *d) {
 	free(d);
 }
 
-const char *rmvk_why(rmvk_device *d) { return d->why; }
 void rmvk_fused(rmvk_device *d, uint32_t fused) { d->fused = fused; }
 uint32_t rmvk_pipelines(rmvk_device *d) { return d->pipelines; }

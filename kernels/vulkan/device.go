@@ -99,15 +99,18 @@ func Open(o Options) (*Backend, error) {
 		return nil, &UnsuitableError{Reason: C.GoString(&text[0]) + "; use --backend cpu"}
 	}
 	d.info = infoOf(&d.native)
+	unable := func(err error) error {
+		return &UnsuitableError{Reason: fmt.Sprintf("the GPU %q (%s) cannot run the kernels: %v; use --backend cpu", all[number].Name, all[number].Driver, err)}
+	}
 	if d.arithmetic, err = d.selfTest(); err != nil {
-		return nil, errors.Join(&UnsuitableError{Reason: fmt.Sprintf("the GPU %q (%s) cannot run the kernels: %v; use --backend cpu", all[number].Name, all[number].Driver, err)}, d.Close())
+		return nil, errors.Join(unable(err), d.Close())
 	}
 	if d.arithmetic.fused {
 		C.rmvk_fused(d.m, 1)
 	}
 	b, err := gpu.New(d)
 	if err != nil {
-		return nil, err
+		return nil, unable(err)
 	}
 	return &Backend{b, d}, nil
 }

@@ -70,7 +70,5 @@ void rmvk_fused(rmvk_device *d, uint32_t fused);
 
 // rmvk_pipelines is the number of pipelines that were made.
 uint32_t rmvk_pipelines(rmvk_device *d);
-// rmvk_why is why the last alloc or wrap failed.
-const char *rmvk_why(rmvk_device *d);
 
 #endif

@@ -62,7 +62,7 @@ struct rmvk_device {
 	rmvk_arena *arenas[RMV_KINDS];
 	uint64_t used[RMV_KINDS]; // bytes
 	rmg_buffer staging;       // for copies to RMV_LOCAL, made when first needed
-	char why[512];            // the last alloc or wrap failed
+	char why[1024];           // the last alloc or wrap failed
 
 	VkShaderModule *modules;
 	int module_count;
@@ -94,6 +94,8 @@ void rmvk_free_staging(rmvk_device *d);
 VkPipeline rmvk_variant_of(rmvk_device *d, int kernel, uint32_t threads, uint32_t shared, char *error, size_t size);
 void rmvk_free_kernels(rmvk_device *d);
 
+// rmvk_note records the first failure of what was done with a command buffer.
+void rmvk_note(rmvk_device *d, const char *what, const char *label, VkResult r);
 int rmvk_submit(rmvk_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size);
 int rmvk_wait(rmvk_device *d, rmg_wait_policy policy, char *error, size_t size);
 // rmvk_begin waits for a free command buffer and begins it; NULL with an error.

@@ -122,7 +122,7 @@ static rmvk_arena *new_arena(rmvk_device *d, enum rmvk_kind kind, uint64_t n, vo
 	d->used[kind] += n;
 	return a;
 failed:
-	snprintf(d->why, sizeof d->why, "the GPU \"%s\" refuses %llu bytes of %s beside the %llu that this program has of it (%s); the heap has %llu bytes, and %llu were free at the start",
+	snprintf(d->why, sizeof d->why, "the GPU \"%s\" refuses %llu bytes of %s beside the %llu that this program has of it (%s); the heap has %llu bytes, and %llu were free at the start: use a smaller --ctx or --max-batch, or end other programs that use the GPU",
 	         d->info.name, (unsigned long long)n, import ? "the host's mapped memory" : names[kind], (unsigned long long)d->used[kind], rmvk_result(r),
 	         (unsigned long long)d->memory.memoryHeaps[d->memory.memoryTypes[type < 0 ? 0 : type].heapIndex].size, (unsigned long long)d->info.budget);
 	free_arena(d, a);
@@ -243,6 +243,12 @@ void rmvk_release(rmvk_device *d, rmg_buffer b) {
 // Bytes of each half of the staging buffer.
 static const uint64_t HALF = 16 << 20;
 
+static int copy_failed(rmvk_device *d, VkResult r) {
+	rmvk_note(d, "the execution", "copy of weights", r);
+	snprintf(d->why, sizeof d->why, "%s", d->failure);
+	return -1;
+}
+
 // copy_in copies the host's memory to a buffer that the host does not see, in halves of a
 // staging buffer: while the device reads one, the host fills the other. It returns 0 or -1.
 static int copy_in(rmvk_device *d, rmvk_part *to, const uint8_t *memory, uint64_t n) {
@@ -254,10 +260,7 @@ static int copy_in(rmvk_device *d, rmvk_part *to, const uint8_t *memory, uint64_
 	for (uint64_t at = 0; at < n; at += HALF, half ^= 1) {
 		uint64_t some = n - at < HALF ? n - at : HALF;
 		VkResult r = rmvk_reach(d, busy[half], 0, 60000);
-		if (r != VK_SUCCESS) {
-			snprintf(d->why, sizeof d->why, "copying weights to the GPU failed: %s", rmvk_result(r));
-			return -1;
-		}
+		if (r != VK_SUCCESS) return copy_failed(d, r);
 		memcpy((uint8_t *)d->staging.contents + (uint64_t)half * HALF, memory + at, some);
 		rmvk_slot *slot = rmvk_begin(d, d->why, sizeof d->why);
 		if (slot == NULL) return -1;
@@ -269,8 +272,7 @@ static int copy_in(rmvk_device *d, rmvk_part *to, const uint8_t *memory, uint64_
 	}
 	// The staging buffer may be used again at once.
 	VkResult r = rmvk_reach(d, d->submitted, 100, 60000);
-	if (r != VK_SUCCESS) snprintf(d->why, sizeof d->why, "copying weights to the GPU failed: %s", rmvk_result(r));
-	return r == VK_SUCCESS ? 0 : -1;
+	return r == VK_SUCCESS ? 0 : copy_failed(d, r);
 }
 
 rmg_buffer rmvk_wrap(rmvk_device *d, void *memory, uint64_t n) {

@@ -60,7 +60,7 @@ func (d *device) runSelfTest(number int) ([]uint32, error) {
 	table := (*C.rmg_device)(d.Table())
 	out := C.rmg_alloc(table, 4*testWords*testThreads, 1)
 	if out.object == nil {
-		return nil, fmt.Errorf("%s", C.GoString(C.rmvk_why(d.m)))
+		return nil, fmt.Errorf("%s", C.GoString(C.rmg_why(table)))
 	}
 	defer C.rmg_release(table, out)
 	c := (*C.rmg_command)(C.calloc(1, C.sizeof_rmg_command))

@@ -38,8 +38,7 @@ VkResult rmvk_reach(rmvk_device *d, uint64_t value, uint32_t spin_us, uint64_t d
 	return r;
 }
 
-// note records the first failure.
-static void note(rmvk_device *d, const char *what, const char *label, VkResult r) {
+void rmvk_note(rmvk_device *d, const char *what, const char *label, VkResult r) {
 	if (d->failed) return;
 	d->failed = 1;
 	const char *cure = "";
@@ -55,7 +54,7 @@ rmvk_slot *rmvk_begin(rmvk_device *d, char *error, size_t size) {
 	VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
 	if (r == VK_SUCCESS) r = d->f.vkBeginCommandBuffer(slot->commands, &begin);
 	if (r != VK_SUCCESS) {
-		note(d, "the beginning", "the next", r);
+		rmvk_note(d, "the beginning", "the next", r);
 		snprintf(error, size, "%s", d->failure);
 		return NULL;
 	}
@@ -75,7 +74,7 @@ int rmvk_commit(rmvk_device *d, rmvk_slot *slot, char *error, size_t size) {
 	VkSubmitInfo submit = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .pNext = &timeline, .commandBufferCount = 1, .pCommandBuffers = &slot->commands, .signalSemaphoreCount = 1, .pSignalSemaphores = &d->timeline};
 	if (r == VK_SUCCESS) r = d->f.vkQueueSubmit(d->queue, 1, &submit, VK_NULL_HANDLE);
 	if (r != VK_SUCCESS) {
-		note(d, "the submission", slot->label, r);
+		rmvk_note(d, "the submission", slot->label, r);
 		snprintf(error, size, "%s", d->failure);
 		return -1;
 	}
@@ -144,7 +143,7 @@ int rmvk_wait(rmvk_device *d, rmg_wait_policy policy, char *error, size_t size) 
 		snprintf(error, size, "the device %s did not finish command buffer \"%s\" in %u ms", d->info.name, last, policy.block ? (unsigned)SLOT_MS : policy.deadline_ms);
 		return -2;
 	}
-	if (r != VK_SUCCESS) note(d, "the execution", last, r);
+	if (r != VK_SUCCESS) rmvk_note(d, "the execution", last, r);
 	if (d->failed) {
 		snprintf(error, size, "%s", d->failure);
 		return -1;
