@@ -7,6 +7,10 @@
 //	v_load_bf16              the same in bfloat16
 //	v_round_f16              to float16 and back; what is beyond its range,
 //	                         from RM_FLOAT16_END on, stays as it is
+//	v_abs                    magnitudes
+//	v_fixed                  VW int32, x*2^24 of float16 values below 128
+//	v_fixed_add              their sum
+//	v_fixed_store            VW int32
 //	v_min, v_max             of a bound and x; a NaN in x stays
 //	v_fma                    a*b+c
 //	v_exp                    rm_expf of the lanes
@@ -106,90 +110,6 @@ static void sum_slots(float *out, const float *slots, int64_t used, int64_t stri
 			v_store_n(out + c, sum, lanes);
 		}
 	}
-}
-
-#define SUMS 64 // that sum_exact adds at a time
-#define NOT_A_NUMBER INT64_MIN
-
-// round_terms rounds the terms of n sums to float16 into x; those behind n are 0.
-VINLINE void round_terms(float *x, const float *terms, int64_t n) {
-	for (int64_t i = 0; i < SUMS; i += VW) {
-		if (i + VW <= n) v_store(x + i, v_round_f16(v_load(terms + i)));
-		else v_store(x + i, i < n ? v_round_f16(v_load_n(terms + i, n - i)) : v_set(0));
-	}
-}
-
-// sum_large is what sum_exact does with terms that doubles might round.
-static void sum_large(int64_t *sum, const float *terms, int64_t count, int64_t stride, int64_t n) {
-	float x[SUMS];
-	for (int j = 0; j < SUMS; j++) sum[j] = 0;
-	for (int64_t i = 0; i < count; i++) {
-		round_terms(x, terms + i * stride, n);
-		for (int j = 0; j < SUMS; j++) {
-			if (sum[j] == NOT_A_NUMBER) continue;
-			if (x[j] > -0x1p31f && x[j] < 0x1p31f) sum[j] += (int64_t)((double)x[j] * 0x1p24);
-			else sum[j] = NOT_A_NUMBER;
-		}
-	}
-}
-
-// sum_exact adds in doubles, which are exact while the sum of the magnitudes is below
-// 2^26, so that multiples of 2^-24 have at most 50 bits.
-static void sum_exact(int64_t *sums, const float *terms, int64_t count, int64_t stride, int64_t n, int add) {
-	for (int64_t c = 0; c < n; c += SUMS) {
-		int64_t lanes = n - c < SUMS ? n - c : SUMS, sum[SUMS];
-		float x[SUMS], size[SUMS] = {0};
-		double exact[SUMS] = {0};
-		for (int64_t i = 0; i < count; i++) {
-			round_terms(x, terms + i * stride + c, lanes);
-			for (int j = 0; j < SUMS; j++) exact[j] += (double)x[j];
-			for (int j = 0; j < SUMS; j++) size[j] += x[j] < 0 ? -x[j] : x[j];
-		}
-		int large = 0;
-		for (int j = 0; j < SUMS; j++) large |= !(size[j] < 0x1p26f);
-		if (large) {
-			sum_large(sum, terms + c, count, stride, lanes);
-		} else {
-			for (int j = 0; j < SUMS; j++) {
-				// In 2^52 + 2^51 + x the last 51 bits are x in two's complement.
-				double shifted = exact[j] * 0x1p24 + 0x1.8p52;
-				int64_t bits;
-				memcpy(&bits, &shifted, sizeof bits);
-				sum[j] = bits - 0x4338000000000000;
-			}
-		}
-		if (add) {
-			for (int j = 0; j < lanes; j++) {
-				int64_t was = sums[c + j], x = sum[j];
-				sums[c + j] = was == NOT_A_NUMBER || x == NOT_A_NUMBER ? NOT_A_NUMBER : was + x;
-			}
-		} else {
-			memcpy(sums + c, sum, (size_t)lanes * sizeof *sums);
-		}
-	}
-}
-
-static float quiet_nan(void) {
-	const uint32_t bits = 0x7fc00000;
-	float nan;
-	memcpy(&nan, &bits, sizeof nan);
-	return nan;
-}
-
-static void round_sums(float *out, const int64_t *sums, int64_t n) {
-	int64_t i = 0;
-	for (; i + SUMS <= n; i += SUMS) {
-		uint64_t large = 0;
-		for (int j = 0; j < SUMS; j++) large |= ((uint64_t)sums[i + j] + ((uint64_t)1 << 50)) >> 51;
-		if (large) break;
-		for (int j = 0; j < SUMS; j++) {
-			int64_t bits = sums[i + j] + 0x4338000000000000;
-			double shifted;
-			memcpy(&shifted, &bits, sizeof shifted);
-			out[i + j] = (float)((shifted - 0x1.8p52) * 0x1p-24);
-		}
-	}
-	for (; i < n; i++) out[i] = sums[i] == NOT_A_NUMBER ? quiet_nan() : (float)sums[i] * 0x1p-24f;
 }
 
 static void to_float16(uint16_t *dst, const float *src, int64_t n) {

@@ -14,6 +14,7 @@ RM_BEGIN_AVX2
 #include "ops_vec_avx2.inc.h"
 
 #include "ops_kernels.inc.h"
+#include "ops_kernels_exact.inc.h"
 #include "ops_kernels_attend.inc.h"
 RM_END_TARGET
 #endif

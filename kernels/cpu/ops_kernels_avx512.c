@@ -14,6 +14,7 @@ RM_BEGIN_AVX512
 #include "ops_vec_avx512.inc.h"
 
 #include "ops_kernels.inc.h"
+#include "ops_kernels_exact.inc.h"
 #include "ops_kernels_attend.inc.h"
 RM_END_TARGET
 #endif

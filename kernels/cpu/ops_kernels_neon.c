@@ -13,6 +13,7 @@ RM_BEGIN_NEON
 #include "ops_vec_neon.inc.h"
 
 #include "ops_kernels.inc.h"
+#include "ops_kernels_exact.inc.h"
 #include "ops_kernels_attend.inc.h"
 RM_END_TARGET
 #endif

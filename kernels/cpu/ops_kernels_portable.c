@@ -10,4 +10,5 @@
 #include "ops_vec_portable.inc.h"
 
 #include "ops_kernels.inc.h"
+#include "ops_kernels_exact.inc.h"
 #include "ops_kernels_attend.inc.h"

@@ -27,11 +27,15 @@ VINLINE void v_store_f16_n(uint16_t *p, vec x, int64_t n) {
 	v_store_f16(w, x);
 	memcpy(p, w, (size_t)n * 2);
 }
+VINLINE vec v_abs(vec x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
 VINLINE vec v_round_f16(vec x) {
-	vec size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
-	vec beyond = _mm256_cmp_ps(size, _mm256_set1_ps(RM_FLOAT16_END), _CMP_GE_OQ);
+	vec beyond = _mm256_cmp_ps(v_abs(x), _mm256_set1_ps(RM_FLOAT16_END), _CMP_GE_OQ);
 	return _mm256_blendv_ps(_mm256_cvtph_ps(v_to_f16(x)), x, beyond);
 }
+typedef __m256i v_ints;
+VINLINE v_ints v_fixed(vec x) { return _mm256_cvtps_epi32(_mm256_mul_ps(x, _mm256_set1_ps(0x1p24f))); }
+VINLINE v_ints v_fixed_add(v_ints a, v_ints b) { return _mm256_add_epi32(a, b); }
+VINLINE void v_fixed_store(int32_t *p, v_ints x) { _mm256_storeu_si256((__m256i *)(void *)p, x); }
 VINLINE vec v_widen(__m128i h) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16)); }
 VINLINE vec v_load_bf16(const uint16_t *p) { return v_widen(v_words(p)); }
 VINLINE vec v_load_bf16_n(const uint16_t *p, int64_t n) { return v_widen(v_words_n(p, n)); }

@@ -15,10 +15,15 @@ VINLINE vec v_load_f16_n(const uint16_t *p, int64_t n) { return _mm512_cvtph_ps(
 VINLINE __m256i v_to_f16(vec x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 VINLINE void v_store_f16(uint16_t *p, vec x) { _mm256_storeu_si256((__m256i *)(void *)p, v_to_f16(x)); }
 VINLINE void v_store_f16_n(uint16_t *p, vec x, int64_t n) { _mm256_mask_storeu_epi16(p, v_first(n), v_to_f16(x)); }
+VINLINE vec v_abs(vec x) { return _mm512_abs_ps(x); }
 VINLINE vec v_round_f16(vec x) {
-	__mmask16 beyond = _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(RM_FLOAT16_END), _CMP_GE_OQ);
+	__mmask16 beyond = _mm512_cmp_ps_mask(v_abs(x), _mm512_set1_ps(RM_FLOAT16_END), _CMP_GE_OQ);
 	return _mm512_mask_mov_ps(_mm512_cvtph_ps(v_to_f16(x)), beyond, x);
 }
+typedef __m512i v_ints;
+VINLINE v_ints v_fixed(vec x) { return _mm512_cvtps_epi32(_mm512_mul_ps(x, _mm512_set1_ps(0x1p24f))); }
+VINLINE v_ints v_fixed_add(v_ints a, v_ints b) { return _mm512_add_epi32(a, b); }
+VINLINE void v_fixed_store(int32_t *p, v_ints x) { _mm512_storeu_si512(p, x); }
 VINLINE vec v_widen(__m256i h) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16)); }
 VINLINE vec v_load_bf16(const uint16_t *p) { return v_widen(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
 VINLINE vec v_load_bf16_n(const uint16_t *p, int64_t n) { return v_widen(_mm256_maskz_loadu_epi16(v_first(n), p)); }

@@ -32,9 +32,14 @@ VINLINE void v_store_f16_n(uint16_t *p, vec x, int64_t n) {
 	v_store_f16(w, x);
 	memcpy(p, w, (size_t)n * 2);
 }
+VINLINE vec v_abs(vec x) { return vabsq_f32(x); }
 VINLINE vec v_round_f16(vec x) {
-	return vbslq_f32(vcgeq_f32(vabsq_f32(x), v_set(RM_FLOAT16_END)), x, v_from_f16(v_to_f16(x)));
+	return vbslq_f32(vcgeq_f32(v_abs(x), v_set(RM_FLOAT16_END)), x, v_from_f16(v_to_f16(x)));
 }
+typedef int32x4_t v_ints;
+VINLINE v_ints v_fixed(vec x) { return vcvtq_s32_f32(vmulq_f32(x, v_set(0x1p24f))); }
+VINLINE v_ints v_fixed_add(v_ints a, v_ints b) { return vaddq_s32(a, b); }
+VINLINE void v_fixed_store(int32_t *p, v_ints x) { vst1q_s32(p, x); }
 VINLINE vec v_widen(uint16x4_t h) { return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(h), 16)); }
 VINLINE vec v_load_bf16(const uint16_t *p) { return v_widen(vld1_u16(p)); }
 VINLINE vec v_load_bf16_n(const uint16_t *p, int64_t n) { return v_widen(v_words_n(p, n)); }

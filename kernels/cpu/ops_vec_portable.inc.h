@@ -47,12 +47,17 @@ VINLINE vec v_fma(vec a, vec b, vec c) { return a * b + c; }
 VINLINE vec v_pick(vec_int yes, vec a, vec b) {
 	return (vec)(((vec_bits)a & (vec_bits)yes) | ((vec_bits)b & ~(vec_bits)yes));
 }
+VINLINE vec v_abs(vec x) { return (vec)((vec_bits)x & (vec_bits){0x7fffffff, 0x7fffffff, 0x7fffffff, 0x7fffffff}); }
 VINLINE vec v_round_f16(vec x) {
 	uint16_t h[VW];
 	v_store_f16(h, x);
 	vec_int beyond = (x >= v_set(RM_FLOAT16_END)) | (x <= v_set(-RM_FLOAT16_END));
 	return v_pick(beyond, x, v_load_f16(h));
 }
+typedef vec_int v_ints;
+VINLINE v_ints v_fixed(vec x) { return __builtin_convertvector(x * v_set(0x1p24f), v_ints); }
+VINLINE v_ints v_fixed_add(v_ints a, v_ints b) { return a + b; }
+VINLINE void v_fixed_store(int32_t *p, v_ints x) { memcpy(p, &x, sizeof x); }
 VINLINE vec v_min(vec bound, vec x) { return v_pick(bound < x, bound, x); }
 VINLINE vec v_max(vec bound, vec x) { return v_pick(bound > x, bound, x); }
 VINLINE vec v_exp(vec x) { return (vec){rm_expf_inline(x[0]), rm_expf_inline(x[1]), rm_expf_inline(x[2]), rm_expf_inline(x[3])}; }

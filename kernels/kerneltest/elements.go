@@ -43,7 +43,7 @@ func elementCases() []opCase {
 			fromHalfCase(fmt.Sprint(n), n, chunks, func(m *mem) []uint16 { return toHalves(m.normal(n, 100)) }))
 	}
 	return append(cases, toHalfEdges(), fromHalfAll(), swigluEdges(), gatherCase(), slotsCase(6, 100), slotsCase(1, 33),
-		exactCase(6, 100, 1), exactCase(6, 4096, 1), exactCase(1, 33, 1), exactCase(8, 7, 1), exactCase(3, 200, 1e5), exactCase(255, 70, 1e9),
+		exactCase(6, 100, 1), exactCase(6, 4096, 1), exactCase(6, 256, 10), exactCase(1, 33, 1), exactCase(8, 7, 1), exactCase(3, 200, 1e5), exactCase(255, 70, 1e9),
 		roundCase(0), roundCase(50), copyColumnsCase(40, 64, 192, 192, 0), copyColumnsCase(17, 5, 9, 7, 3), copyColumnsCase(3, 1, 1, 1, 0),
 		copyColumnsCase(2, 512, 576, 512, 64))
 }
@@ -171,7 +171,8 @@ func slotsCase(used, cols int) opCase {
 }
 
 // exactCase: rounding to float16 meets ties, subnormals, zeros of both signs and values
-// beyond the range of float16, and a second sum of the same terms is added to the first.
+// beyond the range of float16, and a second sum of the same terms is added to the first, then
+// a sum of small ones.
 // A row has magnitudes near scale.
 func exactCase(count, cols int, scale float64) opCase {
 	const rows = 4
@@ -183,13 +184,14 @@ func exactCase(count, cols int, scale float64) opCase {
 					data[i*count] = v
 				}
 			}
-			terms := long(m, data)
+			terms, small := long(m, data), long(m, m.normal(rows*count*cols, 1))
 			sums := blank[int64](m, rows*cols)
 			result(m, "sums", unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(sums))), 2*rows*cols), 2*rows*cols, tolerance{})
 			return func(from, to int) {
 				m.b.SumExact(sums[from*cols:], terms[from*count*cols:], to-from, count, cols, false)
-				if count <= kernels.MostExactTerms/2 {
+				if count <= kernels.MostExactTerms/3 {
 					m.b.SumExact(sums[from*cols:], terms[from*count*cols:], to-from, count, cols, true)
+					m.b.SumExact(sums[from*cols:], small[from*count*cols:], to-from, count, cols, true)
 				}
 			}
 		}}
