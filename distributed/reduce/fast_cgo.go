@@ -32,15 +32,22 @@ func fastSum(dt distributed.DType, dst []byte, blocks [][]byte) bool {
 	if level == 0 || len(blocks) > C.RM_REDUCE_BLOCKS || len(dst) < minBytes {
 		return false
 	}
-	isFloat16 := C.int(0)
-	if dt == distributed.Float16 {
-		isFloat16 = 1
+	var kind C.int
+	switch dt {
+	case distributed.Float32:
+		kind = C.RM_REDUCE_F32
+	case distributed.Float16:
+		kind = C.RM_REDUCE_F16
+	case distributed.Int32:
+		kind = C.RM_REDUCE_I32
+	default:
+		return false
 	}
 	var p [C.RM_REDUCE_BLOCKS]unsafe.Pointer
 	for i, b := range blocks {
 		p[i] = unsafe.Pointer(unsafe.SliceData(b))
 	}
-	C.rm_reduce_sum(C.int(level), isFloat16, unsafe.Pointer(unsafe.SliceData(dst)), C.int64_t(len(dst)/dt.Size()),
+	C.rm_reduce_sum(C.int(level), kind, unsafe.Pointer(unsafe.SliceData(dst)), C.int64_t(len(dst)/dt.Size()),
 		C.int(len(blocks)), p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7])
 	return true
 }

@@ -31,7 +31,7 @@ func TestLevelsAgree(t *testing.T) {
 	for round := range 400 {
 		n := 1 + r.IntN(700)
 		k := 2 + r.IntN(7)
-		for _, dt := range []distributed.DType{distributed.Float16, distributed.Float32} {
+		for _, dt := range []distributed.DType{distributed.Float16, distributed.Float32, distributed.Int32} {
 			blocks := make([][]byte, k)
 			for i := range blocks {
 				blocks[i] = make([]byte, n*dt.Size())

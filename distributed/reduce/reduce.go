@@ -77,7 +77,7 @@ func Reduce(op Op, dt distributed.DType, dst []byte, blocks ...[]byte) {
 		copy(dst, blocks[0])
 		return
 	}
-	if op == Sum && (dt == distributed.Float16 || dt == distributed.Float32) && fastSum(dt, dst, blocks) {
+	if op == Sum && fastSum(dt, dst, blocks) {
 		return
 	}
 	portable(op, dt, dst, blocks)

@@ -84,6 +84,30 @@ TARGET_AVX2 static void f32_avx2(uint8_t *dst, int64_t n, int k, const uint8_t *
 	}
 }
 
+TARGET_AVX2 static inline __m256i load_i32x8(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+
+// add_i32 adds element by element, for the rests of the vectors.
+static inline void add_i32(uint8_t *dst, int64_t i, int64_t n, int k, const uint8_t *const *p) {
+	for (; i < n; i++) {
+		uint32_t sum = 0, x;
+		for (int b = 0; b < k; b++) {
+			memcpy(&x, p[b] + 4 * i, 4);
+			sum += x;
+		}
+		memcpy(dst + 4 * i, &sum, 4);
+	}
+}
+
+TARGET_AVX2 static void i32_avx2(uint8_t *dst, int64_t n, int k, const uint8_t *const *p) {
+	int64_t i = 0;
+	for (; i + 8 <= n; i += 8) {
+		__m256i sum = load_i32x8(p[0] + 4 * i);
+		for (int b = 1; b < k; b++) sum = _mm256_add_epi32(sum, load_i32x8(p[b] + 4 * i));
+		_mm256_storeu_si256((__m256i *)(void *)(dst + 4 * i), sum);
+	}
+	add_i32(dst, i, n, k, p);
+}
+
 TARGET_AVX2 static int nonfinite_avx2(const uint8_t *x, int64_t n) {
 	const __m256i all = _mm256_set1_epi16(0x7c00);
 	int64_t i = 0;
@@ -158,6 +182,15 @@ TARGET_AVX512 static void f32_avx512(uint8_t *dst, int64_t n, int k, const uint8
 	}
 }
 
+TARGET_AVX512 static void i32_avx512(uint8_t *dst, int64_t n, int k, const uint8_t *const *p) {
+	for (int64_t i = 0; i < n; i += 16) {
+		__mmask16 m = n - i >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << (n - i)) - 1);
+		__m512i sum = _mm512_maskz_loadu_epi32(m, p[0] + 4 * i);
+		for (int b = 1; b < k; b++) sum = _mm512_add_epi32(sum, _mm512_maskz_loadu_epi32(m, p[b] + 4 * i));
+		_mm512_mask_storeu_epi32(dst + 4 * i, m, sum);
+	}
+}
+
 TARGET_AVX512 static int nonfinite_avx512(const uint8_t *x, int64_t n) {
 	const __m512i all = _mm512_set1_epi16(0x7c00);
 	for (int64_t i = 0; i < n; i += 32) {
@@ -168,13 +201,14 @@ TARGET_AVX512 static int nonfinite_avx512(const uint8_t *x, int64_t n) {
 	return 0;
 }
 
-void rm_reduce_sum(int level, int is_f16, void *dst, int64_t n, int k, const void *p0, const void *p1, const void *p2,
+void rm_reduce_sum(int level, int type, void *dst, int64_t n, int k, const void *p0, const void *p1, const void *p2,
                    const void *p3, const void *p4, const void *p5, const void *p6, const void *p7) {
 	const uint8_t *const p[RM_REDUCE_BLOCKS] = {p0, p1, p2, p3, p4, p5, p6, p7};
-	if (level == RM_REDUCE_AVX512) {
-		(is_f16 ? f16_avx512 : f32_avx512)(dst, n, k, p);
-	} else {
-		(is_f16 ? f16_avx2 : f32_avx2)(dst, n, k, p);
+	int wide = level == RM_REDUCE_AVX512;
+	switch (type) {
+	case RM_REDUCE_F16: (wide ? f16_avx512 : f16_avx2)(dst, n, k, p); return;
+	case RM_REDUCE_I32: (wide ? i32_avx512 : i32_avx2)(dst, n, k, p); return;
+	default: (wide ? f32_avx512 : f32_avx2)(dst, n, k, p);
 	}
 }
 
@@ -213,19 +247,27 @@ static inline void sum_f32x4(uint8_t *dst, int k, const uint8_t *const *p, int64
 	vst1q_u8(dst + at, vreinterpretq_u8_f32(canonical4(sum)));
 }
 
-void rm_reduce_sum(int level, int is_f16, void *dst, int64_t n, int k, const void *p0, const void *p1, const void *p2,
+static inline void sum_i32x4(uint8_t *dst, int k, const uint8_t *const *p, int64_t at) {
+	uint32x4_t sum = vreinterpretq_u32_u8(vld1q_u8(p[0] + at));
+	for (int b = 1; b < k; b++) sum = vaddq_u32(sum, vreinterpretq_u32_u8(vld1q_u8(p[b] + at)));
+	vst1q_u8(dst + at, vreinterpretq_u8_u32(sum));
+}
+
+static inline void sum_x4(int type, uint8_t *dst, int k, const uint8_t *const *p, int64_t at) {
+	switch (type) {
+	case RM_REDUCE_F16: sum_f16x4(dst, k, p, at); return;
+	case RM_REDUCE_I32: sum_i32x4(dst, k, p, at); return;
+	default: sum_f32x4(dst, k, p, at);
+	}
+}
+
+void rm_reduce_sum(int level, int type, void *dst, int64_t n, int k, const void *p0, const void *p1, const void *p2,
                    const void *p3, const void *p4, const void *p5, const void *p6, const void *p7) {
 	const uint8_t *const p[RM_REDUCE_BLOCKS] = {p0, p1, p2, p3, p4, p5, p6, p7};
 	uint8_t *out = dst;
-	int64_t bytes = n * (is_f16 ? 2 : 4), step = is_f16 ? 8 : 16, at = 0;
+	int64_t step = type == RM_REDUCE_F16 ? 8 : 16, bytes = n * step / 4, at = 0;
 	(void)level;
-	for (; at + step <= bytes; at += step) {
-		if (is_f16) {
-			sum_f16x4(out, k, p, at);
-		} else {
-			sum_f32x4(out, k, p, at);
-		}
-	}
+	for (; at + step <= bytes; at += step) sum_x4(type, out, k, p, at);
 	if (at == bytes) return;
 	uint8_t rest[RM_REDUCE_BLOCKS][16] = {{0}}, sum[16];
 	const uint8_t *q[RM_REDUCE_BLOCKS];
@@ -233,11 +275,7 @@ void rm_reduce_sum(int level, int is_f16, void *dst, int64_t n, int k, const voi
 		q[b] = rest[b];
 		if (b < k) memcpy(rest[b], p[b] + at, (size_t)(bytes - at));
 	}
-	if (is_f16) {
-		sum_f16x4(sum, k, q, 0);
-	} else {
-		sum_f32x4(sum, k, q, 0);
-	}
+	sum_x4(type, sum, k, q, 0);
 	memcpy(out + at, sum, (size_t)(bytes - at));
 }
 
@@ -267,9 +305,9 @@ int rm_reduce_nonfinite(int level, const void *x, int64_t n) {
 // This processor has no vector code, so the Go package computes everything.
 int rm_reduce_level(void) { return RM_REDUCE_PLAIN; }
 
-void rm_reduce_sum(int level, int is_f16, void *dst, int64_t n, int k, const void *p0, const void *p1, const void *p2,
+void rm_reduce_sum(int level, int type, void *dst, int64_t n, int k, const void *p0, const void *p1, const void *p2,
                    const void *p3, const void *p4, const void *p5, const void *p6, const void *p7) {
-	(void)level, (void)is_f16, (void)dst, (void)n, (void)k;
+	(void)level, (void)type, (void)dst, (void)n, (void)k;
 	(void)p0, (void)p1, (void)p2, (void)p3, (void)p4, (void)p5, (void)p6, (void)p7;
 }
 

@@ -38,6 +38,8 @@ func sumInC(s *shape) C.int32_t {
 			return C.RME_BFLOAT16
 		case distributed.Float32:
 			return C.RME_FLOAT32
+		case distributed.Int32:
+			return C.RME_INT32
 		}
 	}
 	return C.RME_BY_GO

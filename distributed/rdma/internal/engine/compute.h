@@ -46,7 +46,7 @@ static int in_c(struct rme_task *t, struct rme_op *o, const uint8_t *src, uint8_
 	uint8_t *out = place(t, &o->write, o->done, dst);
 	int64_t n = chunk_len(o, o->done);
 	int fast = !any && t->sum != NULL && t->how != RME_BFLOAT16 && o->nin >= 2 && o->nin <= 8;
-	if (!fast && t->how == RME_FLOAT32) {
+	if (!fast && (t->how == RME_FLOAT32 || t->how == RME_INT32)) {
 		return 0;
 	}
 	if (!fast) {
@@ -56,7 +56,8 @@ static int in_c(struct rme_task *t, struct rme_op *o, const uint8_t *src, uint8_
 	for (int i = o->nin; i < 8; i++) {
 		blocks[i] = NULL;
 	}
-	t->sum(t->level, t->how == RME_FLOAT16, out, n, o->nin, blocks[0], blocks[1], blocks[2], blocks[3], blocks[4], blocks[5],
+	int type = t->how == RME_FLOAT16 ? 1 : t->how == RME_INT32 ? 2 : 0; // RM_REDUCE_F16, _I32, _F32
+	t->sum(t->level, type, out, n, o->nin, blocks[0], blocks[1], blocks[2], blocks[3], blocks[4], blocks[5],
 	       blocks[6], blocks[7]);
 	return 1;
 }

@@ -62,6 +62,7 @@ enum {
 	RME_FLOAT16 = 1,
 	RME_BFLOAT16 = 2,
 	RME_FLOAT32 = 3,
+	RME_INT32 = 4,
 
 	// Results of rme_run.
 	RME_DONE = 0,
@@ -181,7 +182,8 @@ struct rme_fail {
 	struct rme_header header, expected;
 };
 
-typedef void rme_sum_fn(int level, int is_float16, void *dst, int64_t n, int k, const void *p0, const void *p1,
+// rme_sum_fn is rm_reduce_sum of distributed/reduce.
+typedef void rme_sum_fn(int level, int type, void *dst, int64_t n, int k, const void *p0, const void *p1,
                         const void *p2, const void *p3, const void *p4, const void *p5, const void *p6, const void *p7);
 
 struct rme_task {
