@@ -8,6 +8,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/kernels"
+	"ringmaster/parallel/lanes"
 )
 
 // Sums adds terms of rows exactly, on one rank and over the ranks of a group: as integers,
@@ -35,11 +36,11 @@ type Sums struct {
 	// Of the current exchange.
 	zero    bool // this rank has no terms yet, and sums are those of the previous step
 	rows    int
-	own     Range    // rows that this rank gets
-	op      Op       // AllGather, AllReduce or ReduceScatter
-	layouts []layout // [blocks] of the reduced blocks
-	limits  []limits // [blocks]
-	sizes   []int    // [Size] bytes of each part
+	own     Range          // rows that this rank gets
+	op      Op             // AllGather, AllReduce or ReduceScatter
+	layouts []lanes.Layout // [blocks] of the reduced blocks
+	limits  []lanes.Limits // [blocks] of this rank's blocks, or those that are reduced
+	sizes   []int          // [Size] bytes of each part
 	pending distributed.Pending
 }
 
@@ -85,18 +86,15 @@ const gathered = 128 << 10
 // fewest is the number of sums up to which they are gathered.
 func fewest(ranks int) int { return gathered / 4 / max(ranks-1, 1) }
 
-// blocksOf is the number of blocks of rows.
-func blocksOf(width, rows int) int { return rows * ((width + blockSums - 1) / blockSums) }
-
 // messageOf is the length of the message of a rank whose sums are gathered, in int32: the
 // layouts of the blocks, a lane of each block, and room for the second lanes of few.
 func messageOf(width, rows int) int {
-	blocks := blocksOf(width, rows)
-	return (blocks+3)/4 + rows*width + (blocks/32+1)*blockSums
+	blocks := lanes.Blocks(rows, width)
+	return (blocks+3)/4 + rows*width + (blocks/32+1)*lanes.Block
 }
 
 // widest is the length of a message with room for all lanes.
-func widest(width, rows int) int { return (blocksOf(width, rows)+3)/4 + 3*rows*width }
+func widest(width, rows int) int { return (lanes.Blocks(rows, width)+3)/4 + 3*rows*width }
 
 // sumsLengths returns the usual lengths of wire and got. Wider sums enlarge them to three
 // lanes of each block.
@@ -192,20 +190,6 @@ func (s *Sums) Start(ctx context.Context, rows int, cut []Range) error {
 	return s.reduce(ctx, cut)
 }
 
-// blocks calls f for each block of rows with its number and its sums.
-func (s *Sums) blocks(rows Range, f func(i int, x []int64)) {
-	i := blocksOf(s.width, rows.Start)
-	for row := rows.Start; row < rows.End; row++ {
-		all := s.sums[row*s.width : (row+1)*s.width]
-		for len(all) > 0 {
-			n := min(blockSums, len(all))
-			f(i, all[:n])
-			all = all[n:]
-			i++
-		}
-	}
-}
-
 // room makes x at least n long. What it held is lost.
 func (s *Sums) room(x *[]int32, n int) error {
 	if len(*x) >= n {
@@ -232,18 +216,16 @@ func (s *Sums) gather(ctx context.Context, n int) error {
 			layouts, _ := s.message(r, n)
 			clear(layouts)
 		}
-		layouts, lanes := s.message(s.group.Rank(), n)
-		s.blocks(Range{End: s.rows}, func(i int, x []int64) {
-			layouts[i] = limitsOf(x).layout(0)
-			if layouts[i].lanes()*len(x) > len(lanes) {
-				lanes = nil
-			}
-			if lanes != nil {
-				lanes = layouts[i].encode(lanes, x)
-			}
-		})
-		if lanes == nil {
-			layouts[0] = unfit
+		layouts, to := s.message(s.group.Rank(), n)
+		s.limits = grown(s.limits, len(layouts))
+		lanes.Measure(s.limits, s.sums[:s.rows*s.width], s.width)
+		for i, l := range s.limits {
+			layouts[i] = l.Layout(0)
+		}
+		if lanes.Len(layouts, s.width) <= len(to) {
+			lanes.Encode(to, layouts, s.sums[:s.rows*s.width], s.width)
+		} else {
+			layouts[0] = lanes.Unfit
 		}
 	}
 	s.pending = s.group.StartAllGatherV(ctx, int32Bytes(s.wire[:n*s.group.Size()]), s.sizes)
@@ -251,22 +233,21 @@ func (s *Sums) gather(ctx context.Context, n int) error {
 }
 
 // message returns the layouts and the lanes of the message of n int32 of a rank.
-func (s *Sums) message(rank, n int) ([]layout, []int32) {
-	x, blocks := s.wire[rank*n:(rank+1)*n], blocksOf(s.width, s.rows)
-	return unsafe.Slice((*layout)(unsafe.Pointer(unsafe.SliceData(x))), blocks), x[(blocks+3)/4:]
+func (s *Sums) message(rank, n int) ([]lanes.Layout, []int32) {
+	x, blocks := s.wire[rank*n:(rank+1)*n], lanes.Blocks(s.rows, s.width)
+	return unsafe.Slice((*lanes.Layout)(unsafe.Pointer(unsafe.SliceData(x))), blocks), x[(blocks+3)/4:]
 }
 
 // reduce starts a reduce-scatter or an all-reduce of lanes, once all ranks know how many
 // each block needs.
 func (s *Sums) reduce(ctx context.Context, cut []Range) error {
-	blocks := blocksOf(s.width, s.rows)
-	s.limits = grown(s.limits, blocks)
-	s.layouts = grown(s.layouts, blocks)
+	blocks := lanes.Blocks(s.rows, s.width)
+	s.limits, s.layouts = grown(s.limits, blocks), grown(s.layouts, blocks)
 	if kernels.ValuesMatter(s.b) {
-		s.blocks(Range{End: s.rows}, func(i int, x []int64) { s.limits[i] = limitsOf(x) })
+		lanes.Measure(s.limits, s.sums[:s.rows*s.width], s.width)
 	} else {
 		for i := range s.limits {
-			s.limits[i] = limits{high: 2, low: 64} // a lane
+			s.limits[i] = lanes.Limits{High: 2, Low: 64} // a lane
 		}
 	}
 	all := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s.limits))), 2*blocks)
@@ -275,14 +256,14 @@ func (s *Sums) reduce(ctx context.Context, cut []Range) error {
 	}
 	growth := bits.Len(uint(s.group.Size() - 1))
 	for i, l := range s.limits {
-		s.layouts[i] = l.layout(growth)
+		s.layouts[i] = l.Layout(growth)
 	}
-	n := s.lanes(Range{End: s.rows})
+	n := lanes.Len(s.layouts, s.width)
 	if err := s.room(&s.wire, n); err != nil {
 		return err
 	}
-	if lanes := s.wire; kernels.ValuesMatter(s.b) {
-		s.blocks(Range{End: s.rows}, func(i int, x []int64) { lanes = s.layouts[i].encode(lanes, x) })
+	if kernels.ValuesMatter(s.b) {
+		lanes.Encode(s.wire, s.layouts, s.sums[:s.rows*s.width], s.width)
 	}
 	all = int32Bytes(s.wire[:n])
 	if cut == nil {
@@ -290,7 +271,7 @@ func (s *Sums) reduce(ctx context.Context, cut []Range) error {
 		return nil
 	}
 	for r, rows := range cut {
-		s.sizes[r] = 4 * s.lanes(rows)
+		s.sizes[r] = 4 * lanes.Len(s.layoutsOf(rows), s.width)
 	}
 	n = s.sizes[s.group.Rank()] / 4
 	if err := s.room(&s.got, n); err != nil {
@@ -300,11 +281,9 @@ func (s *Sums) reduce(ctx context.Context, cut []Range) error {
 	return nil
 }
 
-// lanes is the length of the lanes of rows that are reduced.
-func (s *Sums) lanes(rows Range) int {
-	n := 0
-	s.blocks(rows, func(i int, x []int64) { n += s.layouts[i].lanes() * len(x) })
-	return n
+// layoutsOf are the layouts of the blocks of rows that are reduced.
+func (s *Sums) layoutsOf(rows Range) []lanes.Layout {
+	return s.layouts[lanes.Blocks(rows.Start, s.width):lanes.Blocks(rows.End, s.width)]
 }
 
 // Finish waits for the exchange. It leaves the sums of this rank's rows in the first rows.
@@ -333,20 +312,10 @@ func (s *Sums) addGathered(ctx context.Context) (wide bool, err error) {
 	if !kernels.ValuesMatter(s.b) {
 		return false, nil
 	}
-	size := s.group.Size()
-	layouts, lanes := make([][]layout, size), make([][]int32, size)
-	open := func() (fit bool) {
-		fit = true
-		for r := range size {
-			layouts[r], lanes[r] = s.message(r, s.sizes[r]/4)
-			fit = fit && layouts[r][0] != unfit
-		}
-		return fit
-	}
-	if blocksOf(s.width, s.rows) == 0 {
+	if s.rows*s.width == 0 {
 		return false, nil
 	}
-	if !open() {
+	if !s.fit() {
 		wide = true
 		if err := s.gather(ctx, widest(s.width, s.rows)); err != nil {
 			return false, err
@@ -354,49 +323,49 @@ func (s *Sums) addGathered(ctx context.Context) (wide bool, err error) {
 		if err := s.pending.Wait(); err != nil {
 			return false, err
 		}
-		open()
 	}
-	s.blocks(Range{End: s.rows}, func(i int, x []int64) {
-		most := 0
-		for r := range layouts {
-			most = max(most, layouts[r][i].lanes())
-			if layouts[r][i].lanes()*len(x) > len(lanes[r]) && err == nil {
-				err = fmt.Errorf("sums: rank %d announced more lanes than its message has: %w", r, distributed.ErrDesync)
-			}
+	most := 0
+	for r, n := range s.sizes {
+		layouts, from := s.message(r, n/4)
+		for _, l := range layouts {
+			most = max(most, l.Lanes())
 		}
-		wide = wide || most > 1
-		for r, l := range layouts {
-			if err != nil {
-				return
-			}
-			if r == s.group.Rank() {
-				lanes[r] = lanes[r][l[i].lanes()*len(x):]
-				continue
-			}
-			lanes[r] = l[i].add(x, lanes[r], most > 2)
+		if lanes.Len(layouts, s.width) > len(from) {
+			return wide, fmt.Errorf("sums: rank %d announced more lanes than its message has: %w", r, distributed.ErrDesync)
 		}
-	})
-	return wide, err
+	}
+	for r, n := range s.sizes {
+		if layouts, from := s.message(r, n/4); r != s.group.Rank() {
+			lanes.Add(s.sums[:s.rows*s.width], layouts, from, s.width, most > 2)
+		}
+	}
+	return wide || most > 1, nil
+}
+
+// fit reports whether the messages of all ranks had room for their sums.
+func (s *Sums) fit() bool {
+	for r, n := range s.sizes {
+		if layouts, _ := s.message(r, n/4); layouts[0] == lanes.Unfit {
+			return false
+		}
+	}
+	return true
 }
 
 // takeReduced replaces the sums of this rank's rows by those of all ranks, and reports
 // whether one of any row needed more than one lane.
 func (s *Sums) takeReduced() (wide bool) {
 	for _, l := range s.layouts {
-		wide = wide || l.lanes() > 1
+		wide = wide || l.Lanes() > 1
 	}
 	if !kernels.ValuesMatter(s.b) {
 		return wide
 	}
-	lanes := s.wire
+	from := s.wire
 	if s.op == ReduceScatter {
-		lanes = s.got
+		from = s.got
 	}
-	first := blocksOf(s.width, s.own.Start)
-	s.blocks(Range{End: s.own.Len()}, func(i int, x []int64) {
-		clear(x)
-		lanes = s.layouts[first+i].add(x, lanes, false)
-	})
+	lanes.Replace(s.sums[:s.own.Len()*s.width], s.layoutsOf(s.own), from, s.width)
 	return wide
 }
 

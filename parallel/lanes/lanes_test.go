@@ -1,4 +1,4 @@
-package parallel
+package lanes
 
 import (
 	"encoding/binary"
@@ -19,22 +19,22 @@ func travel(t *testing.T, ranks [][]int64, reduced bool) []int64 {
 	if !reduced {
 		most, out := 0, append([]int64(nil), ranks[0]...)
 		for _, x := range ranks {
-			most = max(most, limitsOf(x).layout(0).lanes())
+			most = max(most, limitsOf(x).Layout(0).Lanes())
 		}
 		for _, x := range ranks[1:] {
-			l, lanes := limitsOf(x).layout(0), make([]int32, 3*n)
-			require.NotEqual(t, unfit, l)
-			require.Len(t, l.encode(lanes, x), (3-l.lanes())*n)
-			require.Len(t, l.add(out, lanes, most > 2), (3-l.lanes())*n)
+			l, lanes := limitsOf(x).Layout(0), make([]int32, 3*n)
+			require.NotEqual(t, Unfit, l)
+			require.Len(t, l.encode(lanes, x), (3-l.Lanes())*n)
+			require.Len(t, l.add(out, lanes, most > 2), (3-l.Lanes())*n)
 		}
 		return out
 	}
-	var all limits
+	var all Limits
 	for _, x := range ranks {
 		l := limitsOf(x)
-		all.high, all.low = max(all.high, l.high), max(all.low, l.low)
+		all.High, all.Low = max(all.High, l.High), max(all.Low, l.Low)
 	}
-	l, sum := all.layout(growth), make([]int32, 3*n)
+	l, sum := all.Layout(growth), make([]int32, 3*n)
 	for _, x := range ranks {
 		lanes := make([]int32, 3*n)
 		l.encode(lanes, x)
@@ -85,7 +85,7 @@ func TestLanes(t *testing.T) {
 		{[]int64{1<<54 - 1, 1}, 2}, {[]int64{1 << 54, 1}, 3}, {[]int64{1 << 54, 1 << 30}, 1}, {[]int64{-1 << 54, 3}, 2}, {[]int64{1 << 61, -1 << 61}, 3},
 		{[]int64{math.MaxInt64 / 2, -math.MaxInt64 / 2}, 3}, {[]int64{kernels.NotANumber, 0}, 3}, {[]int64{kernels.NotANumber, kernels.NotANumber}, 3},
 	} {
-		require.Equal(t, c.lanes, limitsOf(c.x).layout(1).lanes(), "%v", c.x)
+		require.Equal(t, c.lanes, limitsOf(c.x).Layout(1).Lanes(), "%v", c.x)
 		requireSums(t, [][]int64{c.x, c.x})
 		requireSums(t, [][]int64{c.x, {-c.x[0], 0}})
 		requireSums(t, [][]int64{c.x, {5, -7}})
@@ -104,7 +104,7 @@ func FuzzLanes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, ranks, shift uint8) {
 		size := 1 + int(ranks)%9
 		n := len(data) / 8 / size
-		if n == 0 || n > blockSums {
+		if n == 0 || n > Block {
 			return
 		}
 		all := make([][]int64, size)
