@@ -101,10 +101,13 @@ func widest(width, rows int) int { return (lanes.Blocks(rows, width)+3)/4 + 3*ro
 func sumsLengths(width, rows, ranks int, cut bool) (wire, got int) {
 	n := min(rows, fewest(ranks)/width)
 	wire = ranks * messageOf(width, n)
-	if n < rows || cut {
+	switch {
+	case ranks == 2 && n < rows:
+		wire = 2 * messageOf(width, rows)
+	case ranks > 2 && (n < rows || cut):
 		wire = max(wire, messageOf(width, rows))
 	}
-	if cut {
+	if ranks > 2 && cut {
 		got = messageOf(width, rows)
 	}
 	return wire, got
@@ -219,9 +222,7 @@ func (s *Sums) gather(ctx context.Context, n int) error {
 		layouts, to := s.message(s.group.Rank(), n)
 		s.limits = grown(s.limits, len(layouts))
 		lanes.Measure(s.limits, s.sums[:s.rows*s.width], s.width)
-		for i, l := range s.limits {
-			layouts[i] = l.Layout(0)
-		}
+		lanes.Pack(layouts, s.limits, s.width)
 		if lanes.Len(layouts, s.width) <= len(to) {
 			lanes.Encode(to, layouts, s.sums[:s.rows*s.width], s.width)
 		} else {
@@ -238,8 +239,8 @@ func (s *Sums) message(rank, n int) ([]lanes.Layout, []int32) {
 	return unsafe.Slice((*lanes.Layout)(unsafe.Pointer(unsafe.SliceData(x))), blocks), x[(blocks+3)/4:]
 }
 
-// reduce starts a reduce-scatter or an all-reduce of lanes, once all ranks know how many
-// each block needs.
+// reduce starts a reduce-scatter or an all-reduce of lanes, or between two ranks an exchange
+// of packed blocks, once all ranks know what each block needs.
 func (s *Sums) reduce(ctx context.Context, cut []Range) error {
 	blocks := lanes.Blocks(s.rows, s.width)
 	s.limits, s.layouts = grown(s.limits, blocks), grown(s.layouts, blocks)
@@ -247,12 +248,15 @@ func (s *Sums) reduce(ctx context.Context, cut []Range) error {
 		lanes.Measure(s.limits, s.sums[:s.rows*s.width], s.width)
 	} else {
 		for i := range s.limits {
-			s.limits[i] = lanes.Limits{High: 2, Low: 64} // a lane
+			s.limits[i] = lanes.Limits{High: 24, Low: 64} // three bytes, or a lane
 		}
 	}
 	all := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s.limits))), 2*blocks)
 	if err := s.group.AllMax(ctx, all, all, distributed.Uint8); err != nil {
 		return err
+	}
+	if s.group.Size() == 2 {
+		return s.swap(ctx, cut)
 	}
 	growth := bits.Len(uint(s.group.Size() - 1))
 	for i, l := range s.limits {
@@ -281,6 +285,42 @@ func (s *Sums) reduce(ctx context.Context, cut []Range) error {
 	return nil
 }
 
+// swap starts an exchange in which each of two ranks gets the other's sums of the rows that
+// it needs. Nothing is added on the way, so each block takes as few bytes as it can.
+func (s *Sums) swap(ctx context.Context, cut []Range) error {
+	lanes.Pack(s.layouts, s.limits, s.width)
+	for r := range s.sizes {
+		s.sizes[r] = 4 * lanes.Len(s.layoutsOf(s.sent(r, cut)), s.width)
+	}
+	n := (s.sizes[0] + s.sizes[1]) / 4
+	if err := s.room(&s.wire, n); err != nil {
+		return err
+	}
+	if kernels.ValuesMatter(s.b) {
+		rows := s.sent(s.group.Rank(), cut)
+		lanes.Encode(s.part(s.group.Rank()), s.layoutsOf(rows), s.sums[rows.Start*s.width:rows.End*s.width], s.width)
+	}
+	s.pending = s.group.StartAllGatherV(ctx, int32Bytes(s.wire[:n]), s.sizes)
+	return nil
+}
+
+// sent are the rows that one of two ranks sends, which are those that the other one needs.
+func (s *Sums) sent(rank int, cut []Range) Range {
+	if cut == nil {
+		return Range{End: s.rows}
+	}
+	return cut[1-rank]
+}
+
+// part is what one of two ranks sends.
+func (s *Sums) part(rank int) []int32 {
+	n := s.sizes[0] / 4
+	if rank == 0 {
+		return s.wire[:n]
+	}
+	return s.wire[n : n+s.sizes[1]/4]
+}
+
 // layoutsOf are the layouts of the blocks of rows that are reduced.
 func (s *Sums) layoutsOf(rows Range) []lanes.Layout {
 	return s.layouts[lanes.Blocks(rows.Start, s.width):lanes.Blocks(rows.End, s.width)]
@@ -292,13 +332,16 @@ func (s *Sums) Finish(ctx context.Context) error {
 	if err := s.pending.Wait(); err != nil {
 		return err
 	}
-	wide := false
-	if s.op == AllGather {
+	var wide bool
+	switch {
+	case s.op == AllGather:
 		var err error
 		if wide, err = s.addGathered(ctx); err != nil {
 			return err
 		}
-	} else {
+	case s.group.Size() == 2:
+		wide = s.addSwapped()
+	default:
 		wide = s.takeReduced()
 	}
 	s.meter.exchanged(s.op, wide)
@@ -352,12 +395,31 @@ func (s *Sums) fit() bool {
 	return true
 }
 
+// mostLanes is the greatest number of lanes of the blocks that are reduced.
+func (s *Sums) mostLanes() int {
+	most := 0
+	for _, l := range s.layouts {
+		most = max(most, l.Lanes())
+	}
+	return most
+}
+
+// addSwapped adds the sums of the other of two ranks to this rank's rows, which become the
+// first, and reports whether one of any row needed more than one lane.
+func (s *Sums) addSwapped() (wide bool) {
+	most := s.mostLanes()
+	if kernels.ValuesMatter(s.b) {
+		own := s.sums[:s.own.Len()*s.width]
+		copy(own, s.sums[s.own.Start*s.width:s.own.End*s.width])
+		lanes.Add(own, s.layoutsOf(s.own), s.part(1-s.group.Rank()), s.width, most > 2)
+	}
+	return most > 1
+}
+
 // takeReduced replaces the sums of this rank's rows by those of all ranks, and reports
 // whether one of any row needed more than one lane.
 func (s *Sums) takeReduced() (wide bool) {
-	for _, l := range s.layouts {
-		wide = wide || l.Lanes() > 1
-	}
+	wide = s.mostLanes() > 1
 	if !kernels.ValuesMatter(s.b) {
 		return wide
 	}

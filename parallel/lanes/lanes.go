@@ -3,14 +3,17 @@
 // lowest set bit. So a block of them is shifted right by its trailing zeros, and its
 // numbers travel as one int32, or if they need it as two or three: lanes of 24 bits, with
 // the rest in the last one. Lanes can be added like the numbers, because the upper bits of
-// a lane hold its carries.
+// a lane hold its carries. A block that is not added on its way takes two or three bytes a
+// number if they suffice.
 //
-// Measure says what each block of some rows needs, Limits.Layout how it travels, and
-// Encode and Add convert the rows, all with vector instructions where there are some.
+// Measure says what each block of some rows needs, Limits.Layout and Packed how it
+// travels, and Encode and Add convert the rows, all with vector instructions where there
+// are some.
 package lanes
 
 import (
 	"math/bits"
+	"unsafe"
 
 	"ringmaster/kernels"
 )
@@ -28,18 +31,34 @@ const (
 	notANumberEnd = 1 << 22
 )
 
-// Layout says how a block travels: its lanes, from 0 for zeros to 3, and its shift.
+// Layout says how a block travels: in the upper three bits its form, in the lower five
+// half of its shift.
 type Layout uint8
 
-func layoutOf(lanes, shift int) Layout { return Layout(lanes<<6 | shift) }
+// The forms of a block.
+const (
+	zeros     = iota
+	words     // int16
+	triples   // the lower 16 bits of all sums, then an int8 of each
+	oneLane   // int32
+	twoLanes  // and so on, one lane of all sums after the other
+	manyLanes // three
+)
 
-// Lanes is how many int32 a sum of the block takes.
-func (l Layout) Lanes() int { return int(l >> 6) }
+func layoutOf(form, shift int) Layout { return Layout(form<<5 | shift/2) }
 
-func (l Layout) shift() uint { return uint(l & 63) }
+func (l Layout) form() int { return int(l >> 5) }
+
+func (l Layout) shift() uint { return 2 * uint(l&31) }
+
+// Lanes is how many lanes the block has, from 0 for zeros to 3.
+func (l Layout) Lanes() int { return [...]int{0, 1, 1, 1, 2, 3, 3, 3}[l.form()] }
+
+// size is how many int32 a block of n sums takes.
+func (l Layout) size(n int) int { return [...]int{0, 2, 3, 4, 8, 12, 12, 12}[l.form()] * n / 4 }
 
 // Unfit is a layout that no block has.
-const Unfit Layout = 3<<6 | 63
+const Unfit Layout = 0xff
 
 // Limits are the bits that a block of sums needs. High is one more than the number of
 // bits without sign of the greatest magnitude, Low is 64 less the trailing zeros that all
@@ -58,20 +77,43 @@ func limitsOf(x []int64) Limits {
 	return Limits{uint8(1 + bits.Len64(uint64(size))), uint8(64 - bits.TrailingZeros64(uint64(any)))}
 }
 
-// Layout returns how blocks within limits travel if 2^growth of them are added.
+// Layout returns how blocks within limits travel if 2^growth of them are added on the way.
 func (l Limits) Layout(growth int) Layout {
 	if l.Low == 0 {
 		return 0
 	}
-	high, shift := int(l.High)-1, 64-int(l.Low)
+	high, shift := int(l.High)-1, (64-int(l.Low))&^1
 	switch {
 	case high > 31+laneBits: // kernels.NotANumber too
 	case high-shift+growth <= 31:
-		return layoutOf(1, shift)
+		return layoutOf(oneLane, shift)
 	case high-shift+growth <= 31+laneBits:
-		return layoutOf(2, shift)
+		return layoutOf(twoLanes, shift)
 	}
-	return layoutOf(3, 0)
+	return layoutOf(manyLanes, 0)
+}
+
+// Packed returns how a block of n sums within limits travels if none is added on the way.
+func (l Limits) Packed(n int) Layout {
+	lanes := l.Layout(0)
+	if lanes.form() != oneLane || n != Block { // only whole blocks, so that all begin at an int32
+		return lanes
+	}
+	switch bits := int(l.High) - 1 - int(lanes.shift()); {
+	case bits <= 15:
+		return layoutOf(words, int(lanes.shift()))
+	case bits <= 23:
+		return layoutOf(triples, int(lanes.shift()))
+	}
+	return lanes
+}
+
+// Pack writes Packed of limits [blocks] of rows of width to layouts.
+func Pack(layouts []Layout, limits []Limits, width int) {
+	perRow := Blocks(1, width)
+	for i, l := range limits {
+		layouts[i] = l.Packed(min(Block, width-i%perRow*Block))
+	}
 }
 
 // Blocks is the number of blocks of rows.
@@ -83,9 +125,9 @@ func Len(layouts []Layout, width int) int {
 	perRow := Blocks(1, width)
 	for len(layouts) > 0 {
 		for _, l := range layouts[:perRow-1] {
-			n += l.Lanes() * Block
+			n += l.size(Block)
 		}
-		n += layouts[perRow-1].Lanes() * last
+		n += layouts[perRow-1].size(last)
 		layouts = layouts[perRow:]
 	}
 	return n
@@ -140,15 +182,24 @@ func blocks(sums []int64, width int, f func(i int, x []int64)) {
 // encode writes the lanes of a block and returns the rest of dst.
 func (l Layout) encode(dst []int32, x []int64) []int32 {
 	n, shift := len(x), l.shift()
-	switch l.Lanes() {
-	case 0:
+	switch l.form() {
+	case zeros:
 		return dst
-	case 1:
+	case words, triples:
+		lower, upper := l.packed(dst, n)
+		for i, v := range x {
+			v >>= shift
+			if lower[i] = uint16(v); upper != nil {
+				upper[i] = int8(v >> 16)
+			}
+		}
+		return dst[l.size(n):]
+	case oneLane:
 		for i, to := 0, dst[:n]; i < len(to) && i < len(x); i++ {
 			to[i] = int32(x[i] >> shift)
 		}
 		return dst[n:]
-	case 2:
+	case twoLanes:
 		first, last := dst[:n], dst[n:2*n]
 		for i, v := range x {
 			v >>= shift
@@ -167,13 +218,27 @@ func (l Layout) encode(dst []int32, x []int64) []int32 {
 	return dst[3*n:]
 }
 
+// packed are the words of a block of n sums in x, and the upper bytes of triples.
+func (l Layout) packed(x []int32, n int) (lower []uint16, upper []int8) {
+	x = x[:l.size(n)]
+	lower = unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(x))), n)
+	if l.form() == triples {
+		upper = unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(x[n/2:]))), n)
+	}
+	return lower, upper
+}
+
 // add adds the lanes of a block to acc and returns the rest of src.
 func (l Layout) add(acc []int64, src []int32, careful bool) []int32 {
 	n, shift := len(acc), l.shift()
-	switch l.Lanes() {
-	case 0:
+	var lower []uint16
+	var upper []int8
+	switch l.form() {
+	case zeros:
 		return src
-	case 1:
+	case words, triples:
+		lower, upper = l.packed(src, n)
+	case oneLane:
 		x := src[:n]
 		if !careful {
 			for i, v := range x {
@@ -186,10 +251,14 @@ func (l Layout) add(acc []int64, src []int32, careful bool) []int32 {
 		if acc[i] == kernels.NotANumber {
 			continue
 		}
-		switch l.Lanes() {
-		case 1:
+		switch l.form() {
+		case words:
+			acc[i] += int64(int16(lower[i])) << shift
+		case triples:
+			acc[i] += (int64(lower[i]) + int64(upper[i])<<16) << shift
+		case oneLane:
 			acc[i] += int64(src[i]) << shift
-		case 2:
+		case twoLanes:
 			acc[i] += (int64(uint32(src[i])) + int64(src[n+i])<<laneBits) << shift
 		default:
 			if src[2*n+i] >= notANumberEnd {
@@ -199,5 +268,5 @@ func (l Layout) add(acc []int64, src []int32, careful bool) []int32 {
 			acc[i] += int64(uint32(src[i])) + int64(uint32(src[n+i]))<<laneBits + int64(src[2*n+i])<<(2*laneBits)
 		}
 	}
-	return src[l.Lanes()*n:]
+	return src[l.size(n):]
 }

@@ -19,13 +19,13 @@ func travel(t *testing.T, ranks [][]int64, reduced bool) []int64 {
 	if !reduced {
 		most, out := 0, append([]int64(nil), ranks[0]...)
 		for _, x := range ranks {
-			most = max(most, limitsOf(x).Layout(0).Lanes())
+			most = max(most, limitsOf(x).Packed(n).Lanes())
 		}
 		for _, x := range ranks[1:] {
-			l, lanes := limitsOf(x).Layout(0), make([]int32, 3*n)
+			l, lanes := limitsOf(x).Packed(n), make([]int32, 3*n)
 			require.NotEqual(t, Unfit, l)
-			require.Len(t, l.encode(lanes, x), (3-l.Lanes())*n)
-			require.Len(t, l.add(out, lanes, most > 2), (3-l.Lanes())*n)
+			require.Len(t, l.encode(lanes, x), 3*n-l.size(n))
+			require.Len(t, l.add(out, lanes, most > 2), 3*n-l.size(n))
 		}
 		return out
 	}
@@ -72,6 +72,13 @@ func requireSums(t *testing.T, ranks [][]int64) {
 	}
 	require.Equal(t, want, travel(t, ranks, false), "gathered %v", ranks)
 	require.Equal(t, want, travel(t, ranks, true), "reduced %v", ranks)
+	if len(want) < Block { // a whole block may be packed
+		whole := make([][]int64, len(ranks))
+		for r, x := range ranks {
+			whole[r] = append(make([]int64, Block-len(x)), x...)
+		}
+		require.Equal(t, want, travel(t, whole, false)[Block-len(want):], "packed %v", ranks)
+	}
 }
 
 // TestLanes: blocks at the limits of each number of lanes.
@@ -95,6 +102,25 @@ func TestLanes(t *testing.T) {
 		}
 		few[7] = []int64{c.x[1], 1}
 		requireSums(t, few)
+	}
+}
+
+// TestPacked: whole blocks at the limits of two and three bytes, and parts of blocks, which
+// stay in lanes.
+func TestPacked(t *testing.T) {
+	for _, c := range []struct {
+		x    int64
+		size int // in int32
+	}{
+		{0, 0}, {1, 32}, {1<<15 - 1, 32}, {-1 << 15, 32}, {1<<15 + 1, 48}, {-1<<15 - 1, 48}, {1<<23 - 1, 48}, {-1<<23 + 1, 48}, {1<<23 + 1, 64},
+		{-1<<23 - 1, 64}, {1 << 40, 32}, {0x7fff << 40, 32}, {0x7fff << 39, 48}, {0x7fffff << 32, 48}, {0x7fffff << 31, 64}, {1<<32 + 1, 128}, {1 << 62, 192},
+	} {
+		x := make([]int64, Block)
+		x[5] = c.x
+		require.Equal(t, c.size, limitsOf(x).Packed(Block).size(Block), "%#x", c.x)
+		requireSums(t, [][]int64{x, x})
+		requireSums(t, [][]int64{make([]int64, Block), x})
+		require.Contains(t, []int{0, 1, 2, 3}, limitsOf(x[5:6]).Packed(1).size(1))
 	}
 }
 

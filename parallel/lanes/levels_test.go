@@ -22,7 +22,7 @@ func TestLevelsAgree(t *testing.T) {
 	for _, width := range []int{7, 64, 130, 1024} {
 		const rows = 70
 		sums := make([]int64, rows*width)
-		seen := [4]int{}
+		seen := map[int]int{}
 		blocks(sums, width, func(i int, x []int64) {
 			size := i % 63
 			shift := r.IntN(size + 1)
@@ -31,16 +31,15 @@ func TestLevelsAgree(t *testing.T) {
 					x[j] = kernels.NotANumber
 				}
 			}
-			seen[limitsOf(x).Layout(0).Lanes()]++
+			seen[limitsOf(x).Packed(len(x)).form()]++
 		})
-		for lanes, n := range seen {
-			require.NotZero(t, n, "blocks of %d lanes", lanes)
+		for _, form := range []int{zeros, oneLane, twoLanes, manyLanes} {
+			require.NotZero(t, seen[form], "form %d", form)
 		}
+		require.Equal(t, width >= Block, seen[words] > 0 && seen[triples] > 0)
 		limits, layouts := make([]Limits, Blocks(rows, width)), make([]Layout, Blocks(rows, width))
-		blocks(sums, width, func(i int, x []int64) {
-			limits[i] = limitsOf(x)
-			layouts[i] = limits[i].Layout(0)
-		})
+		blocks(sums, width, func(i int, x []int64) { limits[i] = limitsOf(x) })
+		Pack(layouts, limits, width)
 		want := make([]int32, Len(layouts, width))
 		rest := want
 		blocks(sums, width, func(i int, x []int64) { rest = layouts[i].encode(rest, x) })
@@ -80,9 +79,7 @@ func BenchmarkLanes(b *testing.B) {
 	}
 	limits, layouts, lanes := make([]Limits, Blocks(rows, width)), make([]Layout, Blocks(rows, width)), make([]int32, rows*width)
 	Measure(limits, sums, width)
-	for i, l := range limits {
-		layouts[i] = l.Layout(1)
-	}
+	Pack(layouts, limits, width)
 	for _, step := range []struct {
 		name string
 		run  func()

@@ -21,21 +21,47 @@ INLINE void measure(uint8_t *limits, const int64_t *x, int64_t n) {
 	limits[1] = any ? (uint8_t)(64 - __builtin_ctzll(any)) : 0;
 }
 
-INLINE int32_t *encode(int32_t *restrict dst, int lanes, int shift, const int64_t *restrict x, int64_t n) {
-	if (lanes == 1) {
-		if (shift <= 32) { // the lower half is the same as of an arithmetic shift
-			for (int64_t i = 0; i < n; i++) dst[i] = (int32_t)((uint64_t)x[i] >> shift);
-		} else {
-			for (int64_t i = 0; i < n; i++) dst[i] = (int32_t)(x[i] >> shift);
-		}
-	} else if (lanes == 2) {
-		for (int64_t i = 0; i < n; i++) dst[i] = (int32_t)((uint64_t)x[i] >> shift) & MASK;
-		if (shift <= 32 - RM_LANES_BITS) {
-			for (int64_t i = 0; i < n; i++) dst[n + i] = (int32_t)((uint64_t)x[i] >> (shift + RM_LANES_BITS));
-		} else {
-			for (int64_t i = 0; i < n; i++) dst[n + i] = (int32_t)(x[i] >> shift >> RM_LANES_BITS);
-		}
-	} else if (lanes == 3) {
+// size is how many int32 a block of n sums takes.
+INLINE int64_t size(int form, int64_t n) {
+	switch (form) {
+	case RM_LANES_ZEROS: return 0;
+	case RM_LANES_WORDS: return n / 2;
+	case RM_LANES_TRIPLES: return n / 4 * 3;
+	case RM_LANES_ONE: return n;
+	case RM_LANES_TWO: return 2 * n;
+	default: return 3 * n;
+	}
+}
+
+// low_bits are the lower 32 bits of x >> shift; with a constant of 1 for small the shift
+// is at most 32, so that a logical one has the same.
+INLINE uint32_t low_bits(int64_t x, int shift, int small) {
+	return (uint32_t)(small ? (uint64_t)x >> shift : (uint64_t)(x >> shift));
+}
+
+INLINE void encode(int32_t *restrict dst, int form, int shift, const int64_t *restrict x, int64_t n, int small) {
+	switch (form) {
+	case RM_LANES_ZEROS: return;
+	case RM_LANES_WORDS: {
+		uint16_t *lower = (uint16_t *)(void *)dst;
+		for (int64_t i = 0; i < n; i++) lower[i] = (uint16_t)low_bits(x[i], shift, small);
+		return;
+	}
+	case RM_LANES_TRIPLES: {
+		uint16_t *lower = (uint16_t *)(void *)dst;
+		uint8_t *upper = (uint8_t *)(lower + n);
+		for (int64_t i = 0; i < n; i++) lower[i] = (uint16_t)low_bits(x[i], shift, small);
+		for (int64_t i = 0; i < n; i++) upper[i] = (uint8_t)(low_bits(x[i], shift, small) >> 16);
+		return;
+	}
+	case RM_LANES_ONE:
+		for (int64_t i = 0; i < n; i++) dst[i] = (int32_t)low_bits(x[i], shift, small);
+		return;
+	case RM_LANES_TWO:
+		for (int64_t i = 0; i < n; i++) dst[i] = (int32_t)low_bits(x[i], shift, small) & MASK;
+		for (int64_t i = 0; i < n; i++) dst[n + i] = (int32_t)(x[i] >> shift >> RM_LANES_BITS);
+		return;
+	default:
 		for (int64_t i = 0; i < n; i++) {
 			int nan = x[i] == NOT_A_NUMBER;
 			dst[i] = nan ? 0 : (int32_t)(x[i] & MASK);
@@ -43,20 +69,26 @@ INLINE int32_t *encode(int32_t *restrict dst, int lanes, int shift, const int64_
 			dst[2 * n + i] = nan ? RM_LANES_NAN : (int32_t)(x[i] >> 2 * RM_LANES_BITS);
 		}
 	}
-	return dst + lanes * n;
 }
 
-// value is a number of one or two lanes.
-INLINE int64_t value(int lanes, const int32_t *src, int64_t n, int64_t i, int shift) {
-	if (lanes == 1) return (int64_t)((uint64_t)(int64_t)src[i] << shift);
-	return (int64_t)(((uint64_t)(uint32_t)src[i] + ((uint64_t)(int64_t)src[n + i] << RM_LANES_BITS)) << shift);
+// value is a number of a block of one or two lanes.
+INLINE int64_t value(int form, const int32_t *src, int64_t n, int64_t i, int shift) {
+	const uint16_t *lower = (const uint16_t *)(const void *)src;
+	int64_t v;
+	switch (form) {
+	case RM_LANES_WORDS: v = (int16_t)lower[i]; break;
+	case RM_LANES_TRIPLES: v = lower[i] | (int64_t)((uint64_t)(int64_t)((const int8_t *)(lower + n))[i] << 16); break;
+	case RM_LANES_ONE: v = src[i]; break;
+	default: v = (int64_t)((uint64_t)(uint32_t)src[i] + ((uint64_t)(int64_t)src[n + i] << RM_LANES_BITS));
+	}
+	return (int64_t)((uint64_t)v << shift);
 }
 
-INLINE void add_wide(int64_t *acc, int lanes, int shift, const int32_t *src, int64_t n) {
+INLINE void add_careful(int64_t *acc, int form, int shift, const int32_t *src, int64_t n) {
 	for (int64_t i = 0; i < n; i++) {
 		if (acc[i] == NOT_A_NUMBER) continue;
-		if (lanes < 3) {
-			acc[i] += value(lanes, src, n, i, shift);
+		if (form < RM_LANES_MANY) {
+			acc[i] += value(form, src, n, i, shift);
 		} else if (src[2 * n + i] >= RM_LANES_NAN_END) {
 			acc[i] = NOT_A_NUMBER;
 		} else {
@@ -66,25 +98,26 @@ INLINE void add_wide(int64_t *acc, int lanes, int shift, const int32_t *src, int
 	}
 }
 
-INLINE const int32_t *add(int64_t *restrict acc, int lanes, int shift, const int32_t *restrict src, int64_t n, int replace,
-                          int careful) {
-	if (lanes == 3 || careful) {
-		if (replace) memset(acc, 0, (size_t)n * sizeof *acc);
-		if (lanes > 0) add_wide(acc, lanes, shift, src, n);
-	} else if (lanes == 0) {
-		if (replace) memset(acc, 0, (size_t)n * sizeof *acc);
-	} else if (lanes == 1) {
-		if (replace) {
-			for (int64_t i = 0; i < n; i++) acc[i] = value(1, src, n, i, shift);
-		} else {
-			for (int64_t i = 0; i < n; i++) acc[i] += value(1, src, n, i, shift);
-		}
-	} else if (replace) {
-		for (int64_t i = 0; i < n; i++) acc[i] = value(2, src, n, i, shift);
+INLINE void add_form(int64_t *restrict acc, int form, int shift, const int32_t *restrict src, int64_t n, int replace) {
+	if (replace) {
+		for (int64_t i = 0; i < n; i++) acc[i] = value(form, src, n, i, shift);
 	} else {
-		for (int64_t i = 0; i < n; i++) acc[i] += value(2, src, n, i, shift);
+		for (int64_t i = 0; i < n; i++) acc[i] += value(form, src, n, i, shift);
 	}
-	return src + lanes * n;
+}
+
+INLINE void add(int64_t *acc, int form, int shift, const int32_t *src, int64_t n, int replace, int careful) {
+	if (careful || form >= RM_LANES_MANY || form == RM_LANES_ZEROS) {
+		if (replace) memset(acc, 0, (size_t)n * sizeof *acc);
+		if (form != RM_LANES_ZEROS) add_careful(acc, form, shift, src, n);
+		return;
+	}
+	switch (form) { // so that each has loops of its own
+	case RM_LANES_WORDS: add_form(acc, RM_LANES_WORDS, shift, src, n, replace); return;
+	case RM_LANES_TRIPLES: add_form(acc, RM_LANES_TRIPLES, shift, src, n, replace); return;
+	case RM_LANES_ONE: add_form(acc, RM_LANES_ONE, shift, src, n, replace); return;
+	default: add_form(acc, RM_LANES_TWO, shift, src, n, replace);
+	}
 }
 
 // A block of full length has a constant one, so that its loops have no tails.
@@ -102,9 +135,11 @@ INLINE void encode_rows(int32_t *dst, const uint8_t *layouts, const int64_t *sum
 	for (int64_t r = 0; r < rows; r++) {
 		for (int64_t c = 0; c < width; c += RM_LANES_BLOCK, layouts++) {
 			int64_t n = block_length(width - c);
+			int form = *layouts >> 5, shift = 2 * (*layouts & 31);
 			const int64_t *x = sums + r * width + c;
-			if (n == RM_LANES_BLOCK) dst = encode(dst, *layouts >> 6, *layouts & 63, x, RM_LANES_BLOCK);
-			else dst = encode(dst, *layouts >> 6, *layouts & 63, x, n);
+			if (n < RM_LANES_BLOCK || shift > 32) encode(dst, form, shift, x, n, 0);
+			else encode(dst, form, shift, x, RM_LANES_BLOCK, 1);
+			dst += size(form, n);
 		}
 	}
 }
@@ -114,8 +149,10 @@ INLINE void add_rows(int64_t *sums, const uint8_t *layouts, const int32_t *src, 
 	for (int64_t r = 0; r < rows; r++) {
 		for (int64_t c = 0; c < width; c += RM_LANES_BLOCK, layouts++) {
 			int64_t n = block_length(width - c), *x = sums + r * width + c;
-			if (n == RM_LANES_BLOCK) src = add(x, *layouts >> 6, *layouts & 63, src, RM_LANES_BLOCK, replace, careful);
-			else src = add(x, *layouts >> 6, *layouts & 63, src, n, replace, careful);
+			int form = *layouts >> 5, shift = 2 * (*layouts & 31);
+			if (n == RM_LANES_BLOCK) add(x, form, shift, src, RM_LANES_BLOCK, replace, careful);
+			else add(x, form, shift, src, n, replace, careful);
+			src += size(form, n);
 		}
 	}
 }

@@ -6,10 +6,18 @@
 #include <stdint.h>
 
 enum {
-	RM_LANES_BLOCK = 64,      // sums of a block; the last one of a row may have fewer
-	RM_LANES_BITS = 24,       // of a lane but the last
-	RM_LANES_NAN = 1 << 23,   // last of three lanes of what is not a number
+	RM_LANES_BLOCK = 64, // sums of a block; the last one of a row may have fewer
+	RM_LANES_BITS = 24, // of a lane but the last
+	RM_LANES_NAN = 1 << 23, // last of three lanes of what is not a number
 	RM_LANES_NAN_END = 1 << 22, // above those of all others
+
+	// Forms of blocks.
+	RM_LANES_ZEROS = 0,
+	RM_LANES_WORDS = 1,
+	RM_LANES_TRIPLES = 2,
+	RM_LANES_ONE = 3,
+	RM_LANES_TWO = 4,
+	RM_LANES_MANY = 5,
 };
 
 // rm_lanes_level returns the best instruction set of this processor.
