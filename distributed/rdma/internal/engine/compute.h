@@ -56,7 +56,8 @@ static int in_c(struct rme_task *t, struct rme_op *o, const uint8_t *src, uint8_
 	for (int i = o->nin; i < 8; i++) {
 		blocks[i] = NULL;
 	}
-	int type = t->how == RME_FLOAT16 ? 1 : t->how == RME_INT32 ? 2 : 0; // RM_REDUCE_F16, _I32, _F32
+	// RM_REDUCE_F16, _I32, _F32
+	int type = t->how == RME_FLOAT16 ? 1 : t->how == RME_INT32 ? 2 : 0;
 	t->sum(t->level, type, out, n, o->nin, blocks[0], blocks[1], blocks[2], blocks[3], blocks[4], blocks[5],
 	       blocks[6], blocks[7]);
 	return 1;
