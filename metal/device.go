@@ -58,30 +58,6 @@ type device struct {
 // (pull/24074), which the thread here does at once.
 const renewEvery = 500
 
-// Rates of the slowest supported GPU, that of the M1 with 8 cores: 2.6 TFLOPS (Apple,
-// "Apple unleashes M1", November 2020), and two thirds of the 100 GB/s of the M2, which
-// has "50 percent more than M1" (Apple, "Apple unveils M2", June 2022). Kernels that
-// decode weights, and the M1 with 7 cores, are slower: a tenth of the first and a
-// quarter of the second are assumed.
-const (
-	slowFlops = 2.6e12 / 10
-	slowBytes = 67e9 / 4
-)
-
-// mostWork bounds the estimate of a command buffer. A GPU's watchdog ends one after
-// about 5 s without progress (github.com/ml-explore/mlx/issues/4475); where a display is
-// attached, macOS also ends one that keeps it waiting, after less
-// (github.com/ml-explore/mlx/issues/3267). A twentieth of the first leaves room for both, and
-// for other programs. A commit costs some ten microseconds.
-const mostWork = 250 * time.Millisecond
-
-// How work is divided: some dozens of simdgroups for each of a device's 8 to 80 cores hide
-// the latency of loads.
-const (
-	busy         = 2048
-	attendGroups = 128
-)
-
 // Open opens the system's Metal device and compiles the kernels. The error is an
 // *UnsuitableError where the host cannot run them.
 func Open(o Options) (*Backend, error) {
@@ -95,12 +71,11 @@ func Open(o Options) (*Backend, error) {
 		}
 		return nil, errors.New(C.GoString(&text[0]))
 	}
-	d := &device{m, gpu.Info{
-		Name:      fmt.Sprintf("metal (%s)", C.GoString(&info.name[0])),
-		MaxBuffer: uint64(info.max_buffer), WorkingSet: uint64(info.working_set), Page: uint64(info.page), SharedMax: int(info.threadgroup_max),
-		RowsAgree: false, // GEMM sums in another order than GEMV
-		Busy:      busy, AttendGroups: attendGroups, Flops: slowFlops, Bytes: slowBytes, MostWork: mostWork,
-	}}
+	numbers := Numbers()
+	numbers.Name = fmt.Sprintf("metal (%s)", C.GoString(&info.name[0]))
+	numbers.MaxBuffer, numbers.WorkingSet, numbers.Page = uint64(info.max_buffer), uint64(info.working_set), uint64(info.page)
+	numbers.SharedMax = int(info.threadgroup_max)
+	d := &device{m, numbers}
 	if err := d.compile(o.Progress); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
