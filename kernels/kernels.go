@@ -12,7 +12,8 @@
 // Ops are encoded in the order of the calls and take effect by Flush. Host code may write
 // an input until the op that reads it is encoded, and may read an output only after Flush
 // has returned nil. A backend may run an op immediately; no caller may rely on that.
-// Between two Flushes the host must not write memory that an encoded op still reads.
+// Between two Flushes the host must not write memory that an encoded op still reads, except
+// for data that ops await (Await).
 //
 // # Memory
 //
@@ -342,8 +343,8 @@ type Device interface {
 	// CanCompute reports whether matrices of the type can be multiplied.
 	CanCompute(t gguf.Type) bool
 	// Submit starts the encoded ops without waiting: a hint for a device that
-	// works while the host does something else. Results are available after
-	// Flush.
+	// works while the host does something else. A device that has enough to do may take
+	// them later. Results are available after Flush.
 	Submit()
 	// Flush waits until every encoded op has taken effect and reports the first
 	// failure. A backend that has failed remains failed.

@@ -29,6 +29,7 @@ struct rmm_device {
 	MTLCommandBufferDescriptor *descriptor; // for every command buffer
 	id<MTLSharedEvent> event;  // signalled by each command buffer, in order
 	uint64_t signalled;        // value that the last one will signal
+	id<MTLCommandBuffer> encoded; // not committed yet, owned
 };
 
 static void set_error(char *error, size_t size, NSString *what, NSError *e) {
@@ -66,11 +67,13 @@ static NSString *unsuitable(id<MTLDevice> device, NSOperatingSystemVersion syste
 static rmg_buffer alloc_buffer(rmg_device *d, uint64_t n, int host);
 static rmg_buffer wrap_memory(rmg_device *d, void *memory, uint64_t n);
 static void release_buffer(rmg_device *d, rmg_buffer b);
-static int submit(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size);
+static int encode(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size);
+static int commit(rmg_device *d, char *error, size_t size);
+static void drop(rmg_device *d);
 static int wait_for_all(rmg_device *d, rmg_wait_policy policy, char *error, size_t size);
 
 static const rmg_driver driver = {
-    .alloc = alloc_buffer, .wrap = wrap_memory, .release = release_buffer, .submit = submit, .wait = wait_for_all};
+    .alloc = alloc_buffer, .wrap = wrap_memory, .release = release_buffer, .encode = encode, .commit = commit, .drop = drop, .wait = wait_for_all};
 
 rmm_device *rmm_open(rmm_info *info, rmm_keep keep, char *error, size_t size) {
 	@autoreleasepool {
@@ -248,12 +251,9 @@ static MTLSize size_of(const uint32_t n[3]) {
 	return MTLSizeMake(n[0], n[1], n[2]);
 }
 
-static int submit(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
+static int encode(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
 	rmm_device *m = (rmm_device *)d;
 	@autoreleasepool {
-		if (@available(macOS 15.0, *)) {
-			if (m->residency != NULL) rmm_residency_use(m->residency);
-		}
 		id<MTLCommandBuffer> commands = [m->queue commandBufferWithDescriptor:m->descriptor];
 		id<MTLComputeCommandEncoder> encoder =
 		    [commands computeCommandEncoderWithDispatchType:MTLDispatchTypeConcurrent];
@@ -286,10 +286,32 @@ static int submit(rmg_device *d, const rmg_command *list, size_t n, const char *
 			[encoder dispatchThreadgroups:size_of(c->groups) threadsPerThreadgroup:size_of(c->threads)];
 		}
 		[encoder endEncoding];
-		[commands encodeSignalEvent:m->event value:++m->signalled];
-		[commands commit];
-		[m->running addObject:commands];
+		[commands encodeSignalEvent:m->event value:m->signalled + 1];
+		m->encoded = [commands retain];
 		return 0;
+	}
+}
+
+static int commit(rmg_device *d, char *error, size_t size) {
+	rmm_device *m = (rmm_device *)d;
+	(void)error, (void)size; // failures of a command buffer are known later
+	@autoreleasepool {
+		if (@available(macOS 15.0, *)) {
+			if (m->residency != NULL) rmm_residency_use(m->residency);
+		}
+		m->signalled++;
+		[m->encoded commit];
+		[m->running addObject:m->encoded];
+		drop(d);
+		return 0;
+	}
+}
+
+static void drop(rmg_device *d) {
+	rmm_device *m = (rmm_device *)d;
+	@autoreleasepool {
+		[m->encoded release];
+		m->encoded = nil;
 	}
 }
 
@@ -304,8 +326,8 @@ static int finished(id<MTLCommandBuffer> c) {
 	return c.status == MTLCommandBufferStatusCompleted || c.status == MTLCommandBufferStatusError;
 }
 
-// wait_for_last waits for the last command buffer. It returns 0, or -1 at the
-// deadline.
+// wait_for_last waits for the last command buffer: for its event, and unless policy.results
+// is set for its status. It returns 0, or -1 at the deadline.
 static int wait_for_last(rmm_device *m, rmg_wait_policy policy) {
 	id<MTLCommandBuffer> last = [m->running lastObject];
 	if (policy.block) {
@@ -326,8 +348,8 @@ static int wait_for_last(rmm_device *m, rmg_wait_policy policy) {
 		uint64_t left = (deadline - now) / 1000 + 1;
 		[m->event waitUntilSignaledValue:m->signalled timeoutMS:left < 500 ? left : 500];
 	}
-	// The results are there; the status follows at once.
-	while (!finished(last)) {
+	// The results are there. The driver sets the status later, on a thread of its own.
+	while (!policy.results && !finished(last)) {
 		if (microseconds() >= deadline) return -1;
 		sched_yield();
 	}
@@ -378,7 +400,12 @@ static int wait_for_all(rmg_device *d, rmg_wait_policy policy, char *error, size
 			return -2;
 		}
 		int failed = 0;
+		NSMutableArray *unknown = [NSMutableArray arrayWithCapacity:1]; // their results are there, a later call looks at them again
 		for (id<MTLCommandBuffer> c in m->running) {
+			if (!finished(c)) {
+				[unknown addObject:c];
+				continue;
+			}
 			// Later ones fail as a consequence: report the first.
 			if (c.status != MTLCommandBufferStatusCompleted && !failed) {
 				failed = 1;
@@ -386,6 +413,7 @@ static int wait_for_all(rmg_device *d, rmg_wait_policy policy, char *error, size
 			}
 		}
 		[m->running removeAllObjects];
+		for (id<MTLCommandBuffer> c in unknown) [m->running addObject:c];
 		return failed ? -1 : 0;
 	}
 }

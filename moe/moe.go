@@ -283,7 +283,8 @@ func (f *Forward) encode(l *Layer, input []float32, ids []int32, rows int) {
 
 // Finish encodes the combined output of the last Begin, including the shared expert, into out [rows][D], and ends the
 // layer on the meter. If the rows are divided, out has this rank's rows. In a group it waits for the exchange; an error
-// names the layer and comes from the group.
+// names the layer and comes from the group. Where ops await data (kernels.Await) the wait, and its error, may be those
+// of a later Flush.
 func (f *Forward) Finish(ctx context.Context, out []float32) error {
 	finish := f.finishSum
 	if f.reduce == parallel.Exact {

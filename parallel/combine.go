@@ -55,12 +55,16 @@ type Combiner struct {
 	got   []float32 // [capacity] what ReduceScatter leaves, nil for the others
 	got16 []uint16  // [capacity] the same on the wire; nil with F32
 
-	// Of the current exchange.
-	now        Op       // op, or AllReduce of StartAll
+	flag [1]byte // 1 if this rank saw a number beyond float16, then if any did
+	now  exchange
+}
+
+// exchange is an exchange of a Combiner between its Start and the end of its wait.
+type exchange struct {
+	op         Op       // the Combiner's, or AllReduce of StartAll
 	n          int      // numbers of all parts
 	first, own int      // numbers before this rank's part, and in it; 0 and n for AllReduce
 	sizes      [2][]int // [Wire][Size] bytes of each part
-	flag       [1]byte  // 1 if this rank saw a number beyond float16, then if any did
 	pending    distributed.Pending
 }
 
@@ -69,7 +73,6 @@ type Combiner struct {
 // out.
 func NewCombiner(b kernels.Backend, g *distributed.Group, op Op, wire Wire, capacity int, meter Counter) (*Combiner, error) {
 	c := &Combiner{b: b, group: g, op: op, wire: wire, meter: meter}
-	c.sizes[F16], c.sizes[F32] = make([]int, g.Size()), make([]int, g.Size())
 	// The host reads what travels. With F16 it reads the float32 numbers only after an
 	// overflow, or if the experts that compute them are its own.
 	make32 := kernels.MakeHost[float32]
@@ -135,12 +138,12 @@ func (c *Combiner) StartAll(ctx context.Context, n int) error {
 }
 
 func (c *Combiner) begin(ctx context.Context, op Op, n int, counts []int) error {
-	c.now = op
-	if err := c.divide(n, counts); err != nil {
+	x, err := c.divide(op, n, counts)
+	if err != nil {
 		return err
 	}
-	at, send := c.first, c.own
-	if c.now == ReduceScatter {
+	at, send := x.first, x.own
+	if op == ReduceScatter {
 		at, send = 0, n
 	}
 	if send > 0 && c.wire == F16 {
@@ -148,26 +151,28 @@ func (c *Combiner) begin(ctx context.Context, op Op, n int, counts []int) error 
 	}
 	// The flush is needed even if this rank sends nothing, because the others' data is
 	// written where ops that follow the previous exchange may still read.
-	if err := c.b.Flush(); err != nil {
+	if err := kernels.Reach(c.b); err != nil {
 		return err
 	}
-	c.pending = c.start(ctx, c.wire)
+	x.pending = c.start(ctx, x, c.wire)
+	c.now = x
 	return nil
 }
 
-// divide sets the parts of n numbers. Errors wrap distributed.ErrArgument.
-func (c *Combiner) divide(n int, counts []int) error {
+// divide is the exchange of n numbers. Errors wrap distributed.ErrArgument.
+func (c *Combiner) divide(op Op, n int, counts []int) (x exchange, err error) {
 	size := c.group.Size()
-	c.n, c.first, c.own = n, 0, n
+	x = exchange{op: op, n: n, own: n}
 	if n < 0 || n > len(c.parts) {
-		return fmt.Errorf("%s of %d numbers; it has room for %d: %w", c.now, n, len(c.parts), distributed.ErrArgument)
+		return x, fmt.Errorf("%s of %d numbers; it has room for %d: %w", op, n, len(c.parts), distributed.ErrArgument)
 	}
-	if c.now == AllReduce {
-		return nil
+	if op == AllReduce {
+		return x, nil
 	}
 	if counts == nil && n%size != 0 || counts != nil && len(counts) != size {
-		return fmt.Errorf("%s of %d numbers in %d parts among %d ranks: %w", c.now, n, len(counts), size, distributed.ErrArgument)
+		return x, fmt.Errorf("%s of %d numbers in %d parts among %d ranks: %w", op, n, len(counts), size, distributed.ErrArgument)
 	}
+	x.sizes = [2][]int{make([]int, size), make([]int, size)}
 	at := 0
 	for r := range size {
 		k := n / size
@@ -175,77 +180,93 @@ func (c *Combiner) divide(n int, counts []int) error {
 			k = counts[r]
 		}
 		if r == c.group.Rank() {
-			c.first, c.own = at, k
+			x.first, x.own = at, k
 		}
-		c.sizes[F32][r], c.sizes[F16][r] = 4*k, 2*k
+		x.sizes[F32][r], x.sizes[F16][r] = 4*k, 2*k
 		if at += k; k < 0 {
-			return fmt.Errorf("%s: the part of rank %d has %d numbers: %w", c.now, r, k, distributed.ErrArgument)
+			return x, fmt.Errorf("%s: the part of rank %d has %d numbers: %w", op, r, k, distributed.ErrArgument)
 		}
 	}
 	if at != n {
-		return fmt.Errorf("%s of %d numbers, but the parts have %d: %w", c.now, n, at, distributed.ErrArgument)
+		return x, fmt.Errorf("%s of %d numbers, but the parts have %d: %w", op, n, at, distributed.ErrArgument)
 	}
-	return nil
+	return x, nil
 }
 
 // start starts the operation of the group on the numbers in a type.
-func (c *Combiner) start(ctx context.Context, wire Wire) distributed.Pending {
-	dt, all, got := distributed.Float32, asBytes(c.parts[:c.n]), []byte(nil)
-	if c.now == ReduceScatter {
-		got = asBytes(c.got[:c.own])
+func (c *Combiner) start(ctx context.Context, x exchange, wire Wire) distributed.Pending {
+	dt, all, got := distributed.Float32, asBytes(c.parts[:x.n]), []byte(nil)
+	if x.op == ReduceScatter {
+		got = asBytes(c.got[:x.own])
 	}
 	if wire == F16 {
-		dt, all = distributed.Float16, asBytes(c.f16[:c.n])
-		if c.now == ReduceScatter {
-			got = asBytes(c.got16[:c.own])
+		dt, all = distributed.Float16, asBytes(c.f16[:x.n])
+		if x.op == ReduceScatter {
+			got = asBytes(c.got16[:x.own])
 		}
 	}
-	sizes, each := c.sizes[wire], dt.Size()
-	switch c.now {
+	sizes, each := x.sizes[wire], dt.Size()
+	switch x.op {
 	case ReduceScatter:
 		return c.group.StartReduceScatter(ctx, got, all, sizes, dt)
 	case AllGather:
 		return c.group.StartAllGatherV(ctx, all, sizes)
 	case Gather:
-		return c.group.StartGather(ctx, all, all[each*c.first:each*(c.first+c.own)], sizes, leader)
+		return c.group.StartGather(ctx, all, all[each*x.first:each*(x.first+x.own)], sizes, leader)
 	}
 	return c.group.StartAllSum(ctx, all, all, dt)
 }
 
-// Finish waits for the exchange and encodes the ops that leave its result in out, in rows
+// Finish waits for the exchange, perhaps only when the ops that follow start (kernels.Await),
+// and encodes the ops that leave its result in out, in rows
 // of width: the sum or all parts [n], with ReduceScatter this rank's part of the sum,
 // with Gather nothing on ranks other than 0. For AllGather and Gather out may be Parts.
 // An error comes from the group.
 func (c *Combiner) Finish(ctx context.Context, out []float32, width int) error {
-	if err := c.pending.Wait(); err != nil {
-		return err
-	}
-	full, half := c.result()
-	// If ops do not run, half has no values, and reading it would only load its pages.
-	overflow := c.wire == F16 && kernels.ValuesMatter(c.b) && reduce.NonFiniteFloat16(asBytes(half))
-	if c.wire == F16 && (c.now == ReduceScatter || c.now == Gather) {
-		// The ranks exchange a flag, because no rank has seen all numbers.
+	x, overflow := c.now, false
+	return c.meter.await(c.b, func() (bool, error) {
 		var err error
+		overflow, err = c.finish(ctx, x)
+		return overflow, err
+	}, func() { c.take(x, overflow, out, width) })
+}
+
+// finish waits for an exchange and reports whether it was repeated in float32.
+func (c *Combiner) finish(ctx context.Context, x exchange) (overflow bool, err error) {
+	if err := x.pending.Wait(); err != nil {
+		return false, err
+	}
+	_, half := c.result(x)
+	// If ops do not run, half has no values, and reading it would only load its pages.
+	overflow = c.wire == F16 && kernels.ValuesMatter(c.b) && reduce.NonFiniteFloat16(asBytes(half))
+	if c.wire == F16 && (x.op == ReduceScatter || x.op == Gather) {
+		// The ranks exchange a flag, because no rank has seen all numbers.
 		if overflow, err = c.any(ctx, overflow); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if overflow {
-		if err := c.start(ctx, F32).Wait(); err != nil {
-			return err
+		if err := c.start(ctx, x, F32).Wait(); err != nil {
+			return false, err
 		}
 	}
-	c.meter.exchanged(c.now, overflow)
-	if c.now == Gather && c.group.Rank() != leader {
-		return nil
+	c.meter.exchanged(x.op, overflow)
+	return overflow, nil
+}
+
+// take encodes the ops that leave the result of an exchange in out.
+func (c *Combiner) take(x exchange, overflow bool, out []float32, width int) {
+	if x.op == Gather && c.group.Rank() != leader {
+		return
 	}
+	full, half := c.result(x)
 	n := len(full)
 	if n == 0 {
-		return nil
+		return
 	}
 	if c.wire == F16 && !overflow {
 		c.b.FromFloat16(out, half, n)
-		return nil
+		return
 	}
 	if unsafe.SliceData(out) != unsafe.SliceData(full) {
 		c.b.SumSlots(out, full, n/width, 1, width) // a copy
@@ -253,20 +274,19 @@ func (c *Combiner) Finish(ctx context.Context, out []float32, width int) error {
 	if overflow {
 		c.keepFinite(out, half, width)
 	}
-	return nil
 }
 
-// result returns the numbers that the exchange has left on this rank: in float32 if they
+// result returns the numbers that an exchange has left on this rank: in float32 if they
 // travelled as that, and in float16, nil with F32. Ranks other than the leader of a
 // Gather have only their own.
-func (c *Combiner) result() (full []float32, half []uint16) {
+func (c *Combiner) result(x exchange) (full []float32, half []uint16) {
 	full, half = c.parts, c.f16
-	from, to := 0, c.n
+	from, to := 0, x.n
 	switch {
-	case c.now == ReduceScatter:
-		full, half, to = c.got, c.got16, c.own
-	case c.now == Gather && c.group.Rank() != leader:
-		from, to = c.first, c.first+c.own
+	case x.op == ReduceScatter:
+		full, half, to = c.got, c.got16, x.own
+	case x.op == Gather && c.group.Rank() != leader:
+		from, to = x.first, x.first+x.own
 	}
 	if half != nil {
 		half = half[from:to]

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ringmaster/distributed"
+	"ringmaster/kernels"
 )
 
 // The purposes of exchanges.
@@ -134,9 +135,29 @@ type exchangeClock struct {
 	counts [][]Exchange
 }
 
+// await is kernels.Await of an exchange.
+func (c Counter) await(b kernels.Backend, wait func() (changed bool, err error), use func()) error {
+	waited := false
+	err := kernels.Await(b, func() (bool, error) {
+		waited = true
+		return wait()
+	}, use)
+	c.late = err == nil && !waited
+	return err
+}
+
 // exchanged counts an exchange that succeeded.
 func (c Counter) exchanged(op Op, repeated bool) {
 	m := c.Meter
+	if m.late {
+		m.late = false
+		defer func() {
+			if m.ends > 0 {
+				m.EndLayer(m.ends - 1)
+				m.ends = 0
+			}
+		}()
+	}
 	m.layer.Exchanges++
 	if repeated {
 		m.layer.Overflows++

@@ -97,7 +97,7 @@ func (g *RowGather) Join(group *distributed.Group) {
 // one message. Until Finish no op may be encoded that uses other rows of them. An error
 // comes from the backend; after a Start without an error, Finish must follow.
 func (g *RowGather) Start(ctx context.Context, cut []Range, fields ...Field) error {
-	if err := g.b.Flush(); err != nil {
+	if err := kernels.Reach(g.b); err != nil {
 		return err
 	}
 	g.cut, g.rows, g.fields = cut, nil, nil
@@ -120,7 +120,7 @@ func (g *RowGather) Some(ctx context.Context, cut []Range, rows []int32, fields 
 	if len(rows) == 0 {
 		return nil
 	}
-	if err := g.b.Flush(); err != nil {
+	if err := kernels.Reach(g.b); err != nil {
 		return err
 	}
 	g.cut, g.rows = cut, make([][]int32, len(cut))
@@ -183,7 +183,7 @@ func (g *RowGather) FinishAnd(ctx context.Context, fields ...Field) error {
 	if err := g.Finish(); err != nil {
 		return err
 	}
-	if err := g.b.Flush(); err != nil {
+	if err := kernels.Reach(g.b); err != nil {
 		return err
 	}
 	g.start(ctx, fields)

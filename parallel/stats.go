@@ -83,6 +83,8 @@ type Meter struct {
 	group *distributed.Group
 	seen  distributed.Stats // of group, when the last layer ended
 	layer LayerStats        // exchanges of the current layer; other fields are zero
+	late  bool              // an exchange of the layer has not been waited for: see kernels.Await
+	ends  int               // the layer that ends with it, counted from 1, or 0
 
 	exchanges exchangeClock
 
@@ -109,7 +111,7 @@ func (m *Meter) Join(g *distributed.Group) {
 
 // StartStep resets the clock of the first layer.
 func (m *Meter) StartStep() {
-	m.mark, m.layer = m.now(), LayerStats{}
+	m.mark, m.layer, m.late, m.ends = m.now(), LayerStats{}, false, 0
 	if m.group != nil {
 		m.seen = m.group.Stats()
 	}
@@ -132,8 +134,13 @@ func (m *Meter) CountRouted(loads []assign.Load, rank int, expertBytes int) {
 	r.BusiestBytes += uint64(experts * expertBytes)
 }
 
-// EndLayer adds the layer that ends now to its counts.
+// EndLayer adds the layer that ends now to its counts. If the wait for its last exchange is
+// late, it ends with that.
 func (m *Meter) EndLayer(layer int) {
+	if m.late {
+		m.ends = layer + 1
+		return
+	}
 	now := m.now()
 	add := m.layer
 	add.Compute = now.Sub(m.mark)

@@ -172,7 +172,7 @@ func (s *Sums) Round(out []float32, rows int) { s.b.RoundSums(out, s.sums, rows*
 // rank needs, nil if every rank needs all. After a Start without an error Finish must
 // follow. An error comes from the backend or the group.
 func (s *Sums) Start(ctx context.Context, rows int, cut []Range) error {
-	if err := s.b.Flush(); err != nil {
+	if err := kernels.Reach(s.b); err != nil {
 		return err
 	}
 	s.rows, s.own = rows, Range{End: rows}
@@ -238,9 +238,14 @@ func (s *Sums) message(rank, n int) ([]lanes.Layout, []int32) {
 	return unsafe.Slice((*lanes.Layout)(unsafe.Pointer(unsafe.SliceData(x))), blocks), x[(blocks+3)/4:]
 }
 
-// Finish waits for the exchange. It leaves the sums of this rank's rows in the first rows.
-// The error is the group's, or the backend's if wider sums find no memory.
+// Finish waits for the exchange, perhaps only when the ops that follow start (kernels.Await).
+// It leaves the sums of this rank's rows in the first rows. The error is the group's, or the
+// backend's if wider sums find no memory.
 func (s *Sums) Finish(ctx context.Context) error {
+	return s.meter.await(s.b, func() (bool, error) { return false, s.finish(ctx) }, func() {})
+}
+
+func (s *Sums) finish(ctx context.Context) error {
 	if err := s.pending.Wait(); err != nil {
 		return err
 	}

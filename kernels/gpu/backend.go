@@ -29,32 +29,25 @@ type Backend struct {
 	fault    C.rmg_buffer                       // where kernels report faults
 	grids    C.rmg_buffer                       // of tables, made when first used
 	mostWork time.Duration                      // of what is submitted at once
-	submits  int                                // number of submits so far
-	wait     C.rmg_wait_policy                  // of Flush
+	submits  int                                // number of command buffers so far
+	wait     C.rmg_wait_policy                  // of Flush, but for polling
 	stuck    bool                               // the device missed a deadline and may still use its buffers
 	err      error                              // first failure
+
+	ahead        ahead         // committed and not waited for
+	arrival      *arrival      // what the list waits for
+	late         error         // of an arrival, for the next Flush
+	leastPolling time.Duration // of a wait
+	pace         float64       // time that work took, in units of its estimate; 0: not known yet
 }
 
 var _ kernels.Backend = (*Backend)(nil)
-
-// How Flush waits. Waking a thread that sleeps in the driver takes tens of microseconds,
-// once per layer in a group, so that Flush polls first. A step of a large model on a slow
-// host takes seconds; one that takes minutes hangs.
-const (
-	spin     = 200           // microseconds
-	deadline = 5 * 60 * 1000 // milliseconds
-)
-
-// waitPolicy converts microseconds of polling and a deadline in milliseconds.
-func waitPolicy(spin, deadline int) C.rmg_wait_policy {
-	return C.rmg_wait_policy{spin_us: C.uint32_t(spin), deadline_ms: C.uint32_t(deadline)}
-}
 
 // New makes a backend of a device, with the pipelines of all but rare kernels. The device
 // belongs to the backend from now on: Close closes it, and so does an error.
 func New(d Device) (*Backend, error) {
 	info := d.Info()
-	b := &Backend{m: (*C.rmg_device)(d.Table()), device: d, info: info, views: map[viewKey][]view{}, wait: waitPolicy(spin, deadline),
+	b := &Backend{m: (*C.rmg_device)(d.Table()), device: d, info: info, views: map[viewKey][]view{}, wait: waitPolicy(deadline), leastPolling: leastPolling,
 		mostWork: info.MostWork, pipelines: make([]pipeline, len(allKernels))}
 	for _, k := range allKernels {
 		if !k.rare {
@@ -114,7 +107,8 @@ func (b *Backend) Close() error {
 	if b.m == nil {
 		return nil
 	}
-	b.drain()
+	b.settleNow()
+	b.drain(false)
 	b.list.free()
 	if b.stuck {
 		b.m = nil // the device may still use its memory: leak it

@@ -37,11 +37,13 @@ typedef struct {
 } rmg_command;
 
 // How wait waits: it polls for up to spin_us microseconds, then sleeps until deadline_ms
-// have passed. With block set it waits in the driver instead, without a deadline.
+// have passed. With block set it waits in the driver instead, without a deadline. With
+// results set it returns as soon as the results are there, and a later wait may report the
+// failure; otherwise it also waits for the driver's word that nothing has failed.
 typedef struct {
 	uint32_t spin_us;
 	uint32_t deadline_ms;
-	int32_t block;
+	int32_t block, results;
 } rmg_wait_policy;
 
 typedef struct rmg_device rmg_device;
@@ -56,9 +58,14 @@ typedef struct {
 	rmg_buffer (*wrap)(rmg_device *, void *memory, uint64_t n);
 	// release releases a buffer, which no running command may use.
 	void (*release)(rmg_device *, rmg_buffer);
-	// submit encodes n dispatches and starts them. It returns 0, or -1 with an error.
-	int (*submit)(rmg_device *, const rmg_command *list, size_t n, const char *label, char *error, size_t size);
-	// wait waits for all that was submitted. It returns 0; -1 if something has failed since
+	// encode encodes n dispatches, which commit starts. It returns 0, or -1 with an error.
+	// Nothing else is encoded before commit or drop.
+	int (*encode)(rmg_device *, const rmg_command *list, size_t n, const char *label, char *error, size_t size);
+	// commit starts what was encoded. It returns 0, or -1 with an error.
+	int (*commit)(rmg_device *, char *error, size_t size);
+	// drop forgets what was encoded.
+	void (*drop)(rmg_device *);
+	// wait waits for all that was committed. It returns 0; -1 if something has failed since
 	// the last call, with the first failure in error; -2 if the device did not finish before
 	// the deadline.
 	int (*wait)(rmg_device *, rmg_wait_policy, char *error, size_t size);
@@ -74,9 +81,11 @@ struct rmg_device {
 static inline rmg_buffer rmg_alloc(rmg_device *d, uint64_t n, int host) { return d->driver->alloc(d, n, host); }
 static inline rmg_buffer rmg_wrap(rmg_device *d, void *memory, uint64_t n) { return d->driver->wrap(d, memory, n); }
 static inline void rmg_release(rmg_device *d, rmg_buffer b) { d->driver->release(d, b); }
-static inline int rmg_submit(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
-	return d->driver->submit(d, list, n, label, error, size);
+static inline int rmg_encode(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
+	return d->driver->encode(d, list, n, label, error, size);
 }
+static inline int rmg_commit(rmg_device *d, char *error, size_t size) { return d->driver->commit(d, error, size); }
+static inline void rmg_drop(rmg_device *d) { d->driver->drop(d); }
 static inline int rmg_wait(rmg_device *d, rmg_wait_policy policy, char *error, size_t size) {
 	return d->driver->wait(d, policy, error, size);
 }

@@ -9,8 +9,8 @@ package gpu
 import "C"
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 )
@@ -26,6 +26,7 @@ type commandList struct {
 	// What the dispatches since the last barrier read and write. They may run
 	// concurrently and in any order.
 	reads, writes []extent
+	behind        bool // a barrier must come before the next one, whatever it reads and writes
 }
 
 // extent is a range of bytes of a buffer.
@@ -45,8 +46,7 @@ func (e extent) overlaps(others []extent) bool {
 }
 
 // dispatch encodes a dispatch of a kernel. args is a struct of args/*.h; the buffers
-// follow it. Failures are recorded and
-// returned by the next Flush.
+// follow it. Failures are recorded and returned by the next Flush.
 func dispatch[A any](b *Backend, op string, k *kernel, args *A, g grid, buffers ...bind) {
 	if g.groups[0] == 0 || g.groups[1] == 0 || g.groups[2] == 0 {
 		return
@@ -68,7 +68,7 @@ func dispatch[A any](b *Backend, op string, k *kernel, args *A, g grid, buffers 
 	}
 	spent := b.estimate(g.work, buffers)
 	if b.list.n > 0 && b.list.spent+spent > b.mostWork {
-		b.Submit()
+		b.split()
 	}
 	b.list.spent += spent
 	c := b.list.next()
@@ -84,6 +84,9 @@ func dispatch[A any](b *Backend, op string, k *kernel, args *A, g grid, buffers 
 	}
 	for i, x := range buffers {
 		c.binding[i] = x.binding
+	}
+	if b.list.n == firstDispatches && b.arrival == nil && b.ahead.dispatches == 0 {
+		b.commit()
 	}
 }
 
@@ -132,7 +135,8 @@ func (l *commandList) name(op string) *C.char {
 // hazard records what a dispatch reads and writes and reports whether it needs a
 // barrier before it.
 func (l *commandList) hazard(buffers []bind) bool {
-	conflict := false
+	conflict := l.behind
+	l.behind = false
 	for _, x := range buffers {
 		e := x.extent()
 		switch x.access {
@@ -156,76 +160,27 @@ func (l *commandList) hazard(buffers []bind) bool {
 	return conflict
 }
 
+// clear leaves an empty list.
+func (l *commandList) clear() {
+	l.n, l.spent, l.reads, l.writes, l.behind = 0, 0, l.reads[:0], l.writes[:0], false
+}
+
+// replace drops the first dispatches and puts those that encode adds in their place.
+func (l *commandList) replace(first int, encode func()) {
+	rest, spent := slices.Clone(l.commands[first:l.n]), l.spent
+	l.clear()
+	encode()
+	for i := range rest {
+		c := l.next()
+		*c = rest[i]
+		if i == 0 {
+			c.barrier = 1
+		}
+	}
+	l.spent, l.behind = spent, true
+}
+
 func (x bind) extent() extent {
 	from := uint64(x.binding.offset)
 	return extent{x.binding.object, from, from + uint64(x.bytes)}
-}
-
-// Submit commits the encoded dispatches as a command buffer, without waiting. Much work
-// was committed earlier, in command buffers of at most mostWork.
-func (b *Backend) Submit() {
-	l := &b.list
-	if l.n == 0 || b.m == nil {
-		return
-	}
-	if b.err == nil {
-		var text [1024]C.char
-		label := C.CString(fmt.Sprintf("%d: %s to %s, %d dispatches", b.submits, C.GoString(l.commands[0].op), C.GoString(l.commands[l.n-1].op), l.n))
-		if C.rmg_submit(b.m, &l.commands[0], C.size_t(l.n), label, &text[0], C.size_t(len(text))) != 0 {
-			b.fail(errors.New(C.GoString(&text[0])))
-		}
-		C.free(unsafe.Pointer(label))
-		b.submits++
-	}
-	l.n, l.spent, l.reads, l.writes = 0, 0, l.reads[:0], l.writes[:0]
-}
-
-// Flush submits the encoded dispatches and waits for the device. It returns the
-// first failure since Open; after one, no results are valid.
-func (b *Backend) Flush() error {
-	b.Submit()
-	b.drain()
-	return b.err
-}
-
-// drain waits for the submitted command buffers and records failures, including
-// faults that kernels report.
-func (b *Backend) drain() {
-	if b.m == nil || b.stuck {
-		return
-	}
-	var text [2048]C.char
-	switch C.rmg_wait(b.m, b.wait, &text[0], C.size_t(len(text))) {
-	case -1:
-		b.fail(errors.New(C.GoString(&text[0])))
-	case -2:
-		b.stuck = true
-		b.fail(fmt.Errorf("%s; restart the program, and the host if it happens again", C.GoString(&text[0])))
-	}
-	if b.fault.object == nil { // not opened yet
-		return
-	}
-	if code := *(*uint32)(b.fault.contents); code != 0 {
-		b.fail(errors.New(faultText(code)))
-	}
-}
-
-// fail records the first failure.
-func (b *Backend) fail(err error) {
-	if b.err == nil {
-		b.err = err
-	}
-}
-
-// Faults that kernels report: the numbers of the preludes of the shading languages.
-const (
-	faultBytes = 64
-	faultRow   = 1
-)
-
-func faultText(code uint32) string {
-	if code == faultRow {
-		return "a row index is out of range of the matrix or table"
-	}
-	return fmt.Sprintf("a kernel reported fault %d", code)
 }

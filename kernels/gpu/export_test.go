@@ -27,7 +27,7 @@ func (b *Backend) Block() { b.wait.block = 1 }
 // SetMostWork bounds the estimated work of a command buffer.
 func (b *Backend) SetMostWork(d time.Duration) { b.mostWork = d }
 
-// SetWait sets how long Flush polls, in microseconds, and its deadline, in milliseconds.
-func (b *Backend) SetWait(spin, deadline int) {
-	b.wait = waitPolicy(spin, deadline)
+// SetWait sets how long Flush polls at least, and its deadline in milliseconds.
+func (b *Backend) SetWait(polling time.Duration, deadline int) {
+	b.leastPolling, b.wait = polling, waitPolicy(deadline)
 }

@@ -64,7 +64,8 @@ func (b *Backend) refused(what string) error {
 func (b *Backend) Free(mem []byte) {
 	b.allocs.Free(mem, func(x contract.Allocation[C.rmg_buffer]) {
 		// Command buffers do not retain the buffers that they use.
-		b.drain()
+		b.settleNow()
+		b.drain(false)
 		if !b.stuck { // a device that hangs may still use it
 			C.rmg_release(b.m, x.Kept)
 		}
@@ -100,8 +101,9 @@ func (b *Backend) forget(m mapping) {
 		if key.address < m.begin || key.address >= m.end {
 			continue
 		}
-		b.Submit()
-		b.drain()
+		b.settleNow()
+		b.commit()
+		b.drain(false)
 		if b.stuck { // a device that hangs may still use them
 			return
 		}

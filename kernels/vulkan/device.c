@@ -12,14 +12,25 @@ static rmg_buffer driver_alloc(rmg_device *d, uint64_t n, int host) {
 }
 static rmg_buffer driver_wrap(rmg_device *d, void *memory, uint64_t n) { return rmvk_wrap((rmvk_device *)d, memory, n); }
 static void driver_release(rmg_device *d, rmg_buffer b) { rmvk_release((rmvk_device *)d, b); }
-static int driver_submit(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
-	return rmvk_submit((rmvk_device *)d, list, n, label, error, size);
+static int driver_encode(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
+	return rmvk_encode((rmvk_device *)d, list, n, label, error, size);
+}
+static int driver_commit(rmg_device *device, char *error, size_t size) {
+	rmvk_device *d = (rmvk_device *)device;
+	rmvk_slot *slot = d->encoded;
+	d->encoded = NULL;
+	return rmvk_commit(d, slot, error, size);
+}
+static void driver_drop(rmg_device *device) {
+	rmvk_device *d = (rmvk_device *)device;
+	d->f.vkEndCommandBuffer(d->encoded->commands); // it is reset when it is used again
+	d->encoded = NULL;
 }
 static int driver_wait(rmg_device *d, rmg_wait_policy policy, char *error, size_t size) {
 	return rmvk_wait((rmvk_device *)d, policy, error, size);
 }
 static const char *driver_why(rmg_device *d) { return ((rmvk_device *)d)->why; }
-static const rmg_driver driver = {driver_alloc, driver_wrap, driver_release, driver_submit, driver_wait, driver_why};
+static const rmg_driver driver = {driver_alloc, driver_wrap, driver_release, driver_encode, driver_commit, driver_drop, driver_wait, driver_why};
 
 // compute_family is the first family of queues that computes; one without graphics is
 // preferred, because a desktop uses the other. -1: none.

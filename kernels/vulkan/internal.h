@@ -75,6 +75,7 @@ struct rmvk_device {
 	VkSemaphore timeline;
 	uint64_t submitted, waited; // values of the timeline: of the last submit, and known to be reached
 	rmvk_slot slots[RMV_SLOTS];
+	rmvk_slot *encoded; // recorded and not submitted, NULL if there is none
 	int failed;         // a submit or a wait has failed
 	char failure[1024]; // the first one
 };
@@ -96,7 +97,8 @@ void rmvk_free_kernels(rmvk_device *d);
 
 // rmvk_note records the first failure of what was done with a command buffer.
 void rmvk_note(rmvk_device *d, const char *what, const char *label, VkResult r);
-int rmvk_submit(rmvk_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size);
+// rmvk_encode records a command buffer, d->encoded.
+int rmvk_encode(rmvk_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size);
 int rmvk_wait(rmvk_device *d, rmg_wait_policy policy, char *error, size_t size);
 // rmvk_begin waits for a free command buffer and begins it; NULL with an error.
 rmvk_slot *rmvk_begin(rmvk_device *d, char *error, size_t size);

@@ -85,7 +85,7 @@ int rmvk_commit(rmvk_device *d, rmvk_slot *slot, char *error, size_t size) {
 // Bytes between the arguments of two dispatches.
 enum { ARGS = (RMG_ARGS + 63) / 64 * 64 };
 
-int rmvk_submit(rmvk_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
+int rmvk_encode(rmvk_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
 	if (d->failed) {
 		snprintf(error, size, "%s", d->failure);
 		return -1;
@@ -133,7 +133,8 @@ int rmvk_submit(rmvk_device *d, const rmg_command *list, size_t n, const char *l
 		d->f.vkCmdPushConstants(slot->commands, d->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, 8 * (1 + c->bindings), push);
 		d->f.vkCmdDispatch(slot->commands, c->groups[0], c->groups[1], c->groups[2]);
 	}
-	return rmvk_commit(d, slot, error, size);
+	d->encoded = slot;
+	return 0;
 }
 
 int rmvk_wait(rmvk_device *d, rmg_wait_policy policy, char *error, size_t size) {

@@ -54,11 +54,11 @@ static int heavy(const rmg_command *c) {
 	return 0;
 }
 
-static int submit(rmg_device *device, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
+static int encode(rmg_device *device, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
 	(void)label, (void)error, (void)size;
 	rmc_device *d = (rmc_device *)device;
-	rmc_counts *c = &d->counts;
-	d->running = 1;
+	rmc_counts *c = &d->encoded;
+	*c = d->counts;
 	c->buffers++;
 	for (size_t i = 0; i < n;) {
 		int reads = 0;
@@ -74,6 +74,16 @@ static int submit(rmg_device *device, const rmg_command *list, size_t n, const c
 	return 0;
 }
 
+static int commit(rmg_device *device, char *error, size_t size) {
+	(void)error, (void)size;
+	rmc_device *d = (rmc_device *)device;
+	d->counts = d->encoded;
+	d->running = 1;
+	return 0;
+}
+
+static void drop(rmg_device *d) { (void)d; }
+
 static int wait_for_all(rmg_device *device, rmg_wait_policy policy, char *error, size_t size) {
 	(void)policy, (void)error, (void)size;
 	rmc_device *d = (rmc_device *)device;
@@ -82,7 +92,7 @@ static int wait_for_all(rmg_device *device, rmg_wait_policy policy, char *error,
 	return 0;
 }
 
-static const rmg_driver driver = {.alloc = alloc_buffer, .wrap = wrap_memory, .release = release_buffer, .submit = submit, .wait = wait_for_all};
+static const rmg_driver driver = {.alloc = alloc_buffer, .wrap = wrap_memory, .release = release_buffer, .encode = encode, .commit = commit, .drop = drop, .wait = wait_for_all};
 
 rmc_device *rmc_open(void) {
 	rmc_device *d = calloc(1, sizeof *d);

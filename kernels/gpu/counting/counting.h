@@ -9,7 +9,7 @@
 
 enum { RMC_KERNELS = 1024 };
 
-// What was submitted and awaited so far.
+// What was committed and awaited so far.
 typedef struct {
 	uint64_t dispatches, stages, light, buffers, waits;
 	uint64_t of[RMC_KERNELS]; // dispatches by the number of their kernel
@@ -18,7 +18,8 @@ typedef struct {
 typedef struct {
 	rmg_device base; // first: package gpu has a pointer to it
 	rmc_counts counts;
-	int running; // something was submitted since the last wait
+	rmc_counts encoded; // counts after the next commit
+	int running;        // something was committed since the last wait
 } rmc_device;
 
 rmc_device *rmc_open(void);
