@@ -67,7 +67,7 @@ static NSString *unsuitable(id<MTLDevice> device, NSOperatingSystemVersion syste
 static rmg_buffer alloc_buffer(rmg_device *d, uint64_t n, int host);
 static rmg_buffer wrap_memory(rmg_device *d, void *memory, uint64_t n);
 static void release_buffer(rmg_device *d, rmg_buffer b);
-static int encode(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size);
+static int encode(rmg_device *d, const rmg_command *list, const uint32_t *order, size_t n, const char *label, char *error, size_t size);
 static int commit(rmg_device *d, char *error, size_t size);
 static void drop(rmg_device *d);
 static int wait_for_all(rmg_device *d, rmg_wait_policy policy, char *error, size_t size);
@@ -251,7 +251,7 @@ static MTLSize size_of(const uint32_t n[3]) {
 	return MTLSizeMake(n[0], n[1], n[2]);
 }
 
-static int encode(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
+static int encode(rmg_device *d, const rmg_command *list, const uint32_t *order, size_t n, const char *label, char *error, size_t size) {
 	rmm_device *m = (rmm_device *)d;
 	@autoreleasepool {
 		id<MTLCommandBuffer> commands = [m->queue commandBufferWithDescriptor:m->descriptor];
@@ -266,7 +266,7 @@ static int encode(rmg_device *d, const rmg_command *list, size_t n, const char *
 		int32_t pipeline = -1;
 		const char *op = NULL;
 		for (size_t i = 0; i < n; i++) {
-			const rmg_command *c = &list[i];
+			const rmg_command *c = &list[order[i]];
 			if (c->barrier) [encoder memoryBarrierWithScope:MTLBarrierScopeBuffers];
 			if (c->op != op) {
 				op = c->op;

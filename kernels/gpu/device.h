@@ -27,7 +27,7 @@ enum { RMG_BINDINGS = 14,
 // One dispatch.
 typedef struct {
 	int32_t pipeline; // its number
-	int32_t barrier;  // nonzero: wait for all earlier dispatches of the list
+	int32_t barrier;  // nonzero: wait for all dispatches before it in the order
 	const char *op;   // for messages; not copied
 	uint32_t bindings, args_bytes;
 	uint32_t threadgroup_bytes;     // of dynamic threadgroup memory; a multiple of 16
@@ -58,9 +58,9 @@ typedef struct {
 	rmg_buffer (*wrap)(rmg_device *, void *memory, uint64_t n);
 	// release releases a buffer, which no running command may use.
 	void (*release)(rmg_device *, rmg_buffer);
-	// encode encodes n dispatches, which commit starts. It returns 0, or -1 with an error.
-	// Nothing else is encoded before commit or drop.
-	int (*encode)(rmg_device *, const rmg_command *list, size_t n, const char *label, char *error, size_t size);
+	// encode encodes n dispatches in the given order, list[order[0]] first; commit starts
+	// them. It returns 0, or -1 with an error. Nothing else is encoded before commit or drop.
+	int (*encode)(rmg_device *, const rmg_command *list, const uint32_t *order, size_t n, const char *label, char *error, size_t size);
 	// commit starts what was encoded. It returns 0, or -1 with an error.
 	int (*commit)(rmg_device *, char *error, size_t size);
 	// drop forgets what was encoded.
@@ -81,8 +81,8 @@ struct rmg_device {
 static inline rmg_buffer rmg_alloc(rmg_device *d, uint64_t n, int host) { return d->driver->alloc(d, n, host); }
 static inline rmg_buffer rmg_wrap(rmg_device *d, void *memory, uint64_t n) { return d->driver->wrap(d, memory, n); }
 static inline void rmg_release(rmg_device *d, rmg_buffer b) { d->driver->release(d, b); }
-static inline int rmg_encode(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
-	return d->driver->encode(d, list, n, label, error, size);
+static inline int rmg_encode(rmg_device *d, const rmg_command *list, const uint32_t *order, size_t n, const char *label, char *error, size_t size) {
+	return d->driver->encode(d, list, order, n, label, error, size);
 }
 static inline int rmg_commit(rmg_device *d, char *error, size_t size) { return d->driver->commit(d, error, size); }
 static inline void rmg_drop(rmg_device *d) { d->driver->drop(d); }

@@ -22,12 +22,21 @@ type commandList struct {
 	n        int
 	spent    time.Duration      // estimate of its work
 	names    map[string]*C.char // C strings of the ops, for messages
+	stageOf  []int              // [n] the stage of each
+	order    []C.uint32_t       // [n] the commands by stage, made by arrange
 
-	// What the dispatches since the last barrier read and write. They may run
-	// concurrently and in any order.
-	reads, writes []extent
-	behind        bool // a barrier must come before the next one, whatever it reads and writes
+	// The stages so far; barriers are between them. The dispatches of one may run
+	// concurrently and in any order. No more dispatches may join those below closed.
+	stages []stage
+	closed int
 }
+
+// stage is what its dispatches read and write.
+type stage struct{ reads, writes []extent }
+
+// mostStagesBack is how many stages earlier than the last a dispatch that depends on none of
+// them may run. It bounds what a dispatch is compared with.
+const mostStagesBack = 16
 
 // extent is a range of bytes of a buffer.
 type extent struct {
@@ -73,10 +82,7 @@ func dispatch[A any](b *Backend, op string, k *kernel, args *A, g grid, buffers 
 	b.list.spent += spent
 	c := b.list.next()
 	c.pipeline, c.op = C.int32_t(p.number), b.list.name(op)
-	c.barrier = 0
-	if b.list.hazard(buffers) {
-		c.barrier = 1
-	}
+	b.list.place(buffers)
 	c.args_bytes, c.bindings, c.threadgroup_bytes = C.uint32_t(size), C.uint32_t(len(buffers)), C.uint32_t(g.shared)
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&c.args[0])), size), unsafe.Slice((*byte)(unsafe.Pointer(args)), size))
 	for i := range 3 {
@@ -132,52 +138,102 @@ func (l *commandList) name(op string) *C.char {
 	return p
 }
 
-// hazard records what a dispatch reads and writes and reports whether it needs a
-// barrier before it.
-func (l *commandList) hazard(buffers []bind) bool {
-	conflict := l.behind
-	l.behind = false
-	for _, x := range buffers {
-		e := x.extent()
-		switch x.access {
-		case reads:
-			conflict = conflict || e.overlaps(l.writes)
-		case writes, updates:
-			conflict = conflict || e.overlaps(l.writes) || e.overlaps(l.reads)
-		}
+// place puts the last command into the earliest stage in which it may run: behind the last one
+// that has a dispatch it depends on, or that depends on it.
+func (l *commandList) place(buffers []bind) {
+	at := len(l.stages)
+	for at > max(l.closed, len(l.stages)-mostStagesBack) && !l.stages[at-1].conflicts(buffers) {
+		at--
 	}
-	if conflict {
-		l.reads, l.writes = l.reads[:0], l.writes[:0]
+	if at == len(l.stages) {
+		l.addStage()
 	}
+	l.stageOf = append(l.stageOf, at)
+	s := &l.stages[at]
 	for _, x := range buffers {
 		switch x.access {
 		case reads:
-			l.reads = append(l.reads, x.extent())
+			s.reads = append(s.reads, x.extent())
 		case writes, updates:
-			l.writes = append(l.writes, x.extent())
+			s.writes = append(s.writes, x.extent())
 		}
 	}
-	return conflict
+}
+
+// addStage appends an empty stage.
+func (l *commandList) addStage() {
+	if len(l.stages) == cap(l.stages) {
+		l.stages = append(l.stages, stage{})
+		return
+	}
+	l.stages = l.stages[:len(l.stages)+1] // with the memory of an earlier one
+	s := &l.stages[len(l.stages)-1]
+	s.reads, s.writes = s.reads[:0], s.writes[:0]
+}
+
+// conflicts reports whether a dispatch with these buffers must run before or after those of
+// the stage: one writes what the other reads or writes.
+func (s *stage) conflicts(buffers []bind) bool {
+	for _, x := range buffers {
+		switch x.access {
+		case reads:
+			if x.extent().overlaps(s.writes) {
+				return true
+			}
+		case writes, updates:
+			if e := x.extent(); e.overlaps(s.writes) || e.overlaps(s.reads) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// arrange orders the commands by stage, those of one as they were encoded, and puts a barrier
+// between stages.
+func (l *commandList) arrange() {
+	next := make([]int, len(l.stages)+1) // where the next command of each stage goes
+	for _, s := range l.stageOf {
+		next[s+1]++
+	}
+	for s := range l.stages {
+		next[s+1] += next[s]
+	}
+	l.order = slices.Grow(l.order[:0], l.n)[:l.n]
+	last := -1
+	for i, s := range l.stageOf {
+		l.order[next[s]] = C.uint32_t(i)
+		next[s]++
+	}
+	for _, i := range l.order {
+		c, s := &l.commands[i], l.stageOf[i]
+		c.barrier = 0
+		if last >= 0 && s != last {
+			c.barrier = 1
+		}
+		last = s
+	}
 }
 
 // clear leaves an empty list.
 func (l *commandList) clear() {
-	l.n, l.spent, l.reads, l.writes, l.behind = 0, 0, l.reads[:0], l.writes[:0], false
+	l.n, l.spent, l.closed, l.stageOf, l.stages = 0, 0, 0, l.stageOf[:0], l.stages[:0]
 }
 
 // replace drops the first dispatches and puts those that encode adds in their place.
 func (l *commandList) replace(first int, encode func()) {
-	rest, spent := slices.Clone(l.commands[first:l.n]), l.spent
+	rest, stages, spent := slices.Clone(l.commands[first:l.n]), slices.Clone(l.stageOf[first:]), l.spent
 	l.clear()
 	encode()
+	behind := len(l.stages)
 	for i := range rest {
-		c := l.next()
-		*c = rest[i]
-		if i == 0 {
-			c.barrier = 1
+		*l.next() = rest[i]
+		l.stageOf = append(l.stageOf, behind+stages[i])
+		for len(l.stages) <= behind+stages[i] {
+			l.addStage()
 		}
 	}
-	l.spent, l.behind = spent, true
+	l.spent, l.closed = spent, len(l.stages)
 }
 
 func (x bind) extent() extent {

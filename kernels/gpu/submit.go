@@ -106,10 +106,11 @@ func (b *Backend) encode() bool {
 		l.clear()
 		return false
 	}
+	l.arrange()
 	var text [1024]C.char
 	label := C.CString(fmt.Sprintf("%d: %s to %s, %d dispatches", b.submits, C.GoString(l.commands[0].op), C.GoString(l.commands[l.n-1].op), l.n))
 	defer C.free(unsafe.Pointer(label))
-	if C.rmg_encode(b.m, &l.commands[0], C.size_t(l.n), label, &text[0], C.size_t(len(text))) != 0 {
+	if C.rmg_encode(b.m, &l.commands[0], &l.order[0], C.size_t(l.n), label, &text[0], C.size_t(len(text))) != 0 {
 		b.fail(errors.New(C.GoString(&text[0])))
 		l.clear()
 		return false

@@ -12,8 +12,8 @@ static rmg_buffer driver_alloc(rmg_device *d, uint64_t n, int host) {
 }
 static rmg_buffer driver_wrap(rmg_device *d, void *memory, uint64_t n) { return rmvk_wrap((rmvk_device *)d, memory, n); }
 static void driver_release(rmg_device *d, rmg_buffer b) { rmvk_release((rmvk_device *)d, b); }
-static int driver_encode(rmg_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
-	return rmvk_encode((rmvk_device *)d, list, n, label, error, size);
+static int driver_encode(rmg_device *d, const rmg_command *list, const uint32_t *order, size_t n, const char *label, char *error, size_t size) {
+	return rmvk_encode((rmvk_device *)d, list, order, n, label, error, size);
 }
 static int driver_commit(rmg_device *device, char *error, size_t size) {
 	rmvk_device *d = (rmvk_device *)device;

@@ -98,7 +98,7 @@ void rmvk_free_kernels(rmvk_device *d);
 // rmvk_note records the first failure of what was done with a command buffer.
 void rmvk_note(rmvk_device *d, const char *what, const char *label, VkResult r);
 // rmvk_encode records a command buffer, d->encoded.
-int rmvk_encode(rmvk_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size);
+int rmvk_encode(rmvk_device *d, const rmg_command *list, const uint32_t *order, size_t n, const char *label, char *error, size_t size);
 int rmvk_wait(rmvk_device *d, rmg_wait_policy policy, char *error, size_t size);
 // rmvk_begin waits for a free command buffer and begins it; NULL with an error.
 rmvk_slot *rmvk_begin(rmvk_device *d, char *error, size_t size);

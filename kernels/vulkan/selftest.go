@@ -72,7 +72,8 @@ func (d *device) runSelfTest(number int) ([]uint32, error) {
 	c.binding[0].object = out.object
 	*(*float32)(unsafe.Pointer(&c.args[0])) = 1
 	var text [1024]C.char
-	if C.rmg_encode(table, c, 1, label, &text[0], C.size_t(len(text))) != 0 || C.rmg_commit(table, &text[0], C.size_t(len(text))) != 0 ||
+	first := C.uint32_t(0)
+	if C.rmg_encode(table, c, &first, 1, label, &text[0], C.size_t(len(text))) != 0 || C.rmg_commit(table, &text[0], C.size_t(len(text))) != 0 ||
 		C.rmg_wait(table, C.rmg_wait_policy{deadline_ms: 60000}, &text[0], C.size_t(len(text))) != 0 {
 		return nil, fmt.Errorf("%s", C.GoString(&text[0]))
 	}

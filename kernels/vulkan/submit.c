@@ -85,7 +85,7 @@ int rmvk_commit(rmvk_device *d, rmvk_slot *slot, char *error, size_t size) {
 // Bytes between the arguments of two dispatches.
 enum { ARGS = (RMG_ARGS + 63) / 64 * 64 };
 
-int rmvk_encode(rmvk_device *d, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
+int rmvk_encode(rmvk_device *d, const rmg_command *list, const uint32_t *order, size_t n, const char *label, char *error, size_t size) {
 	if (d->failed) {
 		snprintf(error, size, "%s", d->failure);
 		return -1;
@@ -119,7 +119,7 @@ int rmvk_encode(rmvk_device *d, const rmg_command *list, size_t n, const char *l
 	uint64_t args = ((rmvk_part *)slot->args.object)->address;
 	VkPipeline bound = VK_NULL_HANDLE;
 	for (size_t i = 0; i < n; i++) {
-		const rmg_command *c = &list[i];
+		const rmg_command *c = &list[order[i]];
 		if (c->barrier) {
 			VkMemoryBarrier barrier = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT, .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
 			d->f.vkCmdPipelineBarrier(slot->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0, NULL, 0, NULL);

@@ -53,6 +53,7 @@ var testOnly = map[string]string{
 	"api.Budgets":                "a test of cmd/server compares the table with the document",
 	"distributed/rdma/plan.Mesh": "tests of three packages plan without a device matrix",
 	"distributed/rdma/plan.Ring": "as Mesh",
+	"metal.Numbers":              "steps of a Mac are counted where there is none",
 	"kernels.AlignedBytes":       "the backends that no program links, reference and deferred, share it",
 }
 

@@ -54,7 +54,7 @@ static int heavy(const rmg_command *c) {
 	return 0;
 }
 
-static int encode(rmg_device *device, const rmg_command *list, size_t n, const char *label, char *error, size_t size) {
+static int encode(rmg_device *device, const rmg_command *list, const uint32_t *order, size_t n, const char *label, char *error, size_t size) {
 	(void)label, (void)error, (void)size;
 	rmc_device *d = (rmc_device *)device;
 	rmc_counts *c = &d->encoded;
@@ -63,11 +63,11 @@ static int encode(rmg_device *device, const rmg_command *list, size_t n, const c
 	for (size_t i = 0; i < n;) {
 		int reads = 0;
 		do {
-			reads |= heavy(&list[i]);
-			c->of[list[i].pipeline]++;
+			reads |= heavy(&list[order[i]]);
+			c->of[list[order[i]].pipeline]++;
 			c->dispatches++;
 			i++;
-		} while (i < n && !list[i].barrier);
+		} while (i < n && !list[order[i]].barrier);
 		c->stages++;
 		if (!reads) c->light++;
 	}
