@@ -68,7 +68,7 @@ type Forward struct {
 	offsets []int32   // [Experts+1] first slot of each expert in slots
 	slots   []int32   // [MaxTokens*Used] slots grouped by local expert
 	mid     []float32 // [MaxTokens*Used][F] after gate and up
-	outs    []float32 // [MaxTokens*Used][D] after down
+	outs    []float32 // [MaxTokens*Used][D] after down; then one more slot, see sharedSlot
 
 	gate     []float32 // [MaxTokens][SharedFF] of the shared expert
 	up       []float32 // [MaxTokens][SharedFF]
@@ -106,7 +106,7 @@ func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *paral
 		allocAt(b, onHost, &f.offsets, s.Experts+1),
 		allocAt(b, onHost, &f.slots, n),
 		allocAt(b, onHost, &f.mid, n*s.FF),
-		allocAt(b, onHost, &f.outs, n*s.Embd),
+		allocAt(b, onHost, &f.outs, s.slots(reduce)*s.Embd),
 		alloc(b, &f.gate, s.MaxTokens*s.SharedFF),
 		alloc(b, &f.up, s.MaxTokens*s.SharedFF),
 		alloc(b, &f.sum, s.sums(reduce)),
@@ -120,6 +120,15 @@ func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *paral
 		return nil, fmt.Errorf("scratch memory of the experts: %w", err)
 	}
 	return f, nil
+}
+
+// slots returns the slots of outs.
+func (s Shape) slots(how parallel.Reduce) int {
+	n := s.MaxTokens * s.Used
+	if s.SharedFF > 0 && how == parallel.Sum {
+		n++
+	}
+	return n
 }
 
 // sums and segmentOutputs return the lengths of sum and segments.
@@ -143,7 +152,7 @@ func ScratchBytes(s Shape, how parallel.Reduce) int64 {
 	if how == parallel.Exact {
 		exact = parallel.SumsBytes(s.Embd, s.MaxTokens)
 	}
-	return exact + 4*(int64(s.MaxTokens)*int64(s.Experts)+3*n+int64(s.Experts)+1+n*int64(s.FF)+n*int64(s.Embd)+
+	return exact + 4*(int64(s.MaxTokens)*int64(s.Experts)+3*n+int64(s.Experts)+1+n*int64(s.FF)+int64(s.slots(how))*int64(s.Embd)+
 		2*int64(s.MaxTokens)*int64(s.SharedFF)+int64(s.sums(how))+int64(s.segmentOutputs(how)))
 }
 
@@ -229,10 +238,19 @@ func (f *Forward) encodeSharedOutput(l *Layer, rows int) {
 		return
 	}
 	out, separate := f.sum, f.reduce == parallel.Exact
-	if separate {
+	switch {
+	case separate:
 		out = f.segments
+	case f.sharedSlot():
+		out = f.outs[f.shape.Used*f.shape.Embd:]
 	}
 	f.sharedFFN(l).Output(f.b, f.shared, separate, out, f.gate, rows)
+}
+
+// sharedSlot reports whether the output of the shared expert is one more slot, so that one op adds all up. The slots of
+// one row alone have room for it behind them.
+func (f *Forward) sharedSlot() bool {
+	return f.exchange == nil && f.reduce == parallel.Sum && f.shape.SharedFF > 0 && f.pending == 1 && !kernels.HostOf(f.b).Experts
 }
 
 // sharedFFN returns the shared expert of a layer.
@@ -301,6 +319,10 @@ func (f *Forward) Finish(ctx context.Context, out []float32) error {
 
 func (f *Forward) finishSum(ctx context.Context, out []float32) error {
 	rows, s := f.own().Len(), f.shape
+	if f.sharedSlot() {
+		f.b.SumSlots(out, f.outs, rows, s.Used+1, s.Embd)
+		return nil
+	}
 	if f.exchange == nil {
 		f.b.SumSlots(out, f.outs, rows, s.Used, s.Embd)
 	} else if err := f.exchange.Finish(ctx, out, s.Embd); err != nil {
