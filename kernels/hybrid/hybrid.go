@@ -117,10 +117,15 @@ func (b *Backend) Submit() {
 }
 
 // Flush waits until all ops have run, and reports the first failure of either backend.
-func (b *Backend) Flush() error {
+func (b *Backend) Flush() error { return b.flush(b.gpu.Flush) }
+
+// Reach is Flush; a failure of the GPU may be reported by the next one.
+func (b *Backend) Reach() error { return b.flush(func() error { return kernels.Reach(b.gpu) }) }
+
+func (b *Backend) flush(gpu func() error) error {
 	b.runQueue()
 	b.running, b.results = b.running[:0], b.results[:0]
-	return errors.Join(b.err, b.gpu.Flush(), b.cpu.Flush())
+	return errors.Join(b.err, gpu(), b.cpu.Flush())
 }
 
 // Close closes both, without running what is queued.
@@ -174,7 +179,7 @@ func (b *Backend) conflicts(x extents) bool {
 // wait waits for the GPU's ops.
 func (b *Backend) wait() {
 	b.waits.Add(1)
-	b.note(b.gpu.Flush())
+	b.note(kernels.Reach(b.gpu))
 	b.running, b.behind = b.running[:0], false
 }
 

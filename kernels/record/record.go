@@ -52,6 +52,22 @@ func (b *Backend) Host() kernels.Host { return kernels.HostOf(b.inner) }
 // AllocHost is the inner backend's.
 func (b *Backend) AllocHost(n int) ([]byte, error) { return kernels.AllocHost(b.inner, n) }
 
+// Await is the inner backend's. While ops are shown it waits first, because they may run at
+// once.
+func (b *Backend) Await(wait func() (changed bool, err error), use func()) error {
+	if b.each == nil {
+		return kernels.Await(b.inner, wait, use)
+	}
+	if _, err := wait(); err != nil {
+		return err
+	}
+	use()
+	return nil
+}
+
+// Reach is the inner backend's.
+func (b *Backend) Reach() error { return kernels.Reach(b.inner) }
+
 // weighed describes an op that multiplies rows by weights.
 func weighed(op *contract.Op) cost.Op {
 	o := cost.Op{Kind: kind(op)}

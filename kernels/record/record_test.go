@@ -62,6 +62,43 @@ func TestShown(t *testing.T) {
 	require.Len(t, shown, 3)
 }
 
+// late is a backend that waits for arriving data at its next Flush.
+type late struct {
+	kernels.Backend
+	wait    func() (bool, error)
+	reached int
+}
+
+func (l *late) Await(wait func() (bool, error), use func()) error {
+	use()
+	l.wait = wait
+	return nil
+}
+
+func (l *late) Reach() error {
+	l.reached++
+	_, err := l.wait()
+	return err
+}
+
+// TestAwait: data is awaited as the inner backend does, and at once while ops are shown.
+func TestAwait(t *testing.T) {
+	inner := &late{Backend: reference.New()}
+	b := record.Wrap(inner)
+	defer func() { require.NoError(t, b.Close()) }()
+	var order []string
+	note := func(what string) func() { return func() { order = append(order, what) } }
+	wait := func() (bool, error) { note("wait")(); return false, nil }
+	require.NoError(t, kernels.Await(b, wait, note("use")))
+	require.NoError(t, kernels.Reach(b))
+	require.Equal(t, []string{"use", "wait"}, order)
+	require.Equal(t, 1, inner.reached)
+	b.Show(func(cost.Op, func()) {}, false)
+	order = nil
+	require.NoError(t, kernels.Await(b, wait, note("use")))
+	require.Equal(t, []string{"wait", "use"}, order)
+}
+
 // TestExperts: the products of routed experts are shown with the choice, or with what
 // it is drawn from.
 func TestExperts(t *testing.T) {
