@@ -65,8 +65,13 @@ func (b *Backend) Await(wait func() (changed bool, err error), use func()) error
 	return nil
 }
 
-// Reach is the inner backend's.
-func (b *Backend) Reach() error { return kernels.Reach(b.inner) }
+// Reach is the inner backend's. While ops are shown it is Flush, which is shown.
+func (b *Backend) Reach() error {
+	if b.each == nil {
+		return kernels.Reach(b.inner)
+	}
+	return b.Flush()
+}
 
 // weighed describes an op that multiplies rows by weights.
 func weighed(op *contract.Op) cost.Op {
