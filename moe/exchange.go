@@ -114,7 +114,9 @@ func (f *Forward) gatherRows(ctx context.Context, l *Layer, input []float32, tok
 		if err := f.b.Flush(); err != nil {
 			return err
 		}
-		packer.PackRows(packed[own.Start*each:], input[own.Start*s.Embd:], own.Len(), s.Embd)
+		if kernels.ValuesMatter(f.b) {
+			packer.PackRows(packed[own.Start*each:], input[own.Start*s.Embd:], own.Len(), s.Embd)
+		}
 		field = parallel.FieldOf(f.outs, each/4)
 	}
 	if err := g.Start(ctx, f.cut, field); err != nil {
@@ -125,7 +127,7 @@ func (f *Forward) gatherRows(ctx context.Context, l *Layer, input []float32, tok
 	if err := g.FinishAnd(ctx, parallel.FieldOf(f.ids, s.Used), parallel.FieldOf(f.weights, s.Used)); err != nil {
 		return err
 	}
-	if packer != nil { // this rank's own rows stay unpacked, because the router reads them
+	if packer != nil && kernels.ValuesMatter(f.b) { // this rank's own rows stay unpacked, because the router reads them
 		packer.UnpackRows(input, packed, own.Start, s.Embd)
 		packer.UnpackRows(input[own.End*s.Embd:], packed[own.End*each:], f.pending-own.End, s.Embd)
 	}

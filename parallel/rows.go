@@ -155,6 +155,9 @@ func (g *RowGather) start(ctx context.Context, fields []Field) {
 
 // copy copies the rows of a rank between the fields and packed.
 func (g *RowGather) copy(rank int, unpack bool) {
+	if !kernels.ValuesMatter(g.b) {
+		return
+	}
 	packed, at := g.packed, 0
 	for _, n := range g.sizes[:rank] {
 		at += n
