@@ -64,7 +64,9 @@ func Run(t *testing.T, open Open, ops ...string) {
 			compare(t, want, got)
 			chunks := c.chunks
 			if chunks == nil {
-				chunks = []int{1, 2, 3}
+				if chunks = []int{1, 2, 3}; !rowsAgree { // devices in software are slow
+					chunks = []int{1, 3}
+				}
 			}
 			for _, n := range chunks {
 				switch {

@@ -19,8 +19,9 @@ func TestVet(t *testing.T) {
 	out, err := run(t, nil, "go", "vet", "./...")
 	if err != nil && strings.Contains(out, "can't parse raw cgo file") {
 		// With -trimpath the build cache does not tell checkouts apart, and vet looks for
-		// the sources of cgo where they were compiled first.
-		out, err = run(t, []string{"GOFLAGS=" + strings.ReplaceAll(os.Getenv("GOFLAGS"), "-trimpath", "")}, "go", "vet", "./...")
+		// the sources of cgo where they were compiled first. C that nothing runs is compiled
+		// without optimisation, which takes a tenth of the time.
+		out, err = run(t, []string{"CGO_CFLAGS=-O0 -g0", "GOFLAGS=" + strings.ReplaceAll(os.Getenv("GOFLAGS"), "-trimpath", "")}, "go", "vet", "./...")
 	}
 	require.NoError(t, err, out)
 }
@@ -196,7 +197,7 @@ func TestCWarnings(t *testing.T) {
 				}
 				args := []string{"-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-I" + filepath.Dir(f), "-c", f, "-o", filepath.Join(t.TempDir(), "x.o")}
 				if arm := cc == "aarch64-linux-gnu-gcc"; arm && !forArm.MatchString(f+read(t, f)) || !arm && cc != "gcc" {
-					args = append(args, "-O0")
+					args = append(args, "-fsyntax-only") // gcc's own warnings come from its optimiser
 				}
 				out, err := run(t, nil, cc, args...)
 				require.NoError(t, err, out)
