@@ -106,7 +106,7 @@ func withoutUntil(steps []model.Step) []model.Step {
 }
 
 // Staircase checks that entries with an Until give the bits of entries without, wherever
-// prompts end, stop and go on, in any company, after rewinds and for forks, also of random
+// prompts end, pause and continue, in any company, after rewinds and for forks, also of random
 // shapes.
 func (a Architecture) Staircase(t *testing.T) {
 	shapes := 3
@@ -234,7 +234,7 @@ func (a Architecture) StaircaseLeavesOut(t *testing.T, c synthetic.Config, from,
 	e.Seq = 4
 	require.ErrorContains(t, m.Prepare(model.Step{Entries: []model.Entry{e}}), "it is partial")
 
-	// Both go on to the least end, the other forks at the checkpoint.
+	// Both continue to the least end, the other forks at the checkpoint.
 	fresh := Feed(t, a.OpenOn(t, f, false, decoder.OpenOptions{}), 1, 0, ids, Always(400))
 	run(model.Step{Forks: []model.Fork{{Seq: 2, From: 1, Length: 40}}})
 	for at := 88; at < least; at += 24 {
