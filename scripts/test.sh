@@ -94,7 +94,7 @@ if [ -z "$full" ]; then
 fi
 # shellcheck disable=SC2086 # a list of packages
 stage tests 1300 go test -json -vet=off -timeout 30m -p "$at_once" "$@" $first ./...
-stage metal-test 130 scripts/metal-test.sh "$@"
+stage metal-test 80 scripts/metal-test.sh "$@"
 # These have run already: here their fast form runs under the race detector and under the
 # emulator.
 export RINGMASTER_FULL=""

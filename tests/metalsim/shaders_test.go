@@ -14,7 +14,7 @@ import (
 // glsl is the sources of the kernels of Vulkan, which use headers that Metal does not.
 func glsl(t *testing.T) string {
 	t.Helper()
-	files, err := filepath.Glob("../../kernels/vulkan/shaders/*.comp")
+	files, err := filepath.Glob("../../kernels/vulkan/shaders/*.[cg][ol][ms]*") // .comp and .glsl
 	require.NoError(t, err)
 	var all strings.Builder
 	for _, f := range files {
