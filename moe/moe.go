@@ -281,7 +281,7 @@ func (f *Forward) encode(l *Layer, input []float32, ids []int32, rows int) {
 	// their slots are not in the groups, and gate and up, which get only this rank's experts, write zeros into the rows
 	// of mid of other slots. The row of a slot outside the groups keeps its old content, because no op reads it.
 	// With copies the third keeps out only experts that this rank does not have.
-	if !f.off.mask && f.owned.Len() < s.Experts {
+	if !f.off.mask && (f.exchange != nil || f.owned.Len() < s.Experts) { // else no expert is remote
 		b.ExpertMask(f.weights, ids, rows*s.Used, f.owned.Start, f.owned.End)
 	}
 	in := f.owned

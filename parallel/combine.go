@@ -218,8 +218,7 @@ func (c *Combiner) start(ctx context.Context, x exchange, wire Wire) distributed
 }
 
 // Finish waits for the exchange, perhaps only when the ops that follow start (kernels.Await),
-// and encodes the ops that leave its result in out, in rows
-// of width: the sum or all parts [n], with ReduceScatter this rank's part of the sum,
+// and encodes the ops that leave its result in out, in rows of width: the sum or all parts [n], with ReduceScatter this rank's part of the sum,
 // with Gather nothing on ranks other than 0. For AllGather and Gather out may be Parts.
 // An error comes from the group.
 func (c *Combiner) Finish(ctx context.Context, out []float32, width int) error {

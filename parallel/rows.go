@@ -93,9 +93,10 @@ func (g *RowGather) Join(group *distributed.Group) {
 }
 
 // Start flushes and starts to gather fields. This rank must have computed its rows
-// cut[Rank] of them, in their places; the ranges of cut follow each other. One field travels in place; several are packed into
-// one message. Until Finish no op may be encoded that uses other rows of them. An error
-// comes from the backend; after a Start without an error, Finish must follow.
+// cut[Rank] of them, in their places; the ranges of cut follow each other. One field travels
+// in place; several are packed into one message. Until Finish no op may be encoded that uses
+// other rows of them. An error comes from the backend; after a Start without an error, Finish
+// must follow.
 func (g *RowGather) Start(ctx context.Context, cut []Range, fields ...Field) error {
 	if err := kernels.Reach(g.b); err != nil {
 		return err

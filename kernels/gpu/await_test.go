@@ -86,6 +86,25 @@ func TestAwait(t *testing.T) {
 	}
 }
 
+// TestAwaitAfterAFailure: on a device that has failed, data that changes the ops is waited for
+// all the same, and the failure is what Reach returns.
+func TestAwaitAfterAFailure(t *testing.T) {
+	b := openLimited(t, 0)
+	x, err := kernels.Make[float32](b, 1)
+	require.NoError(t, err)
+	waits := 0
+	wait := func() (bool, error) {
+		waits++
+		return true, nil
+	}
+	require.NoError(t, kernels.Await(b, wait, func() { b.Add(x, x, x, 1) }))
+	lost := errors.New("the device is lost")
+	b.Fail(lost)
+	require.ErrorIs(t, kernels.Reach(b), lost)
+	require.ErrorIs(t, b.Flush(), lost)
+	require.Equal(t, 1, waits)
+}
+
 // TestSubmitKeepsBusy: the device begins before much is encoded, and later Submits commit
 // only what keeps it busy for as long as all before.
 func TestSubmitKeepsBusy(t *testing.T) {

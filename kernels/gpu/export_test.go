@@ -31,3 +31,6 @@ func (b *Backend) SetMostWork(d time.Duration) { b.mostWork = d }
 func (b *Backend) SetWait(polling time.Duration, deadline int) {
 	b.leastPolling, b.wait = polling, waitPolicy(deadline)
 }
+
+// Fail makes the device one that has failed.
+func (b *Backend) Fail(err error) { b.fail(err) }

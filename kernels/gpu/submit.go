@@ -9,6 +9,7 @@ package gpu
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -66,7 +67,7 @@ func (b *Backend) settle() (changed bool, err error) {
 		b.list.clear()
 		return false, err
 	}
-	if changed {
+	if changed && b.list.n >= a.uses { // not after a failure, which has emptied it
 		b.list.replace(a.uses, a.use)
 	}
 	return changed, nil
@@ -152,9 +153,10 @@ func (b *Backend) flush(results bool) error {
 	err := b.late
 	if b.arrival == nil {
 		b.commit()
-	} else if encoded := b.encode(); err == nil {
-		var changed bool
-		changed, err = b.settle()
+	} else {
+		encoded := b.encode()
+		changed, failed := b.settle() // also after an error: no later step may find it
+		err = cmp.Or(err, failed)
 		if encoded && (changed || err != nil) {
 			C.rmg_drop(b.m)
 			encoded = false

@@ -54,8 +54,9 @@ func (l Layout) shift() uint { return 2 * uint(l&31) }
 // Lanes is how many lanes the block has, from 0 for zeros to 3.
 func (l Layout) Lanes() int { return [...]int{0, 1, 1, 1, 2, 3, 3, 3}[l.form()] }
 
-// size is how many int32 a block of n sums takes.
-func (l Layout) size(n int) int { return [...]int{0, 2, 3, 4, 8, 12, 12, 12}[l.form()] * n / 4 }
+// size is how many int32 a block of n sums takes, rounded up: a layout may come from another
+// rank, and what it says must lie within what is counted.
+func (l Layout) size(n int) int { return ([...]int{0, 2, 3, 4, 8, 12, 12, 12}[l.form()]*n + 3) / 4 }
 
 // Unfit is a layout that no block has.
 const Unfit Layout = 0xff

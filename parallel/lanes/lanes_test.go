@@ -105,6 +105,21 @@ func TestLanes(t *testing.T) {
 	}
 }
 
+// TestForeignLayouts: what a layout of another rank says lies within the length that is counted,
+// also of parts of blocks that no rank packs.
+func TestForeignLayouts(t *testing.T) {
+	for l := range 256 {
+		for n := 1; n <= Block; n++ {
+			layouts := []Layout{Layout(l)}
+			src := make([]int32, Len(layouts, n))
+			bytes := map[int]int{words: 2 * n, triples: 3 * n}[layouts[0].form()]
+			require.LessOrEqual(t, bytes, 4*len(src))
+			require.Empty(t, layouts[0].add(make([]int64, n), src, true))
+			Add(make([]int64, n), layouts, src, n, false)
+		}
+	}
+}
+
 // TestPacked: whole blocks at the limits of two and three bytes, and parts of blocks, which
 // stay in lanes.
 func TestPacked(t *testing.T) {

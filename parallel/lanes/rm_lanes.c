@@ -21,12 +21,12 @@ INLINE void measure(uint8_t *limits, const int64_t *x, int64_t n) {
 	limits[1] = any ? (uint8_t)(64 - __builtin_ctzll(any)) : 0;
 }
 
-// size is how many int32 a block of n sums takes.
+// size is how many int32 a block of n sums takes, rounded up.
 INLINE int64_t size(int form, int64_t n) {
 	switch (form) {
 	case RM_LANES_ZEROS: return 0;
-	case RM_LANES_WORDS: return n / 2;
-	case RM_LANES_TRIPLES: return n / 4 * 3;
+	case RM_LANES_WORDS: return (n + 1) / 2;
+	case RM_LANES_TRIPLES: return (3 * n + 3) / 4;
 	case RM_LANES_ONE: return n;
 	case RM_LANES_TWO: return 2 * n;
 	default: return 3 * n;
