@@ -237,6 +237,19 @@ func (g *Group) SendRecv(ctx context.Context, dst []byte, from int, src []byte, 
 		checkSendRecv(g.link.Size, g.link.Rank, dst, from, src, to))
 }
 
+// StartMessages begins to send src to one rank and to receive dst from one rank, which may
+// be the same. With to or from -1 it only receives or only sends.
+func (g *Group) StartMessages(ctx context.Context, dst []byte, from int, src []byte, to int) Pending {
+	switch {
+	case from < 0:
+		return g.start(ctx, &Op{Kind: Send, DType: NoDType, Src: src, To: to, From: -1}, checkPeer(g.link.Size, g.link.Rank, to))
+	case to < 0:
+		return g.start(ctx, &Op{Kind: Recv, DType: NoDType, Dst: dst, To: -1, From: from}, checkPeer(g.link.Size, g.link.Rank, from))
+	}
+	return g.start(ctx, &Op{Kind: SendRecv, DType: NoDType, Dst: dst, Src: src, To: to, From: from},
+		checkSendRecv(g.link.Size, g.link.Rank, dst, from, src, to))
+}
+
 // Broadcast copies the root's buf to all ranks.
 func (g *Group) Broadcast(ctx context.Context, buf []byte, root int) error {
 	return g.run(ctx, &Op{Kind: Broadcast, DType: NoDType, Dst: buf, Root: root}, checkRoot(g.link.Size, root))

@@ -15,10 +15,13 @@ type Sizes struct {
 	Heads      int // groups of attention heads of each layer
 	Shared     int // segments of the shared expert of each layer, or of its dense FFN; 0 without one
 	Vocabulary int // rows of the output head
+	Layers     int // of the model; only stages divide them
 }
 
 // Part is one rank's part of each layer and of the output head.
 type Part struct {
+	// Layers are those of the rank's stage, see Stage; empty if every rank computes all.
+	Layers     Range   `json:"layers,omitzero"`
 	Experts    Range   `json:"experts"`
 	Heads      Range   `json:"heads"`
 	Shared     Range   `json:"shared"`
@@ -225,7 +228,7 @@ func (p Placement) Sizes() Sizes {
 		return Sizes{}
 	}
 	last := p[len(p)-1]
-	return Sizes{Experts: last.Experts.End, Heads: last.Heads.End, Shared: last.Shared.End, Vocabulary: last.Vocabulary.End}
+	return Sizes{Experts: last.Experts.End, Heads: last.Heads.End, Shared: last.Shared.End, Vocabulary: last.Vocabulary.End, Layers: last.Layers.End}
 }
 
 // Check returns an error if the placement does not divide a model of the given sizes among
@@ -237,7 +240,13 @@ func (p Placement) Check(s Sizes, ranks int) error {
 	if len(p) > assign.MaxRanks {
 		return fmt.Errorf("a placement on %d ranks; at most %d are possible: %w", len(p), assign.MaxRanks, distributed.ErrArgument)
 	}
+	if p.Stages() != nil {
+		return p.checkStages(s, ranks)
+	}
 	for r, x := range p {
+		if x.Layers != (Range{}) {
+			return fmt.Errorf("rank %d has the layers %v and rank 0 all: %w", r, x.Layers, distributed.ErrArgument)
+		}
 		if !(x.Weight > 0) || math.IsInf(x.Weight, 0) {
 			return fmt.Errorf("the weight of rank %d is %v; expected a positive number: %w", r, x.Weight, distributed.ErrArgument)
 		}

@@ -96,6 +96,7 @@ func (a *Architecture[C]) build(b kernels.Backend, o OpenOptions, fingerprint st
 	fail := func(err error) (*Model[C], Pass[C], error) {
 		return nil, nil, fmt.Errorf("%s: scratch memory for steps of %d tokens: %w", a.Arch, o.MaxTokens, err)
 	}
+	a.Sizes.Layers = a.Layers
 	made, err := newBase(&a.Shape, b, o)
 	if err != nil {
 		return fail(err)
@@ -150,6 +151,7 @@ func (a *Architecture[C]) rehearse(b kernels.Backend, o OpenOptions, fingerprint
 // head are the buffers of its network (StepBuffers, HeadBuffers).
 func (s *Shape) NewPlan(o OpenOptions, sequences int, step, head func(n int) []Buffer) Plan {
 	t := o.MaxTokens
+	s.Sizes.Layers = s.Layers
 	p := Plan{
 		Name: s.Name, Layers: s.Layers, Sizes: s.Sizes, Reduce: o.Reduce, Wire: o.Wire, Vocab: s.Vocab, Used: s.Used,
 		ContextLimit: s.Context, Context: o.Context, MaxTokens: t, Sequences: sequences,

@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"context"
+	"fmt"
 
 	"ringmaster/distributed"
 	"ringmaster/kernels"
@@ -47,9 +48,11 @@ type Base struct {
 	Logits    *Head
 	Meter     *parallel.Meter
 	Sizes     parallel.Sizes
-	Context   int // most positions of a sequence
-	MaxTokens int // most tokens of a step
+	Span      parallel.Range // layers that this rank runs
+	Context   int            // most positions of a sequence
+	MaxTokens int            // most tokens of a step
 
+	layers  int // of the model
 	wire    parallel.Wire
 	width   int       // Shape.Width
 	picks   []int32   // [wanted] rows of the wanted logits
@@ -77,7 +80,7 @@ func newBase(s *Shape, b kernels.Backend, o OpenOptions) (*Base, error) {
 		return nil, err
 	}
 	base := &Base{Backend: b, Routed: routed, Gather: parallel.NewRowGather(b, m.For(parallel.ForRows)), Logits: NewHead(b, s.Vocab, m),
-		Meter: m, Sizes: s.Sizes, Context: o.Context, MaxTokens: o.MaxTokens, wire: o.Wire, width: s.Width}
+		Meter: m, Sizes: s.Sizes, Span: parallel.Range{End: s.Layers}, Context: o.Context, MaxTokens: o.MaxTokens, layers: s.Layers, wire: o.Wire, width: s.Width}
 	base.Heads, err = parallel.NewTerms(b, o.Reduce, s.terms(s.Sizes.Heads, o.MaxTokens), m.For(parallel.ForAttention))
 	if err != nil {
 		routed.Free()
@@ -103,9 +106,37 @@ func (m *Base) allocate(buffers buffered) error {
 	return Allocate(m.Backend, buffers.StepBuffers(m.MaxTokens))
 }
 
-// Join implements Network.
+// Splits implements Network: a layer reads nothing of a step but what the layer before it
+// passes on.
+func (m *Base) Splits(int) bool { return true }
+
+// OfSpan names the layers of the span if they are not all, for Layout.
+func (m *Base) OfSpan() string {
+	if m.Span == (parallel.Range{End: m.layers}) {
+		return ""
+	}
+	return fmt.Sprintf(", layers %d to %d", m.Span.Start, m.Span.End-1)
+}
+
+// SetSpan implements Network.
+func (m *Base) SetSpan(layers parallel.Range) { m.Span = layers }
+
+// Leave sends all ranks the rows of fields that each needs after its last layer, if cut
+// divides the rows of the step. Its error is the group's.
+func (m *Base) Leave(ctx context.Context, cut []parallel.Range, kept []int32, fields ...parallel.Field) error {
+	if err := m.Gather.Some(ctx, cut, kept, fields...); err != nil {
+		return fmt.Errorf("rows behind layer %d: %w", m.Span.End-1, err)
+	}
+	return nil
+}
+
+// Join implements Network. The first stage has the output head.
 func (m *Base) Join(g *distributed.Group, p parallel.Placement) error {
-	m.Logits.Join(g, p.Vocabulary())
+	if m.Span.Start == 0 {
+		m.Logits.Join(g, p.Vocabulary())
+	} else {
+		m.Logits.Forgo()
+	}
 	m.Gather.Join(g)
 	if m.DenseFFN != nil {
 		if err := m.DenseFFN.Join(g, p.Shared(), m.wire, p.DividesRows()); err != nil {

@@ -56,14 +56,23 @@ type Network[C Cache] interface {
 	// CheckpointBytes is the most bytes, in whole pages, of the overwritten sections that
 	// State lists for any length and a peak of length+Info.Rewind.
 	CheckpointBytes() int64
-	// Join makes the network one rank of a group, with its part of a checked placement,
-	// or alone with nil. It is called between steps, possibly again, and has no effect on
-	// KV caches.
+	// SetSpan makes these the layers that Layers runs and KV caches have, before there are
+	// any; at first it is all.
+	SetSpan(layers parallel.Range)
+	// Splits reports whether a span may begin with the layer, because that layer and those
+	// behind it read nothing of a step but what Carried lists.
+	Splits(layer int) bool
+	// Carried is what passes from one layer to the next.
+	Carried() []Carried
+	// Join makes the network one rank of a group that runs its span, with its part of a
+	// checked placement, or alone with nil. It is called between steps, possibly again, and
+	// has no effect on KV caches.
 	Join(g *distributed.Group, p parallel.Placement) error
 	// ReserveHead allocates the buffers of the output head for so many rows.
 	ReserveHead(rows int) error
-	// Layers runs the layers of a step with at least one row. Then every rank has the
-	// hidden states of its own rows, and all have those of the rows Kept.
+	// Layers runs the span of a step with at least one row, from what Carried lists unless
+	// the span begins with the first layer. Then every rank has what passes on, or the final
+	// hidden states, of its own rows, and all have those of the rows Kept.
 	Layers(ctx context.Context, s Step[C]) error
 	// Head computes the logits of wanted rows [wanted][vocabulary] after the layers have
 	// run, and flushes. On a rank other than 0 it computes nothing.
@@ -75,6 +84,13 @@ type Network[C Cache] interface {
 	Hidden(row int) []float32
 	// Free releases the buffers.
 	Free()
+}
+
+// Carried is a buffer of a Network [rows of the step][Width] with what passes from one layer
+// to the next.
+type Carried struct {
+	Data  []float32
+	Width int
 }
 
 // Step is a checked step that has the memory that it needs. Its slices are valid until
@@ -137,8 +153,10 @@ type Model[C Cache] struct {
 	o         Options
 	network   Network[C]
 	stairs    Stairs             // no rows are left out if From is behind the last layer
-	placement parallel.Placement // nil without a group
-	rank      int
+	placement parallel.Placement // nil without a group; with stages that of this one
+	rank      int                // in placement
+	span      parallel.Range     // layers that this rank runs
+	pipeline  *pipeline          // nil without stages
 	sequences map[model.SeqID]*sequence[C]
 	charged   int64 // bytes of all sequences
 	ids, pos  []int32
@@ -164,7 +182,7 @@ func New[C Cache](n Network[C], o Options) (*Model[C], error) {
 			o.Info.Tail = stairs.tail(o.Layers, o.Info.Rewind)
 		}
 	}
-	m := &Model[C]{o: o, network: n, stairs: stairs, sequences: map[model.SeqID]*sequence[C]{}, changes: map[model.SeqID]*change[C]{}, reader: kernels.Reader{Backend: o.Backend}}
+	m := &Model[C]{o: o, network: n, stairs: stairs, span: parallel.Range{End: o.Layers}, sequences: map[model.SeqID]*sequence[C]{}, changes: map[model.SeqID]*change[C]{}, reader: kernels.Reader{Backend: o.Backend}}
 	m.buffers = []Buffer{{I32: &m.ids, Len: o.Info.MaxTokens}, {I32: &m.pos, Len: o.Info.MaxTokens}}
 	if err := Allocate(o.Backend, m.buffers); err != nil {
 		return nil, m.errorf("ids and positions of a step: %w", err)
@@ -226,7 +244,10 @@ func (m *Model[C]) prepare(step model.Step) error {
 	}
 	pieces := m.pieces(step)
 	s := Step[C]{Segments: make([]Segment[C], len(pieces)), Rows: rows, Live: parallel.Range{End: rows},
-		IDs: m.ids[:rows], Pos: m.pos[:rows], starts: m.starts(pieces)}
+		IDs: m.ids[:rows], Pos: m.pos[:rows]}
+	if m.pipeline == nil { // of a part of the rows it says nothing
+		s.starts = m.starts(pieces)
+	}
 	first := 0
 	for i, p := range pieces {
 		e := step.Entries[p.entry]
@@ -327,7 +348,12 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 	}
 	m.o.Meter.StartStep()
 	m.o.Routed.StartStep(m.o.Layers)
-	if err = m.network.Layers(ctx, *s); err == nil {
+	if m.pipeline == nil {
+		err = m.network.Layers(ctx, *s)
+	} else {
+		err = m.runStage(ctx, s)
+	}
+	if err == nil {
 		logits, err = m.network.Head(ctx, s.Wanted)
 	}
 	if err != nil {
@@ -370,6 +396,9 @@ func (m *Model[C]) abandon(err error) error {
 // committed lengths continue; Forget drops them. A step that was prepared or that failed
 // before is gone, and may run again. One that has run can still be committed.
 //
+// With stages a rank has only the KV caches of its layers: sequences of others are dropped.
+// All ranks must then join at the same time, because they split the group.
+//
 // The group stays the caller's, and only Run uses it. Errors of the arguments wrap
 // distributed.ErrArgument; after an error the model must be joined again before it is
 // used.
@@ -388,7 +417,16 @@ func (m *Model[C]) Join(g *distributed.Group, p parallel.Placement) error {
 	} else {
 		p = nil
 	}
-	m.placement, m.rank = p, 0
+	m.pipeline, m.rank = nil, 0
+	if stages := p.Stages(); stages != nil {
+		var err error
+		if g, p, err = m.enterStage(g, p, stages); err != nil {
+			return m.errorf("%w", err)
+		}
+	} else {
+		m.setSpan(parallel.Range{End: m.o.Layers})
+	}
+	m.placement = p
 	if g != nil {
 		m.rank = g.Rank()
 	}
@@ -422,6 +460,10 @@ func (m *Model[C]) Digest() []uint32 { return m.digest }
 
 // digestStep fills m.digest; the step must have been flushed.
 func (m *Model[C]) digestStep(s *Step[C]) error {
+	if m.pipeline != nil {
+		m.digest = m.pipeline.digest(m.digest, m.o.Routed.Digest(), m.o.Layers)
+		return nil
+	}
 	layers := m.o.Routed.Digest()
 	if layers == nil {
 		return nil

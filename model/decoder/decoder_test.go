@@ -59,6 +59,9 @@ func (n *network) NewCache() (*cache, error) {
 func (n *network) CacheBytes(length int) int64 { return int64(10 * length) }
 func (n *network) CheckpointBytes() int64      { return 0 }
 func (n *network) Layout() string              { return "test, 1" }
+func (n *network) SetSpan(parallel.Range)      {}
+func (n *network) Splits(int) bool             { return true }
+func (n *network) Carried() []decoder.Carried  { return nil }
 func (n *network) ReserveHead(int) error       { return nil }
 func (n *network) Join(*distributed.Group, parallel.Placement) error {
 	n.joined++

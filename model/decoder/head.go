@@ -55,6 +55,12 @@ func (h *Head) Join(g *distributed.Group, ranges []parallel.Range) {
 	}
 }
 
+// Forgo makes this rank one that has no part in the logits.
+func (h *Head) Forgo() {
+	h.Free()
+	h.group, h.ranges, h.takes = nil, nil, false
+}
+
 // Takes reports whether this rank has a part in the logits.
 func (h *Head) Takes() bool { return h.takes }
 

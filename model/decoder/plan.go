@@ -30,6 +30,7 @@ type Plan struct {
 	Summary      string         // what its layers are, in a few words
 	Layers       int            // of the model
 	DenseLayers  int            // of them with a dense FFN in place of experts
+	Splits       []bool         // [Layers] whether a stage may begin with the layer
 	Sizes        parallel.Sizes // what a placement divides
 	Vocab        int            // rows of the embedding
 	Used         int            // experts of a token
@@ -150,6 +151,14 @@ func (p *Plan) AddBlock(f *gguf.File, o OpenOptions, at BlockNames, shape Shape,
 		p.DraftScratch -= HeadBytes(shape.Vocab, rows, false) - HeadBytes(shape.Vocab, draftedRows, false)
 	}
 	p.DraftCache = cache(of.MaxTokens) + stateBytes(shape.Width)
+}
+
+// SetSplits sets Splits by a Network's.
+func (p *Plan) SetSplits(splits func(layer int) bool) {
+	p.Splits = make([]bool, p.Layers)
+	for i := range p.Splits {
+		p.Splits[i] = splits(i)
+	}
 }
 
 // Fixed is the bytes that are needed beside the weights and the KV caches.

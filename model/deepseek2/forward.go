@@ -17,8 +17,10 @@ type (
 // Layers implements decoder.Network.
 func (m *forward) Layers(ctx context.Context, step step) error {
 	c, s, own := m.c, &m.scratch, step.Own
-	m.Backend.Embed(s.x[own.Start*c.Embd:], m.w.embd, step.IDs[own.Start:own.End])
-	for i := range m.w.layers {
+	if m.Span.Start == 0 {
+		m.Backend.Embed(s.x[own.Start*c.Embd:], m.w.embd, step.IDs[own.Start:own.End])
+	}
+	for i := m.Span.Start; i < m.Span.End; i++ {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
 		}
@@ -26,11 +28,17 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 			return err
 		}
 	}
-	if err := m.Gather.Some(ctx, step.Cut, step.Kept, parallel.FieldOf(s.x, c.Embd)); err != nil {
-		return fmt.Errorf("output head: %w", err)
-	}
-	return nil
+	return m.Leave(ctx, step.Cut, step.Kept, parallel.FieldOf(s.x, c.Embd))
 }
+
+// Carried implements decoder.Network: the residual stream.
+func (m *forward) Carried() []decoder.Carried {
+	return []decoder.Carried{{Data: m.scratch.x, Width: m.c.Embd}}
+}
+
+// Splits implements decoder.Network: a layer without an indexer reads the positions that an
+// earlier layer chose.
+func (m *forward) Splits(layer int) bool { return m.c.Index.TopK == 0 || m.c.Index.has(layer) }
 
 // layer encodes a layer: the residual stream x [rows][D] of this rank's rows, in place.
 func (m *forward) layer(ctx context.Context, i int, step step) error {

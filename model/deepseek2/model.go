@@ -76,7 +76,7 @@ func (c *Config) shape(s parallel.Sizes, denseParts int) decoder.Shape {
 
 // CacheBytes implements decoder.Network.
 func (m *forward) CacheBytes(length int) int64 {
-	rows, keys := sequenceBytes(m.c, length, m.Context)
+	rows, keys := sequenceBytes(m.c, m.Span, length, m.Context)
 	return rows + keys
 }
 

@@ -7,6 +7,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model/decoder"
+	"ringmaster/parallel"
 )
 
 // NewPlan computes the memory plan of a file opened with the given options. sequences is
@@ -21,7 +22,8 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	shape := c.shape(sizes, denseParts(&c, sizes, c.types(f, "ffn_down.weight")))
 	n := forward{c: &c}
 	p := shape.NewPlan(o, sequences, n.StepBuffers, n.HeadBuffers)
-	rows, keys := sequenceBytes(&c, o.Context, o.Context)
+	p.SetSplits(n.Splits)
+	rows, keys := sequenceBytes(&c, parallel.Range{End: c.Layers}, o.Context, o.Context)
 	note := fmt.Sprintf("each sequence of %d tokens, grows with use", o.Context)
 	p.DenseLayers, p.Summary, p.Growth, p.Derived = c.Dense, c.summary(), growthBytes(&c, o.Context), c.derivedBytes(f)
 	p.Caches = []decoder.Row{{What: "latent rows", Bytes: rows, Note: note}}
@@ -35,7 +37,7 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 		}
 		n := block{forward: forward{c: c.block()}}
 		p.AddBlock(f, o, at, n.c.shape(sizes, 0), n.StepBuffers, n.HeadBuffers, func(int) int64 {
-			rows, _ := sequenceBytes(n.c, o.Context, o.Context)
+			rows, _ := sequenceBytes(n.c, parallel.Range{End: 1}, o.Context, o.Context)
 			return rows
 		})
 		p.Working.Attended = o.Context // the block reads all positions

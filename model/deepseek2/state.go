@@ -7,6 +7,7 @@ import (
 	"ringmaster/kernels"
 	"ringmaster/model/decoder"
 	"ringmaster/model/snapshot"
+	"ringmaster/parallel"
 )
 
 // cache is the KV cache of one sequence: the row of every position in every layer, and
@@ -15,10 +16,11 @@ import (
 type cache struct {
 	b        kernels.Backend
 	c        *Config
+	span     parallel.Range
 	context  int // most positions
 	capacity int // in positions
 	// rows [Layers] are float16 [capacity][R+RotDim]: the normed latent, then the
-	// rotated key.
+	// rotated key. Layers outside of span have neither rows nor keys.
 	rows [][]uint16
 	keys [][]uint16 // [Layers] float16 [capacity][Index.Dim] of the indexer; nil in layers without
 }
@@ -36,14 +38,20 @@ func keyBytes(c *Config, capacity int) int64 {
 	return decoder.Pages(2 * int64(capacity) * int64(c.Index.Dim))
 }
 
-// sequenceBytes is the memory of a sequence that has held length positions: of its rows
-// and of its indexers' keys.
-func sequenceBytes(c *Config, length, context int) (rows, keys int64) {
+// sequenceBytes is the memory of some layers of a sequence that has held length positions:
+// of its rows and of its indexers' keys.
+func sequenceBytes(c *Config, layers parallel.Range, length, context int) (rows, keys int64) {
 	if length <= 0 {
 		return 0, 0
 	}
 	capacity := decoder.Capacity(firstCapacity, length, context)
-	return int64(c.Layers) * rowBytes(c, capacity), int64(c.Index.layers()) * keyBytes(c, capacity)
+	for i := layers.Start; i < layers.End; i++ {
+		rows += rowBytes(c, capacity)
+		if c.Index.has(i) {
+			keys += keyBytes(c, capacity)
+		}
+	}
+	return rows, keys
 }
 
 // growthBytes is the most that a sequence holds in addition while the rows of a layer
@@ -56,13 +64,13 @@ func growthBytes(c *Config, context int) int64 {
 // NewCache implements decoder.Network.
 func (m *forward) NewCache() (*cache, error) {
 	n := m.c.Layers
-	return &cache{b: m.Backend, c: m.c, context: m.Context, rows: make([][]uint16, n), keys: make([][]uint16, n)}, nil
+	return &cache{b: m.Backend, c: m.c, span: m.Span, context: m.Context, rows: make([][]uint16, n), keys: make([][]uint16, n)}, nil
 }
 
 // each calls f with every part of the cache, its name, the number of elements of one
 // position, until f fails.
 func (s *cache) each(f func(layer int, what string, width int, part *[]uint16) error) error {
-	for i := range s.rows {
+	for i := s.span.Start; i < s.span.End; i++ {
 		if err := f(i, "rows", s.c.rowDim(), &s.rows[i]); err != nil {
 			return err
 		}
@@ -108,9 +116,9 @@ func (s *cache) Free() {
 // Layout implements decoder.Network.
 func (m *forward) Layout() string {
 	if m.c.Index.TopK > 0 {
-		return "deepseek2 latent rows and index keys by position, 1"
+		return "deepseek2 latent rows and index keys by position, 1" + m.OfSpan()
 	}
-	return "deepseek2 latent rows by position, 1"
+	return "deepseek2 latent rows by position, 1" + m.OfSpan()
 }
 
 // State implements decoder.Cache: what each layer keeps of the committed positions.

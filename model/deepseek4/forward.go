@@ -18,9 +18,11 @@ type (
 // Layers implements decoder.Network.
 func (m *forward) Layers(ctx context.Context, step step) error {
 	b, c, own, n := m.Backend, m.c, step.Own, step.Own.Len()
-	b.Embed(m.X, m.w.embd, step.IDs[own.Start:own.End])
-	b.HCInit(m.H[own.Start*c.Streams*c.Embd:], m.X, n, c.Streams, c.Embd)
-	for i := range m.w.layers {
+	if m.Span.Start == 0 {
+		b.Embed(m.X, m.w.embd, step.IDs[own.Start:own.End])
+		b.HCInit(m.H[own.Start*c.Streams*c.Embd:], m.X, n, c.Streams, c.Embd)
+	}
+	for i := m.Span.Start; i < m.Span.End; i++ {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
 		}
@@ -28,10 +30,12 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 			return err
 		}
 	}
-	if err := m.Gather.Some(ctx, step.Cut, step.Kept, parallel.FieldOf(m.H, c.Streams*c.Embd)); err != nil {
-		return fmt.Errorf("output head: %w", err)
-	}
-	return nil
+	return m.Leave(ctx, step.Cut, step.Kept, parallel.FieldOf(m.H, c.Streams*c.Embd))
+}
+
+// Carried implements decoder.Network: the streams.
+func (m *forward) Carried() []decoder.Carried {
+	return []decoder.Carried{{Data: m.H, Width: m.c.Streams * m.c.Embd}}
 }
 
 // layer encodes a layer: the streams h [rows][S][D] of this rank's rows, in place.

@@ -74,11 +74,24 @@ func (c *Config) shape(s parallel.Sizes) decoder.Shape {
 	}
 }
 
+// SetSpan implements decoder.Network.
+func (m *forward) SetSpan(layers parallel.Range) {
+	m.Pass.SetSpan(layers)
+	m.caches = newFootprint(m.c.within(layers), m.Context, m.MaxTokens)
+}
+
+// within is the configuration of some layers, for the memory of their KV caches.
+func (c *Config) within(layers parallel.Range) *Config {
+	n := *c
+	n.Ratios = c.Ratios[layers.Start:layers.End]
+	return &n
+}
+
 // CacheBytes implements decoder.Network.
 func (m *forward) CacheBytes(length int) int64 { return m.caches.sequence(length) }
 
 // CheckpointBytes implements decoder.Network.
-func (m *forward) CheckpointBytes() int64 { return m.c.checkpoint() }
+func (m *forward) CheckpointBytes() int64 { return m.caches.c.checkpoint() }
 
 // Experts implements decoder.Network.
 func (m *forward) Experts(layer int) *moe.Layer { return &m.w.layers[layer].experts }

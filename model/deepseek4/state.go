@@ -6,6 +6,7 @@ import (
 	"ringmaster/kernels"
 	"ringmaster/model/decoder"
 	"ringmaster/model/hyper"
+	"ringmaster/parallel"
 )
 
 // cache is the KV cache of one sequence. Reads change nothing. The next step overwrites
@@ -13,11 +14,12 @@ import (
 // and compressed caches keep entries by number. It implements decoder.Cache.
 type cache struct {
 	b        kernels.Backend
-	context  int          // most positions
-	window   int          // of attention, in positions
-	headDim  int          // width of a row of raw
-	capacity int          // of the compressed caches, in positions
-	layers   []layerState // [Layers]
+	context  int // most positions
+	window   int // of attention, in positions
+	headDim  int // width of a row of raw
+	capacity int // of the compressed caches, in positions
+	span     parallel.Range
+	layers   []layerState // [Layers] of which those outside of span are empty
 }
 
 // layerState is the KV cache of one layer.
@@ -40,8 +42,8 @@ type compressorState struct {
 
 // NewCache implements decoder.Network: it allocates the rings; Grow grows the caches.
 func (m *forward) NewCache() (*cache, error) {
-	s := &cache{b: m.Backend, context: m.Context, window: m.c.Window, headDim: m.c.HeadDim, layers: make([]layerState, len(m.w.layers))}
-	for i := range s.layers {
+	s := &cache{b: m.Backend, context: m.Context, window: m.c.Window, headDim: m.c.HeadDim, span: m.Span, layers: make([]layerState, len(m.w.layers))}
+	for i := s.span.Start; i < s.span.End; i++ {
 		l, w := &s.layers[i], &m.w.layers[i]
 		var err error
 		if l.raw, err = kernels.Make[uint16](m.Backend, m.c.RawRows(m.MaxTokens)*m.c.HeadDim); err == nil && w.comp != nil {

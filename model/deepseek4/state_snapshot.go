@@ -8,7 +8,7 @@ import (
 )
 
 // Layout implements decoder.Network.
-func (m *forward) Layout() string { return "deepseek4 rings by position, 2" }
+func (m *forward) Layout() string { return "deepseek4 rings by position, 2" + m.OfSpan() }
 
 // State implements decoder.Cache: of each layer the rows of the rings that a step or a
 // rewind may still read, by position, and the entries of the compressed caches that the
@@ -20,7 +20,7 @@ func (s *cache) State(first, length, peak int) []snapshot.Section {
 		list = append(list, snapshot.Section{Name: fmt.Sprintf("layer %d %s", layer, name), Parts: parts, Overwritten: overwritten})
 	}
 	lowest := max(peak-hyper.Rewind, 0) // position that the sequence can be rewound to
-	for i := range s.layers {
+	for i := s.span.Start; i < s.span.End; i++ {
 		l := &s.layers[i]
 		add(i, "raw", true, hyper.Ring(l.raw, len(l.raw)/s.headDim, max(first, lowest-s.window+1), length)...)
 		for _, c := range []struct {

@@ -25,15 +25,19 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 		return err
 	}
 	m.countEntries(step)
-	b.Embed(m.X, m.w.embd, step.IDs[own.Start:own.End])
-	b.HCInit(m.H[own.Start*c.Streams*c.Embd:], m.X, n, c.Streams, c.Embd)
-	for i := range n * c.Streams { // the first attention takes the first stream
-		s.carried[i] = 0
-		if i%c.Streams == 0 {
-			s.carried[i] = 1
+	if m.Span.Start > 0 {
+		copy(s.carried, s.carried[own.Start*c.Streams:own.End*c.Streams]) // where a rank has those of its rows
+	} else {
+		b.Embed(m.X, m.w.embd, step.IDs[own.Start:own.End])
+		b.HCInit(m.H[own.Start*c.Streams*c.Embd:], m.X, n, c.Streams, c.Embd)
+		for i := range n * c.Streams { // the first attention takes the first stream
+			s.carried[i] = 0
+			if i%c.Streams == 0 {
+				s.carried[i] = 1
+			}
 		}
 	}
-	for i := range m.w.layers {
+	for i := m.Span.Start; i < m.Span.End; i++ {
 		in, out := step.Entering(i), step.Leaving(i)
 		if in.Live.Len() == 0 {
 			break
@@ -45,14 +49,46 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 			return err
 		}
 	}
+	if m.Span.End < c.Layers {
+		return m.leaveSpan(ctx, step)
+	}
 	step = step.Leaving(c.Layers - 1)
 	if own = step.Own; own.Len() > 0 {
 		b.HCCollapse(m.X[own.Start*c.Embd:], m.H[own.Start*c.Streams*c.Embd:], s.carried, own.Len(), c.Streams, c.Embd)
 	}
-	if err := m.Gather.Some(ctx, step.Cut, step.Kept, parallel.FieldOf(m.X, c.Embd)); err != nil {
-		return fmt.Errorf("output head: %w", err)
+	return m.Leave(ctx, step.Cut, step.Kept, parallel.FieldOf(m.X, c.Embd))
+}
+
+// leaveSpan is Leave of the streams and of the weights with which the next attention
+// collapses them.
+func (m *forward) leaveSpan(ctx context.Context, step step) error {
+	if step.Cut == nil {
+		return nil
 	}
-	return nil
+	if err := m.Backend.Flush(); err != nil {
+		return err
+	}
+	c, own := m.c, step.Own
+	copy(m.scratch.carried[own.Start*c.Streams:], m.scratch.carried[:own.Len()*c.Streams])
+	return m.Leave(ctx, step.Cut, step.Kept, parallel.FieldOf(m.H, c.Streams*c.Embd), parallel.FieldOf(m.scratch.carried, c.Streams))
+}
+
+// Carried implements decoder.Network: the streams, and the weights with which the next
+// attention collapses them.
+func (m *forward) Carried() []decoder.Carried {
+	c := m.c
+	return []decoder.Carried{{Data: m.H, Width: c.Streams * c.Embd}, {Data: m.scratch.carried, Width: c.Streams}}
+}
+
+// Splits implements decoder.Network: layers that read the compressed entries of an earlier
+// one, or its choice, stay with it.
+func (m *forward) Splits(layer int) bool {
+	for _, r := range m.c.Roles[layer:] {
+		if r.Ratio > 0 && (r.Source < layer || r.Index < layer) {
+			return false
+		}
+	}
+	return true
 }
 
 // layer runs a layer with the rows that enter it, up to those that leave it. This rank's
@@ -147,7 +183,10 @@ func (m *forward) readRows(ctx context.Context, step step) error {
 		}
 		for i := range g.N {
 			g.Cache.folded(folded, g.Pos+i, e.Pad)
-			for l := range e.Layers {
+			for l, layer := range e.Layers {
+				if layer < m.Span.Start || layer >= m.Span.End {
+					continue
+				}
 				e.hash(hashed, l, folded)
 				at := (l*m.MaxTokens + g.First + i - step.Own.Start) * e.values()
 				for j, row := range hashed {

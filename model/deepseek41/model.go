@@ -9,6 +9,8 @@
 package deepseek41
 
 import (
+	"slices"
+
 	"ringmaster/distributed"
 	"ringmaster/gguf"
 	"ringmaster/kernels"
@@ -96,11 +98,27 @@ func (m *forward) Join(g *distributed.Group, p parallel.Placement) error {
 	return m.Pass.Join(g, p)
 }
 
+// SetSpan implements decoder.Network.
+func (m *forward) SetSpan(layers parallel.Range) {
+	m.Pass.SetSpan(layers)
+	m.caches = newFootprint(m.c.within(layers), m.Context, m.MaxTokens)
+}
+
+// within is the configuration of some layers, for the memory of their KV caches.
+func (c *Config) within(layers parallel.Range) *Config {
+	n := *c
+	n.Layers, n.Roles = layers.Len(), slices.Clone(c.Roles[layers.Start:layers.End])
+	for i := range n.Roles {
+		n.Roles[i].Source -= layers.Start
+	}
+	return &n
+}
+
 // CacheBytes implements decoder.Network.
 func (m *forward) CacheBytes(length int) int64 { return m.caches.sequence(length) }
 
 // CheckpointBytes implements decoder.Network.
-func (m *forward) CheckpointBytes() int64 { return m.c.checkpoint() }
+func (m *forward) CheckpointBytes() int64 { return m.caches.c.checkpoint() }
 
 // Experts implements decoder.Network.
 func (m *forward) Experts(layer int) *moe.Layer { return &m.w.layers[layer].experts }

@@ -7,6 +7,7 @@ import (
 	"ringmaster/model/decoder"
 	"ringmaster/model/hyper"
 	"ringmaster/model/snapshot"
+	"ringmaster/parallel"
 )
 
 // cache is the KV cache of one sequence. Reads change nothing. The next step overwrites what
@@ -15,9 +16,10 @@ import (
 type cache struct {
 	b        kernels.Backend
 	c        *Config
-	context  int          // most positions
-	capacity int          // of the caches of entries, in positions
-	layers   []layerState // [Layers]
+	context  int // most positions
+	capacity int // of the caches of entries, in positions
+	span     parallel.Range
+	layers   []layerState // [Layers] of which those outside of span are empty
 	ids      []int32      // ring of folded token ids, position p in slot p mod its length; nil without engram
 }
 
@@ -57,7 +59,7 @@ func ringRows(ratio, maxTokens int) int {
 // NewCache implements decoder.Network: it allocates the rings; Grow grows the caches.
 func (m *forward) NewCache() (*cache, error) {
 	c := m.c
-	s := &cache{b: m.Backend, c: c, context: m.Context, layers: make([]layerState, c.Layers)}
+	s := &cache{b: m.Backend, c: c, context: m.Context, span: m.Span, layers: make([]layerState, c.Layers)}
 	fail := func(err error) (*cache, error) {
 		s.Free()
 		return nil, fmt.Errorf("KV cache of a new sequence: %w", err)
@@ -66,7 +68,7 @@ func (m *forward) NewCache() (*cache, error) {
 	if s.ids, err = kernels.Make[int32](m.Backend, c.idRows(m.MaxTokens)); err != nil {
 		return fail(err)
 	}
-	for i := range s.layers {
+	for i := s.span.Start; i < s.span.End; i++ {
 		l := &s.layers[i]
 		if l.raw, err = kernels.Make[uint16](m.Backend, c.RawRows(m.MaxTokens)*c.HeadDim); err != nil {
 			return fail(err)
@@ -138,7 +140,7 @@ func (s *cache) folded(ids []uint64, pos int, pad uint64) {
 }
 
 // Layout implements decoder.Network.
-func (m *forward) Layout() string { return "deepseek41 rings by position, 1" }
+func (m *forward) Layout() string { return "deepseek41 rings by position, 1" + m.OfSpan() }
 
 // State implements decoder.Cache: of each layer the rows of the rings that a step or a rewind
 // may still read, by position, and the entries that the committed tokens complete. It depends
@@ -153,7 +155,7 @@ func (s *cache) State(first, length, peak int) []snapshot.Section {
 	if s.ids != nil {
 		ring("token ids", hyper.Ring(s.ids, len(s.ids), max(first, lowest-s.c.Engram.Gram+1), length))
 	}
-	for i := range s.layers {
+	for i := s.span.Start; i < s.span.End; i++ {
 		l, layer := &s.layers[i], fmt.Sprintf("layer %d ", i)
 		ring(layer+"raw", hyper.Ring(l.raw, len(l.raw)/s.c.HeadDim, max(first, lowest-s.c.Window+1), length))
 		x := l.source

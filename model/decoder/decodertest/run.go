@@ -75,6 +75,7 @@ var onRanks = []shared{
 	{"ExactWithCopies", testenv.Fast, Architecture.ExactWithCopies},
 	{"SumWithCopies", testenv.Fast, Architecture.SumWithCopies},
 	{"Epochs", testenv.Fast, Architecture.Epochs},
+	{"InStages", testenv.Fast, Architecture.InStages},
 	{"OverTCP", testenv.Fast, Architecture.OverTCP},
 }
 
