@@ -28,6 +28,7 @@ type Options struct {
 	MaxTokens  int // most tokens of a step
 	Reduce     parallel.Reduce
 	Share      Share
+	Stages     Stages
 	Overcommit bool  // a plan may need more memory than is free
 	Heap       int64 // bytes of the Go heap on rank 0, without what depends on the plan
 	Measure    bool  // a group is measured even if nothing is to be chosen

@@ -67,6 +67,9 @@ func (p Planned) Fallback() Planned { return p.choose(unmeasured(p.placements())
 // Plan decides what every rank does, and a context that fits the memory of all ranks. held
 // is the bytes of the sequences that outlive the last epoch.
 func (o Options) Plan(members []cluster.Hello, held int64) (Planned, error) {
+	if o.Stages.Given() && len(members) > 1 {
+		return o.inStages(members)
+	}
 	if !o.Share.Auto || len(members) == 1 {
 		return o.divide(o.Share.Of, members, held)
 	}
@@ -236,9 +239,14 @@ func (o Options) place(plan decoder.Plan, share parallel.Share, members []cluste
 // reads is Planner.Reads.
 func (o Options) reads(s replica.Settings, i int, before *parallel.Part) (int64, error) {
 	o.Context = s.Context
-	plan, err := arch.Plan(o.Model, o.open(), 1)
+	open := o.open()
+	open.Span = s.Placement[i].Layers
+	plan, err := arch.Plan(o.Model, open, 1)
 	if err != nil {
 		return 0, err
+	}
+	if before != nil && before.Layers != open.Span {
+		before = nil // it has read other layers
 	}
 	return plan.Fresh(before, s.Placement[i], s.Placement[len(s.Placement)-1]), nil
 }

@@ -26,6 +26,7 @@ type Group struct {
 
 	// Of rank 0, which decides for all.
 	Share    groupplan.Share
+	Stages   groupplan.Stages
 	OnLoss   cluster.OnLoss
 	MinRanks int                     // fewest ranks with which cluster.Continue continues
 	Open     bool                    // Size is the most ranks, which may join at any time

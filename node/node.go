@@ -190,7 +190,7 @@ func (n *Node) planOptions() groupplan.Options {
 	p := groupplan.Options{Model: n.File, Sequences: n.o.Sequences, Context: n.o.Context, MaxTokens: n.o.MaxTokens, Reduce: n.o.Reduce,
 		Overcommit: n.o.Overcommit, Heap: max(n.o.Heap, groupplan.LeastHeap), Measure: n.o.Measure, Chosen: n.popular.counts, DraftFile: n.blockFile}
 	if g := n.o.Group; g != nil {
-		p.Share = g.Share
+		p.Share, p.Stages = g.Share, g.Stages
 	}
 	return p
 }

@@ -204,6 +204,9 @@ func (p Placement) Waits() bool { return slices.ContainsFunc(p, func(x Part) boo
 
 // Has reports whether the rank owns an expert of a layer or has a copy of it.
 func (x Part) Has(layer, e int) bool {
+	if x.Layers != (Range{}) && (layer < x.Layers.Start || layer >= x.Layers.End) {
+		return false
+	}
 	return e >= x.Experts.Start && e < x.Experts.End || assign.CopiesOf(x.Copies, layer).Has(e)
 }
 

@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -90,6 +91,20 @@ func (p Placement) checkStages(s Sizes, ranks int) error {
 		}
 	}
 	return nil
+}
+
+// SplitStages splits a group into those of the stages of p, nil without stages. All ranks
+// call it at the same time. Its error is that of Split.
+func (p Placement) SplitStages(ctx context.Context, g *distributed.Group) (*distributed.Group, error) {
+	stages := p.Stages()
+	if stages == nil {
+		return nil, nil
+	}
+	inside, err := g.Split(ctx, StageOf(stages, g.Rank()), g.Rank())
+	if err != nil {
+		return nil, fmt.Errorf("the groups of stages: %w", err)
+	}
+	return inside, nil
 }
 
 // Within is the placement inside of a stage of p, for a group of its ranks.

@@ -146,6 +146,9 @@ func (l *Leader) nextPieces(ctx context.Context, rank int, c *copied) (payloads 
 		return nil, 0, err
 	}
 	defer h.release()
+	if h.staged() {
+		return nil, 0, nil // sequences do not outlive the epoch
+	}
 	if c.lineage == 0 {
 		c.lineage, c.pieces = l.state.lineage, 1
 		l.copied[rank] = c

@@ -57,8 +57,8 @@ func (c choosing) Connect(ctx context.Context, l distributed.Link) (*distributed
 	return g, nil
 }
 
-// chooseOn measures the group if the settings say so, and sets the placement of the
-// settings to rank 0's choice.
+// chooseOn splits the group if the settings have stages; if they say so it measures the
+// group, and sets the placement of the settings to rank 0's choice.
 func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 	if err := h.acquire(ctx); err != nil {
 		return err
@@ -66,6 +66,12 @@ func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 	defer h.release()
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // as in form
+	}
+	h.inside = nil
+	if h.settings.Placement.Stages() != nil {
+		var err error
+		h.inside, err = h.settings.Placement.SplitStages(ctx, g)
+		return err
 	}
 	if h.rank == nil || !h.settings.Measure {
 		return nil

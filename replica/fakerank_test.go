@@ -75,6 +75,10 @@ func (r *fakeRank) alone() func() {
 	return func() { r.inUse.Store(false) }
 }
 
+func (r *fakeRank) JoinStage(g, _ *distributed.Group, p parallel.Placement) error {
+	return r.Join(g, p)
+}
+
 func (r *fakeRank) Join(g *distributed.Group, p parallel.Placement) error {
 	defer r.alone()()
 	for _, row := range r.rows { // as memory that is freed

@@ -32,6 +32,7 @@ type Leader struct {
 	agreeing   atomic.Int64  // time from the end of steps on this rank until all had agreed, in ns
 
 	// Used by the goroutine that runs steps only.
+	staged            bool                    // that epoch has stages
 	epoch             uint32                  // that the ranks have begun together, 0 before the first
 	state             state                   // number is that of the last step that all ranks have run
 	lastSent          uint64                  // number of the last step that was sent

@@ -104,6 +104,9 @@ func (x *leaving) Next() ([]byte, error) {
 		return nil, &model.RecoveringError{Cause: errors.New("the group is re-forming")}
 	}
 	defer h.release()
+	if h.staged() {
+		return nil, fmt.Errorf("sequence %d is divided among stages, and rank 0 has only its layers of it", x.id)
+	}
 	first := x.source == nil
 	if first {
 		x.began = l.state

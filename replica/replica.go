@@ -49,6 +49,7 @@ type Rank interface {
 	// of the placement. Sequences stay. A placement that does not fit this model and group
 	// is an error.
 	Join(g *distributed.Group, p parallel.Placement) error
+	JoinStage(g, inside *distributed.Group, p parallel.Placement) error
 	// Forget drops all sequences, and Drop one. Neither runs during a step.
 	Forget()
 	Drop(id model.SeqID)

@@ -36,8 +36,9 @@ type resident struct {
 	settings Settings
 	rank     Rank // nil if none is loaded
 	epoch    cluster.Epoch
-	joined   bool      // rank is in the group of epoch
-	entering *entering // a sequence that is being sent to all ranks, nil for none
+	joined   bool               // rank is in the group of epoch
+	inside   *distributed.Group // of the ranks of this one's stage, nil without stages
+	entering *entering          // a sequence that is being sent to all ranks, nil for none
 	closed   bool
 	loads    uint64 // models loaded so far, and times one was used to measure; sequences belong to one of them
 
@@ -163,7 +164,12 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 // keepSizes passes the budget of the plan to the rank's model and publishes both for all
 // goroutines. The caller has the turn.
 func (h *resident) keepSizes(r Rank) {
-	r.SetSequenceBudget(h.settings.SequenceBudget)
+	if h.number > 0 && h.settings.Placement.Stages() != nil {
+		// The budget is that of rank 0, which reserves memory for what all ranks hold.
+		r.SetSequenceBudget(0)
+	} else {
+		r.SetSequenceBudget(h.settings.SequenceBudget)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sizes, h.checkpoint, h.budget = r.SequenceBytes, r.CheckpointBytes(), h.settings.SequenceBudget
@@ -200,10 +206,17 @@ func (h *resident) start(e cluster.Epoch) (parallel.Placement, error) {
 		return nil, fmt.Errorf("the plan places the model on %d ranks, but the group has %d", len(h.settings.Placement), e.Group.Size())
 	}
 	h.stopEntering()
-	if err := h.rank.Join(e.Group, h.settings.Placement); err != nil {
+	var err error
+	if h.staged() {
+		err = h.rank.JoinStage(e.Group, h.inside, h.settings.Placement)
+	} else {
+		err = h.rank.Join(e.Group, h.settings.Placement)
+	}
+	if err != nil {
 		return nil, err
 	}
 	h.epoch, h.joined = e, true
+	h.keepSizes(h.rank) // of the layers of its stage
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.group, h.report.Epoch = e.Group, e.Number
@@ -255,6 +268,9 @@ func (h *resident) commit(s model.Step) {
 	}
 	h.rank.Commit(s)
 }
+
+// staged reports whether the ranks have different layers. The caller has the turn.
+func (h *resident) staged() bool { return h.settings.Placement.Stages() != nil }
 
 // describe names position i of a digest.
 func (h *resident) describe(i int) string {

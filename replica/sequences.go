@@ -23,6 +23,9 @@ func (l *Leader) enter(e cluster.Epoch, step model.Step) error {
 	if l.state.loads != h.loads && l.state.lineage != 0 {
 		l.lose()
 	}
+	if l.epoch != e.Number && (h.staged() || l.staged) {
+		l.lose() // no rank has all layers of a sequence, or those of its new stage
+	}
 	if l.sequencesLost.Load() || l.state.lineage == 0 {
 		if err := l.restart(step); err != nil {
 			return err
@@ -46,7 +49,7 @@ func (l *Leader) enter(e cluster.Epoch, step model.Step) error {
 	if err != nil {
 		return err
 	}
-	l.epoch, l.followersInformed = e.Number, true
+	l.epoch, l.staged, l.followersInformed = e.Number, h.staged(), true
 	for i := range h.epoch.Group.Size() {
 		delete(l.copied, worldRank(e, i))
 	}

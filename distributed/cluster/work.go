@@ -80,13 +80,14 @@ func (m *stateMachine) settle() {
 	}
 }
 
-// firstDifference names the first position in which two digests differ.
+// firstDifference names the first position in which two digests differ. 0 stands for what a
+// rank has not computed.
 func (m *stateMachine) firstDifference(a, b Digest) (where string, same bool) {
 	if len(a) != len(b) {
 		return fmt.Sprintf("the length of its digest (%d instead of %d)", len(b), len(a)), false
 	}
 	for i := range a {
-		if a[i] != b[i] {
+		if a[i] != b[i] && a[i] != 0 && b[i] != 0 {
 			return m.describe(i), false
 		}
 	}
@@ -104,18 +105,21 @@ func (e *entry) has(rank int) bool {
 // not in the majority, either rank 0 is wrong or no one knows which rank is: see
 // dispute.
 func (m *stateMachine) diverged(e entry) bool {
-	wrong, where := []int(nil), ""
-	for _, rank := range m.group {
-		if at, same := m.firstDifference(e.digests[0], e.digests[rank]); !same {
-			if wrong = append(wrong, rank); where == "" {
-				where = at
+	wrong, where, other := []int(nil), "", 0
+	for i, rank := range m.group {
+		for _, before := range m.group[:i] {
+			if at, same := m.firstDifference(e.digests[before], e.digests[rank]); !same && !slices.Contains(wrong, before) {
+				if wrong = append(wrong, rank); where == "" {
+					where, other = at, before
+				}
+				break
 			}
 		}
 	}
 	if len(wrong) == 0 {
 		return false
 	}
-	cause := fmt.Sprintf("differs from %s in work %d at %s; %s", m.name(0), e.number, where, sameResults)
+	cause := fmt.Sprintf("differs from %s in work %d at %s; %s", m.name(other), e.number, where, sameResults)
 	if len(m.group) > 2 && m.alone(e) {
 		m.dispute(0, fmt.Sprintf("differs from all other ranks, which agree, in work %d at %s; compare its memory and processor with theirs", e.number, where))
 		return true

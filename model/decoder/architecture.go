@@ -153,7 +153,7 @@ func (s *Shape) NewPlan(o OpenOptions, sequences int, step, head func(n int) []B
 	t := o.MaxTokens
 	s.Sizes.Layers = s.Layers
 	p := Plan{
-		Name: s.Name, Layers: s.Layers, Sizes: s.Sizes, Reduce: o.Reduce, Wire: o.Wire, Vocab: s.Vocab, Used: s.Used,
+		Name: s.Name, Layers: s.Layers, Span: o.Layers(s.Layers), Sizes: s.Sizes, Reduce: o.Reduce, Wire: o.Wire, Vocab: s.Vocab, Used: s.Used,
 		ContextLimit: s.Context, Context: o.Context, MaxTokens: t, Sequences: sequences,
 		Routed: s.routed(t), Heads: s.terms(s.Sizes.Heads, t), DenseFFN: s.terms(s.DenseParts, t),
 	}

@@ -396,16 +396,22 @@ func (m *Model[C]) abandon(err error) error {
 // committed lengths continue; Forget drops them. A step that was prepared or that failed
 // before is gone, and may run again. One that has run can still be committed.
 //
-// With stages a rank has only the KV caches of its layers: sequences of others are dropped.
-// All ranks must then join at the same time, because they split the group.
-//
 // The group stays the caller's, and only Run uses it. Errors of the arguments wrap
 // distributed.ErrArgument; after an error the model must be joined again before it is
 // used.
 //
 // In a group the context of Run must be the epoch's, because a step that is cancelled on
 // one rank alone leaves the others waiting until the group fails.
-func (m *Model[C]) Join(g *distributed.Group, p parallel.Placement) error {
+func (m *Model[C]) Join(g *distributed.Group, p parallel.Placement) error { return m.join(g, nil, p) }
+
+// JoinStage is Join of a placement with stages. inside is the group of the ranks of this
+// one's stage, which Placement.SplitStages makes. A rank then has only the KV caches of its
+// layers: if these change, its sequences are dropped.
+func (m *Model[C]) JoinStage(g, inside *distributed.Group, p parallel.Placement) error {
+	return m.join(g, inside, p)
+}
+
+func (m *Model[C]) join(g, inside *distributed.Group, p parallel.Placement) error {
 	m.step, m.digest = nil, m.digest[:0]
 	if g != nil {
 		if err := p.Check(m.o.Sizes, g.Size()); err != nil {
@@ -420,7 +426,7 @@ func (m *Model[C]) Join(g *distributed.Group, p parallel.Placement) error {
 	m.pipeline, m.rank = nil, 0
 	if stages := p.Stages(); stages != nil {
 		var err error
-		if g, p, err = m.enterStage(g, p, stages); err != nil {
+		if g, p, err = m.enterStage(g, inside, p, stages); err != nil {
 			return m.errorf("%w", err)
 		}
 	} else {

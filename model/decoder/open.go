@@ -34,6 +34,9 @@ type OpenOptions struct {
 	// with which the model is a model.Drafter; nil: it guesses nothing. Until Close it must
 	// stay open.
 	DraftFile *gguf.File
+	// Span is the layers that a plan is for, of a rank in a stage; empty: all. Join makes an
+	// open model that of a stage.
+	Span parallel.Range
 	// Now is the clock of LayerStats; nil is the system's.
 	Now func() time.Time
 }
@@ -48,6 +51,14 @@ func (o OpenOptions) Complete(limit int) OpenOptions {
 		o.Context = limit
 	}
 	return o
+}
+
+// Layers are the layers of Span, in a model of so many.
+func (o OpenOptions) Layers(n int) parallel.Range {
+	if o.Span == (parallel.Range{}) {
+		return parallel.Range{End: n}
+	}
+	return o.Span
 }
 
 // Resolve completes the options for a file and checks them.
@@ -79,6 +90,7 @@ type Decoder interface {
 	model.Drafter
 	SetSequenceBudget(bytes int64)
 	Join(g *distributed.Group, p parallel.Placement) error
+	JoinStage(g, inside *distributed.Group, p parallel.Placement) error
 	Forget()
 	Prepare(step model.Step) error
 	Run(ctx context.Context) ([][]float32, error)

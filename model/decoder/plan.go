@@ -31,6 +31,8 @@ type Plan struct {
 	Layers       int            // of the model
 	DenseLayers  int            // of them with a dense FFN in place of experts
 	Splits       []bool         // [Layers] whether a stage may begin with the layer
+	Span         parallel.Range // layers that the plan is for
+	CarriedRow   int64          // bytes of a row between two stages
 	Sizes        parallel.Sizes // what a placement divides
 	Vocab        int            // rows of the embedding
 	Used         int            // experts of a token
@@ -110,6 +112,9 @@ func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division, unread Unre
 			left[local] = why
 			continue
 		}
+		if layer >= 0 && (layer < p.Span.Start || layer >= p.Span.End) || layer < 0 && p.Span.Start > 0 {
+			continue // of other stages; the first has what belongs to no layer
+		}
 		if slices.Contains(p.TableNames, local) {
 			p.Tables += n
 			continue
@@ -153,11 +158,14 @@ func (p *Plan) AddBlock(f *gguf.File, o OpenOptions, at BlockNames, shape Shape,
 	p.DraftCache = cache(of.MaxTokens) + stateBytes(shape.Width)
 }
 
-// SetSplits sets Splits by a Network's.
-func (p *Plan) SetSplits(splits func(layer int) bool) {
+// SetStages sets what stages depend on, by what a Network says.
+func (p *Plan) SetStages(splits func(layer int) bool, carried []Carried) {
 	p.Splits = make([]bool, p.Layers)
 	for i := range p.Splits {
 		p.Splits[i] = splits(i)
+	}
+	for _, c := range carried {
+		p.CarriedRow += 4 * int64(c.Width)
 	}
 }
 

@@ -140,10 +140,10 @@ func (p Plan) Fresh(before *parallel.Part, part, all parallel.Part) int64 {
 // OneExpert is the bytes of one routed expert in all layers that have any.
 func (p Plan) OneExpert() int64 { return p.Experts / int64(p.Sizes.Experts) }
 
-// ExpertLayers are the layers with routed experts.
+// ExpertLayers are the layers of the span with routed experts.
 func (p Plan) ExpertLayers() []int {
 	var out []int
-	for l := p.DenseLayers; l < p.Layers; l++ {
+	for l := max(p.DenseLayers, p.Span.Start); l < p.Span.End; l++ {
 		out = append(out, l)
 	}
 	return out

@@ -50,9 +50,16 @@ func pieceRows(rows, stages int) []parallel.Range {
 	return list
 }
 
-// enterStage makes the model one rank of a stage. It returns the group of the stage, nil if
-// that has one rank, and the placement inside.
-func (m *Model[C]) enterStage(g *distributed.Group, p parallel.Placement, stages []parallel.Stage) (*distributed.Group, parallel.Placement, error) {
+// StageBytes is the most bytes of the buffers of a rank in a stage for steps of so many
+// tokens, each of them wanted, with rows and final hidden states of so many bytes.
+func StageBytes(maxTokens int, carried, hidden int64) int64 {
+	most := int64(max(2*leastPiece, maxTokens/mostPieces+1) + 1)
+	return 4*min(most, int64(maxTokens)+1)*carried + int64(maxTokens)*hidden
+}
+
+// enterStage makes the model one rank of a stage, whose group is inside. It returns that
+// group, nil if it has one rank, and the placement inside.
+func (m *Model[C]) enterStage(g, inside *distributed.Group, p parallel.Placement, stages []parallel.Stage) (*distributed.Group, parallel.Placement, error) {
 	for i, s := range stages[1:] {
 		if !m.network.Splits(s.Layers.Start) {
 			return nil, nil, fmt.Errorf("stage %d begins with layer %d, which reads what an earlier layer has made of the same tokens; choose another first layer: %w",
@@ -63,9 +70,8 @@ func (m *Model[C]) enterStage(g *distributed.Group, p parallel.Placement, stages
 		return nil, nil, fmt.Errorf("a model in stages has no drafts from its block for multi-token prediction, because the last layer is not on rank 0: %w", distributed.ErrArgument)
 	}
 	at := parallel.StageOf(stages, g.Rank())
-	inside, err := g.Split(context.Background(), at, g.Rank())
-	if err != nil {
-		return nil, nil, fmt.Errorf("the group of stage %d: %w", at, err)
+	if inside == nil || inside.Size() != stages[at].Ranks.Len() {
+		return nil, nil, fmt.Errorf("stage %d has %d ranks, but no group of them: %w", at, stages[at].Ranks.Len(), distributed.ErrArgument)
 	}
 	m.setSpan(stages[at].Layers)
 	m.pipeline = &pipeline{world: g, stages: stages, at: at}

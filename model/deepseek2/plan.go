@@ -22,8 +22,8 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	shape := c.shape(sizes, denseParts(&c, sizes, c.types(f, "ffn_down.weight")))
 	n := forward{c: &c}
 	p := shape.NewPlan(o, sequences, n.StepBuffers, n.HeadBuffers)
-	p.SetSplits(n.Splits)
-	rows, keys := sequenceBytes(&c, parallel.Range{End: c.Layers}, o.Context, o.Context)
+	p.SetStages(n.Splits, n.Carried())
+	rows, keys := sequenceBytes(&c, o.Layers(c.Layers), o.Context, o.Context)
 	note := fmt.Sprintf("each sequence of %d tokens, grows with use", o.Context)
 	p.DenseLayers, p.Summary, p.Growth, p.Derived = c.Dense, c.summary(), growthBytes(&c, o.Context), c.derivedBytes(f)
 	p.Caches = []decoder.Row{{What: "latent rows", Bytes: rows, Note: note}}

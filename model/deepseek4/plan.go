@@ -23,10 +23,10 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	shape := c.shape(c.Sizes(c.Experts, c.Vocab, c.SharedFF, c.types(f, "attn_output_b.weight"), c.types(f, "ffn_down_shexp.weight")))
 	n := forward{Pass: hyper.Pass{Shape: &c.Shape}, c: &c}
 	p := shape.NewPlan(o, sequences, n.StepBuffers, n.HeadBuffers)
-	p.SetSplits(n.Splits)
+	p.SetStages(n.Splits, n.Carried())
 	p.Summary = fmt.Sprintf("%d layers (%d raw, %d of ratio 4, %d of ratio 128), %d experts, %d used, hidden size %d",
 		c.Layers, layers[0], layers[4], layers[128], c.Experts, c.Used, c.Embd) + c.remarks()
-	caches := newFootprint(&c, o.Context, o.MaxTokens)
+	caches := newFootprint(c.within(p.Span), o.Context, o.MaxTokens)
 	p.Growth = caches.growth()
 	p.Caches = []decoder.Row{
 		{What: "window", Bytes: caches.raw, Note: "each sequence"},

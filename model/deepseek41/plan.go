@@ -27,10 +27,10 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	shape := c.shape(c.Sizes(c.Experts, c.Vocab, c.SharedFF, types("attn_output_b.weight"), types("ffn_down_shexp.weight")))
 	n := forward{Pass: hyper.Pass{Shape: &c.Shape}, c: &c}
 	p := shape.NewPlan(o, sequences, n.StepBuffers, n.HeadBuffers)
-	p.SetSplits(n.Splits)
+	p.SetStages(n.Splits, n.Carried())
 	p.Summary = fmt.Sprintf("%d layers (%d raw, %d of ratio 2, %d of ratio 1, %d with engram), %d experts, %d used, hidden size %d",
 		c.Layers, layers[0], layers[2], layers[1], len(c.Engram.Layers), c.Experts, c.Used, c.Embd) + c.trunkRemark + decoder.SaysUnread(c.unreadKeys)
-	caches := newFootprint(&c, o.Context, o.MaxTokens)
+	caches := newFootprint(c.within(p.Span), o.Context, o.MaxTokens)
 	p.Growth = caches.growth()
 	p.Caches = []decoder.Row{
 		{What: "window", Bytes: caches.raw, Note: "each sequence"},
@@ -42,6 +42,9 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	if c.Engram.exists() {
 		p.TableNames, p.TableCache = []string{tableTensor}, rowCacheBytes
 		for _, layer := range c.Engram.Layers {
+			if layer < p.Span.Start || layer >= p.Span.End {
+				continue
+			}
 			t, _ := f.Tensor(layerTensor(layer, tableTensor))
 			p.TableReads += c.Engram.columns()
 			p.TableReadBytes += int64(c.Engram.columns() * t.Type.RowBytes(int(t.Shape[0])))

@@ -126,7 +126,12 @@ func (all Members) stage(t *testing.T, groups []*distributed.Group, p parallel.P
 	errs := make([]error, len(all))
 	var done sync.WaitGroup
 	for r, m := range all {
-		done.Go(func() { errs[r] = m.Join(groups[r], p) })
+		done.Go(func() {
+			inside, err := p.SplitStages(t.Context(), groups[r])
+			if errs[r] = err; err == nil {
+				errs[r] = m.JoinStage(groups[r], inside, p)
+			}
+		})
 	}
 	done.Wait()
 	for r := range all {
