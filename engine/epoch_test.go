@@ -107,20 +107,25 @@ func TestEntriesOfALostEpochAreNotReused(t *testing.T) {
 	})
 }
 
-// TestALossBetweenForwardAndCommit: all sequences are lost after the step has run.
+// TestALossBetweenForwardAndCommit: all sequences are lost after the step has run. If the model
+// is back at once, the answer goes on.
 func TestALossBetweenForwardAndCommit(t *testing.T) {
 	for name, back := range map[string]bool{"and stays away": false, "and is back at once": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := &lateLoss{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{}), at: 2, back: back}
 				e := start(t, m, Options{})
-				s := submit(t, e, Request{Prompt: encode("abc"), MaxTokens: 9, IgnoreEOS: true})
+				r := Request{Prompt: encode("abc"), MaxTokens: 9, IgnoreEOS: true}
+				s := submit(t, e, r)
+				if back {
+					a := finish(t, s)
+					require.Equal(t, ask(t, start(t, enginetest.NewModel(enginetest.Size, enginetest.Options{}), Options{}), r).Text, a.Text, "the answer of a model that was never lost")
+					return
+				}
 				wantError(t, s, ErrUnavailable)
 				synctest.Wait()
-				if !back {
-					wantUnavailable(t, e)
-					m.Return()
-				}
+				wantUnavailable(t, e)
+				m.Return()
 				wantReady(t, e)
 				a := ask(t, e, Request{Prompt: encode("abc"), MaxTokens: 2, IgnoreEOS: true})
 				require.Zero(t, a.Usage.Cached, "reused what was lost")
@@ -132,12 +137,13 @@ func TestALossBetweenForwardAndCommit(t *testing.T) {
 // lateLoss loses its sequences just before commit number at.
 type lateLoss struct {
 	*enginetest.Model
-	at   int
-	back bool
+	at, every int // every: then again after so many; 0: never
+	back      bool
 }
 
 func (m *lateLoss) Commit(s model.Step) {
 	if m.at--; m.at == 0 {
+		m.at = m.every
 		m.Lose(errRank1)
 		if m.back {
 			m.Return()
@@ -147,17 +153,50 @@ func (m *lateLoss) Commit(s model.Step) {
 }
 
 // TestAnEpochThatBeganUnseen: the model was lost and came back between two steps; the
-// running request ends, a waiting one is answered.
+// running request is computed again, a waiting one is answered.
 func TestAnEpochThatBeganUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &blinking{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{})}
 		e := start(t, m, Options{MaxActive: 1})
-		lost := submit(t, e, Request{Prompt: encode("lost"), MaxTokens: 9, IgnoreEOS: true})
+		r := Request{Prompt: encode("lost"), MaxTokens: 9, IgnoreEOS: true}
+		lost := submit(t, e, r)
 		waits := submit(t, e, Request{Prompt: encode("waits"), MaxTokens: 2, IgnoreEOS: true})
-		require.ErrorContains(t, wantError(t, lost, ErrUnavailable), "new epoch")
+		require.Equal(t, ask(t, start(t, enginetest.NewModel(enginetest.Size, enginetest.Options{}), Options{}), r).Text, finish(t, lost).Text)
 		require.Equal(t, 2, finish(t, waits).Usage.Completion)
 		require.NoError(t, e.Close(t.Context()))
-		require.Equal(t, 1, m.Known(), "sequences")
+		require.LessOrEqual(t, m.Known(), 2, "sequences that are kept or will be dropped")
+	})
+}
+
+// TestLossesAtEveryStep: whatever step the model loses its sequences at, and how often, chats,
+// prompts in chunks and sampled answers have the texts of a model that was never
+// lost; an answer whose own step is always lost ends.
+func TestLossesAtEveryStep(t *testing.T) {
+	requests := []Request{
+		{Prompt: encode("a prompt of several chunks"), MaxTokens: 12, IgnoreEOS: true},
+		{Prompt: encode("sampled"), MaxTokens: 12, IgnoreEOS: true, Sampling: Sampling{Temperature: 1, Seed: new(uint64(7))}},
+		{Prompt: encode("a prompt of several chunks, too"), MaxTokens: 5, IgnoreEOS: true},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		answers := func(m testModel) (texts []string) {
+			e := start(t, m, Options{MaxActive: 2, PrefillChunk: 4})
+			var streams []*Stream
+			for _, r := range requests {
+				streams = append(streams, submit(t, e, r))
+			}
+			for _, s := range streams {
+				texts = append(texts, finish(t, s).Text)
+			}
+			return texts
+		}
+		want := answers(enginetest.NewModel(enginetest.Size, enginetest.Options{}))
+		for at := 1; at < 30; at++ {
+			m := &lateLoss{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{}), at: at, every: 23, back: true}
+			require.Equal(t, want, answers(m), "losses at commit %d and every 23 after it", at)
+		}
+		e := start(t, &lateLoss{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{}), at: 3, every: 1, back: true}, Options{})
+		s := submit(t, e, requests[0])
+		wantError(t, s, ErrUnavailable)
 	})
 }
 

@@ -247,11 +247,14 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, verified
 		for j := range own {
 			own[j] = own[j][:e.size]
 		}
-		if p.prompt {
+		if p.prompt && r.usage.Completion == 0 { // else it is computed again after a loss
 			r.usage.Cached = p.task.cached
 			if p.task.allRows {
 				r.readPrompt(e, p.pos, own)
 			}
+		}
+		if !p.last && r.usage.Completion > 0 {
+			continue
 		}
 		if !p.last {
 			r.stream.push(Event{Usage: r.usage, Progress: Progress{Done: p.pos + p.n, Total: len(r.req.Prompt)}})

@@ -72,6 +72,7 @@ type task struct {
 	decode bool      // the prefill is done
 	served uint64    // the last step that ran it; the least recent goes first
 
+	repeats   int  // how often it was queued again since its last token, because the model had lost its sequence
 	cancelled bool // released when the step in flight has finished
 	spoiled   bool // its KV cache may hold values that are not finite: never reused
 
@@ -342,7 +343,7 @@ func (s *scheduler) finishStep() {
 // id, as finish does.
 func (s *scheduler) next(id requestID, token int32) {
 	if t := s.find(id); t != nil {
-		t.todo, t.guess = []int32{token}, guess{}
+		t.todo, t.guess, t.repeats = []int32{token}, guess{}, 0
 	}
 }
 
@@ -465,10 +466,12 @@ func (s *scheduler) stepFailed() (victims []requestID) {
 }
 
 // forget is called, while no step is in flight, when the model has lost all sequences. It
-// empties the prefix cache and removes the requests that a step has run; lost has their
-// ids. Requests that no step has run yet stay. Sequence ids are not used again.
+// empties the prefix cache. Requests that a step has run are queued again, before all others,
+// with their tokens as the prompt; lost has the ids of those that cannot be. Requests that no
+// step has run yet stay. Sequence ids are not used again.
 func (s *scheduler) forget() (lost []requestID) {
 	s.prefixCache, s.leaving, s.drop, s.dropFirst = nil, nil, nil, false
+	var again []*task
 	for _, t := range slices.Clone(s.active) {
 		if t.restore != nil {
 			s.restoreFailed(t.id)
@@ -483,16 +486,35 @@ func (s *scheduler) forget() (lost []requestID) {
 			continue
 		}
 		if t.named {
-			lost = append(lost, t.id)
+			if x := t.again(); x != nil {
+				again = append(again, x)
+			} else {
+				lost = append(lost, t.id)
+			}
 			// The model may have run it since the new epoch began;
 			// dropping an unknown sequence does nothing.
 			s.drop = append(s.drop, t.seq)
 		}
 	}
 	s.active = slices.DeleteFunc(s.active, func(t *task) bool { return t.named })
+	s.queue = append(again, s.queue...)
 	s.unfork(func(*sequence) bool { return true })
 	s.lost()
 	return lost
+}
+
+// mostRepeats bounds how often a request is queued again without a new token, because its own
+// step may be what the model fails at.
+const mostRepeats = 2
+
+// again returns a request to queue in place of t whose prompt is all tokens so far, so that its
+// last row is the one that t would have had next; nil if there is none.
+func (t *task) again() *task {
+	if t.cancelled || t.repeats == mostRepeats || t.allRows && !t.decode { // rows of its prompt have been given out
+		return nil
+	}
+	return &task{id: t.id, prompt: slices.Concat(t.tokens[:t.pos], t.todo), branches: t.branches, scope: t.scope, hints: t.hints, awaited: t.awaited,
+		reserve: t.reserve, beside: t.beside, tenant: t.tenant, luck: t.luck, repeats: t.repeats + 1, sequence: &sequence{}}
 }
 
 // find returns the active task of a request, nil if there is none.
