@@ -255,14 +255,8 @@ func starts(splits []bool) string {
 // ranks' shares, reads least.
 func (o Options) evenStages(s Stages, members []cluster.Hello, whole decoder.Plan) ([]parallel.Range, error) {
 	reads := make([]float64, whole.Layers+1) // of the layers before
-	open := o.open()
-	for layer := range whole.Layers {
-		open.Span = parallel.Range{Start: layer, End: layer + 1}
-		p, err := arch.Plan(o.Model, open, 1)
-		if err != nil {
-			return nil, err
-		}
-		reads[layer+1] = reads[layer] + float64(p.Dense-p.Embedding) + float64(p.OneExpert()*int64(p.Used))
+	for layer, bytes := range whole.TokenReads(o.Model) {
+		reads[layer+1] = reads[layer] + float64(bytes)
 	}
 	weights, at := make([]float64, s.Count), 0
 	for i, n := range s.Ranks {

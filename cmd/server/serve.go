@@ -111,6 +111,9 @@ func (o *serveOptions) settle(m *modelOptions) (err error) {
 	all := append(slices.Clone(o.conns), 0, 0)
 	o.Connections, o.ConnectionsPerAddress = all[0], all[1]
 	o.Engine.StuckAfter = m.cluster.WorkTimeout / 5
+	if o.cacheDir != "" && m.cluster.Stages.Given() {
+		return fmt.Errorf("--cache-dir keeps no conversations of a group with --stages, because no rank has all layers of one; leave one of them out")
+	}
 	if o.Disk, err = parseCacheDir(o.cacheDir); err != nil {
 		return fmt.Errorf("--cache-dir %s: %w", o.cacheDir, err)
 	}

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
+	"ringmaster/gguf"
 	"ringmaster/internal/units"
 	"ringmaster/moe"
 	"ringmaster/parallel"
@@ -94,6 +96,26 @@ func (p Plan) ForRank(rank int, placement parallel.Placement) RankPlan {
 		}
 	}
 	return r
+}
+
+// TokenReads is the bytes of the weights [Layers] that a token reads of each layer of a file;
+// those of the output head are the first layer's.
+func (p Plan) TokenReads(f *gguf.File) []int64 {
+	reads := make([]int64, p.Layers)
+	for _, t := range f.Tensors() {
+		layer, local := split(t.Name)
+		n := int64(len(t.Data))
+		switch {
+		case layer >= p.Layers || slices.Contains(p.TableNames, local) || layer < 0 && !strings.HasPrefix(local, "output"):
+		case layer < 0:
+			reads[0] += n
+		case strings.HasSuffix(local, "_exps.weight"):
+			reads[layer] += n * int64(p.Used) / int64(p.Sizes.Experts)
+		default:
+			reads[layer] += n
+		}
+	}
+	return reads
 }
 
 // AddTokenExperts adds the experts that each rank [ranks] is expected to compute for a
