@@ -39,6 +39,11 @@ type Group interface {
 	Close() error
 }
 
+// messenger is a Group in this process: the suites run Group.StartMessages on these.
+type messenger interface {
+	StartMessages(ctx context.Context, dst []byte, from int, src []byte, to int) Pending
+}
+
 // Pending is an operation in progress.
 type Pending interface{ Wait() error }
 
@@ -95,6 +100,10 @@ func (h here) StartReduceScatter(ctx context.Context, dst, src []byte, sizes []i
 
 func (h here) StartGather(ctx context.Context, dst, src []byte, sizes []int, root int) Pending {
 	return h.Group.StartGather(ctx, dst, src, sizes, root)
+}
+
+func (h here) StartMessages(ctx context.Context, dst []byte, from int, src []byte, to int) Pending {
+	return h.Group.StartMessages(ctx, dst, from, src, to)
 }
 
 func (h here) Split(ctx context.Context, color, key int) (Group, error) {

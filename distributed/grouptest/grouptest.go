@@ -329,7 +329,48 @@ func pass(ctx context.Context, g Group, parts [][]byte) error {
 	if err := first(); err != nil {
 		return err
 	}
-	return compared(second(), parts[before], dst, "recv of %d bytes", len(dst))
+	if err := compared(second(), parts[before], dst, "recv of %d bytes", len(dst)); err != nil {
+		return err
+	}
+	if g, ok := g.(messenger); ok {
+		return passAlong(ctx, g, n, r, parts)
+	}
+	return nil
+}
+
+// passAlong sends pieces along a chain of all ranks, as stages do: while a rank computes piece
+// k, the piece before it is sent on and the piece after it arrives.
+func passAlong(ctx context.Context, g messenger, n, r int, parts [][]byte) error {
+	const pieces = 3
+	held := make([][]byte, pieces)
+	for k := range held {
+		held[k] = make([]byte, len(parts[0]))
+		if r == 0 {
+			copy(held[k], parts[k%n])
+		}
+	}
+	for slot := -1; slot <= pieces; slot++ { // -1: the first arrives; pieces: the last is sent
+		from, to := -1, -1
+		var dst, src []byte
+		if slot+1 < pieces && slot >= -1 && r > 0 {
+			from, dst = r-1, held[slot+1]
+		}
+		if slot > 0 && r+1 < n {
+			to, src = r+1, held[slot-1]
+		}
+		if from < 0 && to < 0 {
+			continue
+		}
+		if err := g.StartMessages(ctx, dst, from, src, to).Wait(); err != nil {
+			return fmt.Errorf("messages of %d bytes: %w", len(parts[0]), err)
+		}
+	}
+	for k := range held {
+		if err := compared(nil, parts[k%n], held[k], "piece %d of %d bytes", k, len(parts[0])); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // large moves more data than any kernel buffer holds.

@@ -110,6 +110,10 @@ cable 0:en7 1:en6
 		require.Contains(t, log, "transport=rdma", transport)
 		require.Contains(t, log, "crossed")
 	}
+	got, log, err := two.logits(2, "--transport", "rdma", "--stages", "2") // rows between stages travel over both cables
+	require.NoError(t, err, log)
+	require.Equal(t, want, got)
+	require.Contains(t, log, "transport=rdma")
 	three := newJob(t, `
 device a host=0 link=eth
 device b host=0 link=eth
@@ -121,10 +125,12 @@ cable 0:a 1:a
 cable 0:b 2:a
 cable 1:b 2:b
 `, `[[null,"a","b"],["a",null,"b"],["a","b",null]]`)
-	got, log, err := three.logits(3, "--transport", "rdma", "--share", "all:3,1,2")
-	require.NoError(t, err, log)
-	require.Equal(t, want, got)
-	require.Contains(t, log, "transport=rdma")
+	for _, how := range [][]string{{"--share", "all:3,1,2"}, {"--stages", "2", "--share", "all"}, {"--stages", "3"}} {
+		got, log, err = three.logits(3, append([]string{"--transport", "rdma"}, how...)...)
+		require.NoError(t, err, log)
+		require.Equal(t, want, got, how)
+		require.Contains(t, log, "transport=rdma")
+	}
 
 	// A device that does not exist.
 	missing := newJob(t, two.script, `[[null,"en6"],["en9",null]]`)
