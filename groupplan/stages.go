@@ -174,6 +174,17 @@ func (o Options) inStages(members []cluster.Hello) (Planned, error) {
 	}, nil
 }
 
+// onlyStages plans a stage for each member, for a model that has no room otherwise: stages
+// also divide the KV caches, and dense weights as evenly as layers allow.
+func (o Options) onlyStages(members []cluster.Hello) (Planned, bool) {
+	if o.DraftFile != nil || o.Share.Shares.Memory {
+		return Planned{}, false
+	}
+	o.Stages, o.Share.Auto = Stages{Count: len(members)}, false
+	p, err := o.inStages(members)
+	return p, err == nil
+}
+
 // planStages plans every stage and rank for a context.
 func (o Options) planStages(stages Stages, members []cluster.Hello, context int) (staged, error) {
 	s := staged{stages: stages}

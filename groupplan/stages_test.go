@@ -103,9 +103,22 @@ func TestStages(t *testing.T) {
 	_, err = o.Plan(members(0, 0), 0)
 	require.ErrorContains(t, err, "--drafts text")
 
+	// Without --stages they are taken where nothing else has room.
+	o = Options{Model: f, Sequences: 4, MaxTokens: 64, Share: Share{Auto: true}}
+	two := func(memory int64) []cluster.Hello { return members(memory, memory) }
+	q, err := o.Plan(two(max(one.Ranks[0].Resident(), one.Ranks[1].Resident())), 0)
+	require.NoError(t, err)
+	require.Len(t, q.Settings.Placement.Stages(), 2, q.Text)
+	require.Contains(t, q.Text, "--share auto chose stages")
+	q, err = o.Plan(two(300*mib), 0)
+	require.NoError(t, err)
+	require.Empty(t, q.Settings.Placement.Stages())
+	_, err = o.Plan(two(20*mib), 0)
+	require.ErrorContains(t, err, "rank 0")
+
 	// Shares decide how many layers a stage gets.
 	o = Options{Model: f, Sequences: 4, MaxTokens: 64, Stages: stages("2"), Share: Share{Shares: Shares{Numbers: []float64{1, 4}}}}
-	q, err := o.Plan(members(0, 0), 0)
+	q, err = o.Plan(members(0, 0), 0)
 	require.NoError(t, err)
 	uneven := q.Settings.Placement.Stages()
 	require.Less(t, 2*uneven[0].Layers.Len(), uneven[1].Layers.Len())
