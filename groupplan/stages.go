@@ -219,7 +219,7 @@ func (o Options) planStages(stages Stages, members []cluster.Hello, context int)
 			m := members[stage.Ranks.Start+r]
 			rank := s.plans[i].ForRank(r, inside)
 			rank.Rank, rank.Part.Layers = m.Rank, stage.Layers
-			rank.Buffers = o.rest(s.plans[i], m, rank.Buffers+decoder.StageBytes(o.MaxTokens, s.plans[i].CarriedRow, s.plans[i].CarriedRow))
+			rank.Buffers = o.rest(s.plans[i], m, rank.Buffers+decoder.StageBytes(o.MaxTokens, s.stages.Count, s.plans[i].CarriedRow, s.plans[i].CarriedRow))
 			s.ranks = append(s.ranks, rank)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"slices"
 
 	"ringmaster/distributed"
@@ -30,19 +31,15 @@ type pipeline struct {
 	sum     uint32       // their checksum; 0 on a rank that has not seen them
 }
 
-// leastPiece and mostPieces bound the pieces of a step: a product of fewer rows reads the
-// weights for too little work, and more pieces gain less than 3 % for two stages.
-const (
-	leastPiece = 64
-	mostPieces = 32
-)
+// pieceCost is how many rows take as long as what a piece costs in addition to its own, because
+// every piece reads the weights: about what a prefill of 512 tokens in shorter steps showed
+// (docs/distributed-benchmark.md).
+const pieceCost = 64
 
-// pieceRows divides rows into pieces for a number of stages.
+// pieceRows divides rows into as many pieces as take the least time through a number of
+// stages: n pieces take (n+stages-1)·(rows/n+pieceCost) times a row.
 func pieceRows(rows, stages int) []parallel.Range {
-	n := 1
-	if stages > 1 {
-		n = max(1, min(rows/leastPiece, mostPieces))
-	}
+	n := max(1, min(rows, int(math.Round(math.Sqrt(float64(rows*(stages-1))/pieceCost)))))
 	list := make([]parallel.Range, n)
 	for i := range list {
 		list[i] = parallel.Range{Start: i * rows / n, End: (i + 1) * rows / n}
@@ -50,11 +47,14 @@ func pieceRows(rows, stages int) []parallel.Range {
 	return list
 }
 
-// StageBytes is the most bytes of the buffers of a rank in a stage for steps of so many
+// StageBytes is the most bytes of the buffers of a rank in one of some stages for steps of so many
 // tokens, each of them wanted, with rows and final hidden states of so many bytes.
-func StageBytes(maxTokens int, carried, hidden int64) int64 {
-	most := int64(max(2*leastPiece, maxTokens/mostPieces+1) + 1)
-	return 4*min(most, int64(maxTokens)+1)*carried + int64(maxTokens)*hidden
+func StageBytes(maxTokens, stages int, carried, hidden int64) int64 {
+	most := 0
+	for rows := 1; rows <= maxTokens; rows++ {
+		most = max(most, pieceRows(rows, stages)[0].Len())
+	}
+	return 4*int64(most+1)*carried + int64(maxTokens)*hidden
 }
 
 // enterStage makes the model one rank of a stage, whose group is inside. It returns that
