@@ -294,6 +294,8 @@ func (c *fakeCluster) End(ctx context.Context, n uint64, d cluster.Digest) error
 	}
 }
 
+func (c *fakeCluster) EndLater(n uint64, d cluster.Digest) { c.done(0, n, d) }
+
 func (c *fakeCluster) Fail(epoch uint32, cause error) error {
 	c.end(&distributed.PeerError{Rank: 0, Cause: cause.Error()})
 	return c.why

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -233,10 +234,15 @@ func (l *Leader) try(e cluster.Epoch, step model.Step) (rows [][]float32, again 
 	// On one CPU the goroutines that send the step to the other ranks would otherwise wait
 	// until this rank waits in its first exchange.
 	runtime.Gosched()
-	err = l.work(e, n, func() (digest cluster.Digest, err error) {
+	do := func() (digest cluster.Digest, err error) {
 		rows, digest, err = h.run(step)
 		return digest, err
-	})
+	}
+	if h.staged() && !wants(step) {
+		err = l.workAhead(n, do)
+	} else {
+		err = l.work(e, n, do)
+	}
 	if err != nil {
 		again, err := l.interrupted(e, err)
 		return nil, again, err
@@ -289,6 +295,26 @@ func (l *Leader) work(e cluster.Epoch, n uint64, do func() (cluster.Digest, erro
 	}
 	l.state.number, l.committed, l.kept, l.followersInformed = l.lastSent, false, nil, false
 	return nil
+}
+
+// workAhead is work that does not wait for the other ranks, so that the next step begins while
+// later stages still compute this one. Work that waits, and so any step with logits, waits for
+// this, too.
+func (l *Leader) workAhead(n uint64, do func() (cluster.Digest, error)) error {
+	l.lastSent++
+	l.followersInformed = true
+	digest, err := do()
+	if err != nil {
+		return err
+	}
+	l.cluster.EndLater(n, digest)
+	l.state.number, l.committed, l.kept, l.followersInformed = l.lastSent, false, nil, false
+	return nil
+}
+
+// wants reports whether a step has rows of logits.
+func wants(s model.Step) bool {
+	return slices.ContainsFunc(s.Entries, func(e model.Entry) bool { return e.Want != model.WantNone })
 }
 
 // Reports returns the reports of all ranks, [size] by rank. Reports of ranks outside the

@@ -112,6 +112,8 @@ type Cluster interface {
 	// End reports that this rank has done work n, and waits until all ranks
 	// have done it and agree on its digest. Its error is the verdict.
 	End(ctx context.Context, n uint64, d cluster.Digest) error
+	// EndLater is End without waiting. End of later work waits for it.
+	EndLater(n uint64, d cluster.Digest)
 	// Fail ends the epoch because of this rank and returns the verdict.
 	Fail(epoch uint32, cause error) error
 	// Reports asks the followers for their reports, [size] by rank; those of rank 0 and of

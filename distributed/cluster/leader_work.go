@@ -53,6 +53,10 @@ func (l *Leader) End(ctx context.Context, n uint64, d Digest) error {
 	})
 }
 
+// EndLater says that this rank has done work n, and does not wait for the others: what they
+// report later ends the epoch or nothing. End of later work waits for this, too.
+func (l *Leader) EndLater(n uint64, d Digest) { l.event(func() { l.sm.done(0, n, d) }) }
+
 // State returns what Epoch does, and, if no epoch runs, whether the next one is forming
 // by itself after a loss, so that sequences may survive. recovering is false before the
 // first epoch, with another policy than Continue, when the remaining ranks cannot run the

@@ -37,9 +37,13 @@ type pipeline struct {
 const pieceCost = 64
 
 // pieceRows divides rows into as many pieces as take the least time through a number of
-// stages: n pieces take (n+stages-1)·(rows/n+pieceCost) times a row.
-func pieceRows(rows, stages int) []parallel.Range {
+// stages: n pieces take (n+stages-1)·(rows/n+pieceCost) times a row. Of a step without wanted
+// rows they are larger, because the next step follows without waiting for its end.
+func pieceRows(rows, stages int, wanted bool) []parallel.Range {
 	n := max(1, min(rows, int(math.Round(math.Sqrt(float64(rows*(stages-1))/pieceCost)))))
+	if !wanted {
+		n = min(n, max(1, rows/(8*pieceCost)))
+	}
 	list := make([]parallel.Range, n)
 	for i := range list {
 		list[i] = parallel.Range{Start: i * rows / n, End: (i + 1) * rows / n}
@@ -52,7 +56,7 @@ func pieceRows(rows, stages int) []parallel.Range {
 func StageBytes(maxTokens, stages int, carried, hidden int64) int64 {
 	most := 0
 	for rows := 1; rows <= maxTokens; rows++ {
-		most = max(most, pieceRows(rows, stages)[0].Len())
+		most = max(most, pieceRows(rows, stages, false)[0].Len())
 	}
 	return 4*int64(most+1)*carried + int64(maxTokens)*hidden
 }
@@ -113,7 +117,7 @@ func (m *Model[C]) runStage(ctx context.Context, s *Step[C]) error {
 	for _, c := range carried {
 		width += c.Width
 	}
-	pieces := pieceRows(s.Rows, len(p.stages))
+	pieces := pieceRows(s.Rows, len(p.stages), len(s.Wanted) > 0)
 	p.kept, p.sum = p.kept[:0], 0
 	for _, ends := range []*[2][]float32{&p.in, &p.out} {
 		for i := range ends {
