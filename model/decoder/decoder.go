@@ -442,6 +442,9 @@ func (m *Model[C]) join(g, inside *distributed.Group, p parallel.Placement) erro
 	if err := m.network.Join(g, p); err != nil {
 		return m.errorf("%w", err)
 	}
+	if m.pipeline != nil && g == nil {
+		m.o.Meter.Join(m.pipeline.world) // a stage of one rank waits for other stages alone
+	}
 	return nil
 }
 
