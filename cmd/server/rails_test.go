@@ -69,7 +69,7 @@ rank 0 mac1 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en3 (Thunderbolt 1), 8
 rank 1 mac2 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en4 (Thunderbolt 2), 80 Gb/s, by domain
 note: rank 2 mac3: Thunderbolt 3: its link to a Mac runs at 40 Gb/s, which carries no RDMA; both Macs and the cable must be Thunderbolt 5, with no dock between
 note: rank 2 mac3: Thunderbolt 3: the Mac at its other end (Mac16,5) does not offer RDMA; start that one in Recovery, run rdma_ctl enable, and restart; it must have Thunderbolt 5 and macOS 26.2 or later
-ring: some pairs have several cables; 1 cable per pair; ranks 0 - 1 - 2 - 0
+mesh: all ranks are connected; 1 to 2 cables per pair
 `, out)
 	want := `[[null, ["rdma_en3", "rdma_en4"], "rdma_en5"],
 		[["rdma_en4", "rdma_en3"], null, "rdma_en5"], ["rdma_en3", "rdma_en4", null]]`
@@ -88,7 +88,7 @@ ring: some pairs have several cables; 1 cable per pair; ranks 0 - 1 - 2 - 0
 	at := strings.Index(out, "\n[")
 	require.Positive(t, at, "%s", out)
 	require.JSONEq(t, `[[null, ["rdma_en3", "rdma_en4"]], [["rdma_en4", "rdma_en3"], null]]`, out[at:])
-	require.Contains(t, out[:at], "ring: some pairs have several cables; 2 cables per pair")
+	require.Contains(t, out[:at], "mesh: all ranks are connected; 2 cables per pair")
 }
 
 func TestRailsPlanFails(t *testing.T) {

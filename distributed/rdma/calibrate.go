@@ -27,8 +27,8 @@ func (d *driver) Describe() distributed.Description {
 	}
 	d.mu.Unlock()
 	return distributed.Description{Kind: "rdma", Notes: notes,
-		Topology: fmt.Sprintf("rdma %s of %d ranks, rails %d, %v, messages of up to %d KiB%s, latency %v, %.2f GB/s for each rail (%s), verbs %s",
-			shape, d.link.Size, p.Topology.Rails, d.rails.Type, plan.Frame<<p.Cap>>10, window(p), time.Duration(p.Model.Latency),
+		Topology: fmt.Sprintf("rdma %s of %d ranks, rails %s, %v, messages of up to %d KiB%s, latency %v, %.2f GB/s for each rail (%s), verbs %s",
+			shape, d.link.Size, d.rails.Topology.Count(), d.rails.Type, plan.Frame<<p.Cap>>10, window(p), time.Duration(p.Model.Latency),
 			float64(p.Model.Rate)/1e9, d.rails.Topology.Why, d.rails.Verbs)}
 }
 

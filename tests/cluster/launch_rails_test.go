@@ -68,7 +68,7 @@ func TestLaunchRailsChecks(t *testing.T) {
 			"launch: RDMA cables:",
 			"  rank 0 mac1 rdma_en3 (Thunderbolt 1) <-> rank 1 mac2 rdma_en4 (Thunderbolt 2), 80 Gb/s, by domain\n",
 			"  rank 0 mac1 rdma_en4 (Thunderbolt 2) <-> rank 1 mac2 rdma_en3 (Thunderbolt 1), 80 Gb/s, by domain\n",
-			"  ring: some pairs have several cables; 1 cable per pair; ranks 0 - 1 - 2 - 0\n",
+			"  mesh: all ranks are connected; 1 to 2 cables per pair\n",
 			`  [["rdma_en4","rdma_en3"], null, "rdma_en5"]`,
 			"rank 2 (c): 'env' 'JACCL_IBV_DEVICES=$HOME/.cache/ringmaster/matrix-",
 			"'--world-size' '3' '--coordinator' '192.0.2.7:32323' '--transport' 'rdma' '--ctx' '512'",

@@ -24,7 +24,7 @@ func TestContract(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		ring  bool
-		rails int
+		rails int // 0: pairs have different numbers
 		words string
 		ranks []int // the ranks that take part
 		level testenv.Level
@@ -41,6 +41,7 @@ func TestContract(t *testing.T) {
 		{"ring, 2 rails, UC", true, 2, "", []int{2, 3, 4}, testenv.Full, false},
 		{"ring, 3 rails, RC, late, poison", true, 3, "link=eth late=1 poison=1", []int{2, 4}, testenv.Exhaustive, false},
 		{"mesh, 2 rails, UC, late, poison", false, 2, "late=1 poison=1", []int{3}, testenv.Exhaustive, false},
+		{"mesh, 1 to 3 rails, UC, late, poison", false, 0, "late=1 poison=1", []int{3, 4}, testenv.Full, false},
 		{"mesh, 1 rail, UC, helper processes", false, 1, "", []int{2, 3}, testenv.Full, true},
 		{"ring, 2 rails, UC that drops, late, poison, helper processes", true, 2, drops + " late=1 poison=1", []int{2, 3}, testenv.Exhaustive, true},
 		{"ring, 2 rails, RC, helper processes", true, 2, "link=eth", []int{2, 4}, testenv.Exhaustive, true},
@@ -62,7 +63,10 @@ func TestContract(t *testing.T) {
 					t.Skip("NOT APPLICABLE: another case has as many ranks")
 				}
 				w := meshOf(s.Size, c.rails, c.words)
-				if c.ring {
+				switch {
+				case c.rails == 0:
+					w = unevenMesh(s.Size, c.words)
+				case c.ring:
 					w = ringOf(s.Size, c.rails, c.words)
 				}
 				if c.helped {

@@ -39,15 +39,25 @@ func device(r, p, k int) string { return fmt.Sprintf("r%dto%d_%d", r, p, k) }
 // `rails` of them per pair. words are added to every device, cableWords to every
 // cable.
 func joined(n, rails int, near func(a, b int) bool, words, cableWords string) net {
+	return cabled(n, func(a, b int) int {
+		if near(a, b) {
+			return rails
+		}
+		return 0
+	}, words, cableWords)
+}
+
+// cabled is joined with a number of cables for each pair.
+func cabled(n int, rails func(a, b int) int, words, cableWords string) net {
 	var s strings.Builder
 	m := make(matrix.Matrix, n)
 	for r := range n {
 		m[r] = make([][]string, n)
 		for p := range n {
-			if p == r || !near(r, p) {
+			if p == r {
 				continue
 			}
-			for k := range rails {
+			for k := range rails(min(r, p), max(r, p)) {
 				m[r][p] = append(m[r][p], device(r, p, k))
 				fmt.Fprintf(&s, "device %s host=%d %s\n", device(r, p, k), r, words)
 			}
@@ -65,6 +75,11 @@ func joined(n, rails int, near func(a, b int) bool, words, cableWords string) ne
 
 func meshOf(n, rails int, words string) net {
 	return joined(n, rails, func(int, int) bool { return true }, words, "")
+}
+
+// unevenMesh is a mesh whose pairs have one to three cables.
+func unevenMesh(n int, words string) net {
+	return cabled(n, func(a, b int) int { return 1 + (a*a+b)%3 }, words, "")
 }
 
 func ringOf(n, rails int, words string) net {

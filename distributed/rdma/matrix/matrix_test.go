@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -100,30 +101,45 @@ func around(order []int, rails int) map[[2]int]int {
 	return all
 }
 
+// with returns rails with some pairs changed.
+func with(rails, changed map[[2]int]int) map[[2]int]int {
+	all := maps.Clone(rails)
+	maps.Copy(all, changed)
+	return all
+}
+
 func TestChoose(t *testing.T) {
-	cheapMesh := func(x Topology) int64 { return int64(len(x.Ring)) }
-	cheapRing := func(x Topology) int64 { return -int64(len(x.Ring)) }
-	mixed := full(3, 2)
-	mixed[[2]int{1, 2}] = 1
+	cheapMesh := Preference{Cost: func(x Topology) int64 { return int64(len(x.Ring)) * 1_000_000 }}
+	cheapRing := Preference{Cost: func(x Topology) int64 { return 8_000_000 - int64(len(x.Ring))*1_000_000 }}
+	same := Preference{Cost: func(Topology) int64 { return 7000 }}
+	thinRing := Preference{Cost: func(x Topology) int64 { return 8_000_000 - int64(len(x.Ring))*1_000_000 + int64(x.Rails) }}
+	neighbours := around([]int{0, 1, 2, 3}, 2)
 	for _, c := range []struct {
 		name       string
 		n          int
 		rails      map[[2]int]int
 		preference Preference
 		ring       []int
-		use        int
+		use        string
 		why        string
 	}{
-		{"a pair", 2, full(2, 1), Preference{}, nil, 1, "mesh: all ranks are connected"},
-		{"a pair with three cables", 2, full(2, 3), Preference{}, []int{0, 1}, 3, "several cables"},
-		{"a mesh", 4, full(4, 1), Preference{}, nil, 1, "all ranks are connected"},
-		{"a mesh, ring requested", 4, full(4, 1), Preference{Ring: true}, []int{0, 1, 2, 3}, 1, "requested"},
-		{"a mesh by cost", 4, full(4, 1), Preference{Cost: cheapMesh}, nil, 1, "mesh: costs 0, the ring 4"},
-		{"a ring by cost", 4, full(4, 1), Preference{Cost: cheapRing}, []int{0, 1, 2, 3}, 1, "ring: costs -4"},
-		{"a ring", 4, around([]int{0, 1, 2, 3}, 2), Preference{}, []int{0, 1, 2, 3}, 2, "ranks 0 and 2 have no cable"},
-		{"a ring in another order", 5, around([]int{0, 3, 1, 4, 2}, 2), Preference{}, []int{0, 2, 4, 1, 3}, 2, "have no cable"},
-		{"a ring of eight in another order", 8, around([]int{0, 5, 2, 7, 4, 1, 6, 3}, 1), Preference{}, []int{0, 3, 6, 1, 4, 7, 2, 5}, 1, ""},
-		{"different pairs", 3, mixed, Preference{}, []int{0, 1, 2}, 1, "several cables"},
+		{"a pair", 2, full(2, 1), Preference{}, nil, "1", "mesh: all ranks are connected"},
+		{"a pair with three cables", 2, full(2, 3), cheapRing, nil, "3", "mesh: all ranks are connected"},
+		{"a mesh", 4, full(4, 1), Preference{}, nil, "1", "all ranks are connected"},
+		{"a mesh, ring requested", 4, full(4, 1), Preference{Ring: true}, []int{0, 1, 2, 3}, "1", "requested"},
+		{"a mesh by cost", 4, full(4, 1), cheapMesh, nil, "1", "mesh: estimated 0s, the ring 4ms"},
+		{"a mesh and a ring that cost the same", 4, full(4, 1), same, nil, "1", "mesh: estimated 7µs, the ring 7µs"},
+		{"a ring by cost", 4, full(4, 1), cheapRing, []int{0, 1, 2, 3}, "1", "ring: estimated 4ms, the mesh 8ms"},
+		{"a ring", 4, neighbours, Preference{}, []int{0, 1, 2, 3}, "2", "ranks 0 and 2 have no cable"},
+		{"a ring in another order", 5, around([]int{0, 3, 1, 4, 2}, 2), Preference{}, []int{0, 2, 4, 1, 3}, "2", "have no cable"},
+		{"a ring of eight in another order", 8, around([]int{0, 5, 2, 7, 4, 1, 6, 3}, 1), Preference{}, []int{0, 3, 6, 1, 4, 7, 2, 5}, "1", ""},
+		{"three ranks, one pair with one cable", 3, with(full(3, 2), map[[2]int]int{{1, 2}: 1}), cheapRing, nil, "1 to 2", "mesh"},
+		{"four ranks with an extra cable", 4, with(full(4, 1), map[[2]int]int{{0, 1}: 2}), cheapMesh, nil, "1 to 2", "mesh"},
+		{"the same, ring requested", 4, with(full(4, 1), map[[2]int]int{{0, 1}: 2}), Preference{Ring: true}, []int{0, 1, 2, 3}, "1 to 2", "requested"},
+		{"the extra cable is no neighbour's", 4, with(full(4, 1), map[[2]int]int{{0, 2}: 3}), cheapRing, []int{0, 1, 2, 3}, "1", "ring: estimated"},
+		{"an uneven ring", 4, with(neighbours, map[[2]int]int{{0, 3}: 4}), Preference{}, []int{0, 1, 2, 3}, "2 to 4", "have no cable"},
+		{"the ring with the most rails", 4, with(full(4, 1), around([]int{0, 2, 1, 3}, 2)), cheapRing, []int{0, 2, 1, 3}, "2", "ring"},
+		{"the ring that costs less", 4, with(full(4, 1), around([]int{0, 2, 1, 3}, 2)), thinRing, []int{0, 1, 2, 3}, "1 to 2", "ring"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := network(c.n, c.rails)
@@ -131,19 +147,25 @@ func TestChoose(t *testing.T) {
 			got, err := m.Choose(c.preference)
 			require.NoError(t, err)
 			require.Equal(t, c.ring, got.Ring)
-			require.Equal(t, c.use, got.Rails)
+			require.Equal(t, c.use, got.Count())
 			require.Equal(t, c.ring == nil, got.Mesh())
 			require.Contains(t, got.Why, c.why)
 			trimmed := m.Trim(got)
 			for i := range trimmed {
 				for j := range trimmed {
-					if n := len(trimmed[i][j]); n > 0 {
+					n := len(trimmed[i][j])
+					require.True(t, n == 0 || n == len(m[i][j]), "all cables of a pair or none")
+					if got.Cables != nil {
+						require.Equal(t, got.Cables[i][j], n)
+					} else if n > 0 {
 						require.Equal(t, got.Rails, n)
 					}
 				}
 			}
-			_, err = trimmed.Choose(Preference{})
+			again, err := trimmed.Choose(c.preference)
 			require.NoError(t, err)
+			again.Why = got.Why
+			require.Equal(t, got, again)
 		})
 	}
 	line := map[[2]int]int{{0, 1}: 1, {1, 2}: 1, {2, 3}: 1}
@@ -151,18 +173,6 @@ func TestChoose(t *testing.T) {
 	require.ErrorIs(t, err, distributed.ErrConfig)
 	require.ErrorContains(t, err, "rank 0 has cables to 1 others")
 	require.ErrorContains(t, err, "join every rank to two others")
-}
-
-// TestRingWithMoreRails: a ring with more cables than the one in rank order is
-// preferred.
-func TestRingWithMoreRails(t *testing.T) {
-	rails := full(4, 1)
-	for pair, n := range around([]int{0, 2, 1, 3}, 2) {
-		rails[pair] = n
-	}
-	got, err := network(4, rails).Choose(Preference{})
-	require.NoError(t, err)
-	require.Equal(t, Topology{Ring: []int{0, 2, 1, 3}, Rails: 2, Why: "ring: uses 2 cables of a pair, a mesh 1"}, got)
 }
 
 func TestEnvironment(t *testing.T) {

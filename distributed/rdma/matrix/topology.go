@@ -2,16 +2,21 @@ package matrix
 
 import (
 	"fmt"
+	"slices"
 	"sort"
+	"strconv"
+	"time"
 )
 
 // Topology says how the ranks of a group are connected.
 type Topology struct {
 	// Ring lists the ranks in the order of the cables; nil for a mesh.
 	Ring []int
-	// Rails is how many cables each connected pair uses, which is the smallest
-	// number that any pair has.
+	// Rails is the smallest number of cables that a connected pair has.
 	Rails int
+	// Cables has the number of cables of each pair, [rank][rank], 0 for a pair that
+	// is not connected; nil if every connected pair has Rails.
+	Cables [][]int
 	// Why is the reason for this topology, for the log.
 	Why string
 }
@@ -19,12 +24,29 @@ type Topology struct {
 // Mesh reports whether every rank is connected to every other.
 func (t Topology) Mesh() bool { return t.Ring == nil }
 
+// Most returns the largest number of cables that a connected pair has.
+func (t Topology) Most() int {
+	most := t.Rails
+	for _, row := range t.Cables {
+		most = max(most, slices.Max(row))
+	}
+	return most
+}
+
+// Count says how many cables the connected pairs have: "2", "1 to 2".
+func (t Topology) Count() string {
+	if most := t.Most(); most > t.Rails {
+		return fmt.Sprintf("%d to %d", t.Rails, most)
+	}
+	return strconv.Itoa(t.Rails)
+}
+
 // Preference says which shape Choose prefers if several are possible.
 type Preference struct {
 	// Ring prefers a ring if one is possible; see RingWanted.
 	Ring bool
-	// Cost estimates an operation of the size that matters most, in any unit. It
-	// decides if a ring and a mesh are possible and Ring is not set; nil prefers
+	// Cost estimates the exchanges that matter, in nanoseconds. It decides between
+	// rings, and if a ring and a mesh are possible and Ring is not set; nil prefers
 	// the mesh.
 	Cost func(t Topology) int64
 }
@@ -34,92 +56,138 @@ const maxSearch = 8
 
 // Choose decides between ring and mesh, and on the order of the ring. The matrix
 // must have passed Check. If both are possible, it chooses the ring if p.Ring is
-// set or a pair has more than one cable, otherwise the cheaper of the two. If
-// neither is possible, it returns a *Problem that names a rank.
+// set, otherwise the cheaper of the two, the mesh if they cost the same. If neither
+// is possible, it returns a *Problem that names a rank.
 func (m Matrix) Choose(p Preference) (Topology, error) {
 	mesh, hole := m.mesh()
-	ring := m.ring()
-	several := m.several()
+	ring := cheapest(m.rings(), p.Cost)
 	switch {
-	case ring == nil && mesh == nil:
+	case ring == nil: // where a mesh is possible, a ring is too
 		return Topology{}, m.neither(hole)
 	case mesh == nil:
 		ring.Why = fmt.Sprintf("ring: %s", hole)
 		return *ring, nil
-	case ring == nil:
-		mesh.Why = "mesh: no ring is possible"
-		return *mesh, nil
 	case p.Ring:
 		ring.Why = "ring: requested"
 		return *ring, nil
-	case several && ring.Rails > mesh.Rails:
-		ring.Why = fmt.Sprintf("ring: uses %d cables of a pair, a mesh %d", ring.Rails, mesh.Rails)
-		return *ring, nil
-	case several:
-		ring.Why = "ring: some pairs have several cables"
-		return *ring, nil
-	case p.Cost != nil:
-		a, b := p.Cost(*mesh), p.Cost(*ring)
-		if b < a {
-			ring.Why = fmt.Sprintf("ring: costs %d, the mesh %d", b, a)
-			return *ring, nil
-		}
-		mesh.Why = fmt.Sprintf("mesh: costs %d, the ring %d", a, b)
+	case p.Cost == nil || len(m) <= 3: // a ring of three connects the same pairs
+		mesh.Why = "mesh: all ranks are connected"
 		return *mesh, nil
 	}
-	mesh.Why = "mesh: all ranks are connected"
+	a, b := p.Cost(*mesh), p.Cost(*ring)
+	if b < a {
+		ring.Why = fmt.Sprintf("ring: estimated %v, the mesh %v", rough(b), rough(a))
+		return *ring, nil
+	}
+	mesh.Why = fmt.Sprintf("mesh: estimated %v, the ring %v", rough(a), rough(b))
 	return *mesh, nil
 }
 
-func (m Matrix) several() bool {
-	for _, row := range m {
-		for _, names := range row {
-			if len(names) > 1 {
-				return true
+// rough returns a cost as a duration without meaningless digits.
+func rough(ns int64) time.Duration { return time.Duration(ns).Round(time.Microsecond) }
+
+// cheapest returns the first topology of those that cost least, nil if there is
+// none. Without a cost it is the first.
+func cheapest(all []Topology, cost func(t Topology) int64) *Topology {
+	var best *Topology
+	var least int64
+	for i := range all {
+		if best == nil {
+			best = &all[i]
+			if cost == nil || len(all) == 1 {
+				return best
 			}
+			least = cost(*best)
+			continue
+		}
+		if c := cost(all[i]); c < least {
+			best, least = &all[i], c
 		}
 	}
-	return false
+	return best
 }
 
 // mesh returns the mesh, or says which ranks have no cable.
 func (m Matrix) mesh() (*Topology, string) {
-	fewest := len(m[0][1])
 	for i, row := range m {
 		for j, names := range row {
-			if i == j {
-				continue
-			}
-			if len(names) == 0 {
+			if i != j && len(names) == 0 {
 				return nil, fmt.Sprintf("ranks %d and %d have no cable", min(i, j), max(i, j))
 			}
-			fewest = min(fewest, len(names))
 		}
 	}
-	return &Topology{Rails: fewest}, ""
+	t := m.topology(nil)
+	return &t, ""
 }
 
-// ring returns the ring with the most rails, nil if no ring is possible. Among
-// several, it prefers the order of the ranks, then the lexicographically first.
-func (m Matrix) ring() *Topology {
+// topology returns the mesh, or the ring in an order, with the cables of its pairs.
+func (m Matrix) topology(ring []int) Topology {
+	t := Topology{Ring: ring}
+	connected := t.connected(len(m))
+	cables := make([][]int, len(m))
+	most := 0
+	for i, row := range m {
+		cables[i] = make([]int, len(m))
+		for j, names := range row {
+			if n := len(names); connected[i][j] {
+				cables[i][j] = n
+				most = max(most, n)
+				if t.Rails == 0 || n < t.Rails {
+					t.Rails = n
+				}
+			}
+		}
+	}
+	if most > t.Rails {
+		t.Cables = cables
+	}
+	return t
+}
+
+// connected says which of n ranks the topology connects, [rank][rank].
+func (t Topology) connected(n int) [][]bool {
+	all := make([][]bool, n)
+	for i := range all {
+		all[i] = make([]bool, n)
+		for j := range all[i] {
+			all[i][j] = t.Mesh() && i != j
+		}
+	}
+	for k, r := range t.Ring {
+		next := t.Ring[(k+1)%len(t.Ring)]
+		all[r][next], all[next][r] = true, true
+	}
+	return all
+}
+
+// rings returns the rings that are worth comparing: the one with the most rails,
+// and the one in the order of the ranks if it has fewer, because sums can then pass
+// from rank to rank in their order. Among several with as many rails it takes the
+// order of the ranks, then the lexicographically first. It returns nil if no ring is
+// possible.
+func (m Matrix) rings() []Topology {
 	order := make([]int, len(m))
 	for i := range order {
 		order[i] = i
 	}
-	best := m.ringRails(order)
-	found := append([]int(nil), order...)
+	straight := m.ringRails(order)
+	best, found := straight, order
 	if len(m) <= maxSearch {
 		m.search([]int{0}, func(path []int) {
 			if r := m.ringRails(path); r > best {
 				best = r
-				found = append([]int(nil), path...)
+				found = slices.Clone(path)
 			}
 		})
 	}
 	if best == 0 {
 		return nil
 	}
-	return &Topology{Ring: found, Rails: best}
+	all := []Topology{m.topology(found)}
+	if straight > 0 && straight < best {
+		all = append(all, m.topology(order))
+	}
+	return all
 }
 
 // ringRails returns the smallest number of cables between neighbours in the order,
@@ -168,23 +236,16 @@ func (m Matrix) neither(hole string) *Problem {
 		"neither a ring nor a mesh: rank %d has cables to %d others, and %s", i, neighbours[i], hole)
 }
 
-// Trim returns a matrix with only the rails that the topology uses: the first
-// t.Rails of each cell, and none between ranks that are not neighbours. The matrix
-// must come from Pair, so that the first rails are the same on both sides.
+// Trim returns a matrix with only the rails that the topology uses, which are all
+// cables of the pairs that it connects.
 func (m Matrix) Trim(t Topology) Matrix {
 	c := m.Clone()
-	neighbours := map[[2]int]bool{}
-	for k, r := range t.Ring {
-		next := t.Ring[(k+1)%len(t.Ring)]
-		neighbours[[2]int{r, next}], neighbours[[2]int{next, r}] = true, true
-	}
+	connected := t.connected(len(m))
 	for i, row := range c {
 		for j := range row {
-			if !t.Mesh() && !neighbours[[2]int{i, j}] {
+			if !connected[i][j] {
 				row[j] = nil
-				continue
 			}
-			row[j] = row[j][:min(len(row[j]), t.Rails)]
 		}
 	}
 	return c

@@ -8,7 +8,7 @@ const phase = 2
 func (b *builder) reduceAll() {
 	n := b.cfg.Topology.N
 	for d := range b.directions {
-		g := b.stripe(0, b.req.Bytes/b.elem, d)
+		g := b.stripe(0, b.req.Bytes/b.elem, d, 0)
 		has := make([]map[int]data, n)
 		first := len(b.prog.Ops)
 		for s := range n {
@@ -53,7 +53,7 @@ func (b *builder) scatter(block func(q int) (start, n int64), result func(q int)
 		regions := make([]region, n)
 		for q := range n {
 			start, length := block(q)
-			regions[q] = b.stripe(start, length, d)
+			regions[q] = b.stripe(start, length, d, q)
 			arrived[q] = make([]data, n)
 		}
 		for k := range n {
@@ -70,7 +70,7 @@ func (b *builder) scatter(block func(q int) (start, n int64), result func(q int)
 		sums := make([]data, n)
 		for q := range n {
 			_, length := block(q)
-			out := b.stripe(result(q), length, d)
+			out := b.stripe(result(q), length, d, q)
 			sums[q] = b.reduce(q, arrived[q], regions[q], false, into{ref: b.at(Dst, out)}, nil)
 		}
 		if !back {
@@ -86,7 +86,7 @@ func (b *builder) scatter(block func(q int) (start, n int64), result func(q int)
 // chain: partial results go from rank 0 to the last, the result back.
 func (b *builder) chain() {
 	n := b.cfg.Topology.N
-	g := b.stripe(0, b.req.Bytes/b.elem, 0)
+	g := b.stripe(0, b.req.Bytes/b.elem, 0, 0)
 	sum := b.have(Src, g)
 	sum.lag = 0
 	for r := 1; r < n; r++ {
@@ -124,16 +124,16 @@ func (b *builder) spreadAll() {
 	n := b.cfg.Topology.N
 	for d := range b.directions {
 		if b.req.Op == Broadcast {
-			g := b.stripe(0, b.req.Bytes, d)
+			g := b.stripe(0, b.req.Bytes, d, b.req.Root)
 			b.spread(b.have(Dst, g), g, b.req.Root, d, 0, func(int) into { return into{ref: b.at(Dst, g)} })
 			continue
 		}
 		for r := range n {
 			start, size := b.req.part(r)
-			g := b.stripe(start, size, d)
+			g := b.stripe(start, size, d, r)
 			if b.req.Op == AllGather {
-				own := b.stripe(0, size, d)
-				i := b.add(Op{Kind: Copy, From: r, To: r, Read: b.at(Src, own), Elems: g.n})
+				own := b.stripe(0, size, d, r)
+				i := b.add(Op{Kind: Copy, From: r, To: r, Read: b.at(Src, own), Elems: g.n, rails: g.rails})
 				b.writes(i, into{ref: b.at(Dst, g)})
 				b.spread(b.have(Src, own), g, r, d, 0, func(int) into { return into{ref: b.at(Dst, g)} })
 				continue
@@ -151,7 +151,7 @@ func (b *builder) gather() {
 		for k := range b.cfg.Topology.N {
 			r := (root + k) % b.cfg.Topology.N // nearest first on a ring
 			start, size := b.req.part(r)
-			own, g := b.stripe(0, size, d), b.stripe(start, size, d)
+			own, g := b.stripe(0, size, d, r), b.stripe(start, size, d, r)
 			where := func(rank int) into {
 				if rank == root {
 					return into{ref: b.at(Dst, g)}
@@ -159,7 +159,7 @@ func (b *builder) gather() {
 				return inScratch
 			}
 			if r == root {
-				i := b.add(Op{Kind: Copy, From: r, To: r, Read: b.at(Src, own), Elems: g.n})
+				i := b.add(Op{Kind: Copy, From: r, To: r, Read: b.at(Src, own), Elems: g.n, rails: g.rails})
 				b.writes(i, where(root))
 				continue
 			}
@@ -170,7 +170,7 @@ func (b *builder) gather() {
 
 // barrier: a message without content from every rank to all others.
 func (b *builder) barrier() {
-	g := region{0, 1}
+	g := region{n: 1, rails: 1}
 	for r := range b.cfg.Topology.N {
 		b.spread(data{by: -1, lag: -1}, g, r, 0, 0, func(int) into { return into{} })
 	}
@@ -178,6 +178,6 @@ func (b *builder) barrier() {
 
 // direct: one move.
 func (b *builder) direct() {
-	g := b.stripe(0, b.req.Bytes, 0)
+	g := b.stripe(0, b.req.Bytes, 0, 0)
 	b.move(b.have(Src, g), g, b.req.From, b.req.To, 0, into{ref: b.at(Dst, g)})
 }

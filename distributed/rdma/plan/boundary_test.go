@@ -118,7 +118,7 @@ func TestPlansAtTheBoundaries(t *testing.T) {
 				}
 				for i := range l.Ops {
 					if o := &l.Ops[i]; o.Kind != LocalSend && o.Write.Space == Dst {
-						written[r] = append(written[r], region{o.Write.Off, o.Elems * int64(p.Elem)})
+						written[r] = append(written[r], region{off: o.Write.Off, n: o.Elems * int64(p.Elem)})
 					}
 				}
 			}
@@ -318,6 +318,10 @@ func TestWrongRequests(t *testing.T) {
 		{Config{Topology: Mesh(1, 1)}, Request{}, distributed.ErrConfig, "1 ranks"},
 		{Config{Topology: Mesh(2, 0)}, Request{}, distributed.ErrConfig, "0 rails"},
 		{Config{Topology: Topology{N: 3, Rails: 1, Ring: []int{0, 1, 1}}}, Request{}, distributed.ErrConfig, "not an order"},
+		{Config{Topology: Topology{N: 2, Rails: 1, Cables: [][]int{{0, 2}}}}, Request{}, distributed.ErrConfig, "cables [[0 2]] of 2 ranks"},
+		{Config{Topology: Topology{N: 2, Rails: 1, Cables: [][]int{{0, 2}, {2}}}}, Request{}, distributed.ErrConfig, "cables"},
+		{Config{Topology: Topology{N: 2, Rails: 1, Cables: [][]int{{0, 2}, {1, 0}}}}, Request{}, distributed.ErrConfig, "cables"},
+		{Config{Topology: Topology{N: 2, Rails: 2, Cables: [][]int{{0, 1}, {1, 0}}}}, Request{}, distributed.ErrConfig, "at least 2 rails"},
 		{Config{Topology: Mesh(2, 1), Cap: 8}, Request{}, distributed.ErrConfig, "size class 8"},
 		{Config{Topology: Mesh(2, 1), Slots: MaxSlots + 1}, Request{}, distributed.ErrConfig, "65 slots"},
 		{Config{Topology: Mesh(2, 1), Tag: 4}, Request{}, distributed.ErrConfig, "a tag of 4 bytes"},

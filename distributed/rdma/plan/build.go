@@ -22,14 +22,18 @@ type data struct {
 	lag     int // of op by
 }
 
-// region is a part of a block that one stripe works on, in elements.
-type region struct{ off, n int64 }
+// region is a part of a block that one stripe works on, in elements. rails is how
+// many rails carry the block.
+type region struct {
+	off, n int64
+	rails  int
+}
 
 type builder struct {
 	cfg        Config
 	req        Request
 	rail       int
-	rails      int
+	blocks     []int // rails of each rank's block
 	directions int
 	chunk      int64 // elements
 	elem       int64
@@ -38,11 +42,16 @@ type builder struct {
 	scratch    []*scratchRegion
 }
 
-// stripe returns the part that direction d of this rail carries of a block of n
-// elements that begins at element start.
-func (b *builder) stripe(start, n int64, d int) region {
-	off, length := Slice(n, d*b.rails+b.rail, b.directions*b.rails)
-	return region{start + off, length}
+// stripe returns the part that direction d of this rail carries of a rank's block,
+// which begins at element start and has n elements. Rails that do not carry the
+// block have an empty part.
+func (b *builder) stripe(start, n int64, d, rank int) region {
+	rails := b.blocks[rank]
+	if b.rail >= rails {
+		return region{off: start, rails: rails}
+	}
+	off, length := Slice(n, d*rails+b.rail, b.directions*rails)
+	return region{off: start + off, n: length, rails: rails}
 }
 
 // at returns a region of the user's memory.
@@ -98,7 +107,7 @@ func reads(i int, d data) []Dep {
 // move sends the data from one rank to the next, lag rounds behind the op that
 // made it.
 func (b *builder) move(d data, g region, from, to, lag int, w into) data {
-	i := b.add(Op{Kind: Move, From: from, To: to, Read: d.ref, Elems: g.n, Wide: d.wide, Lag: lag, readFrom: d.scratch})
+	i := b.add(Op{Kind: Move, From: from, To: to, Read: d.ref, Elems: g.n, Wide: d.wide, Lag: lag, rails: g.rails, readFrom: d.scratch})
 	b.prog.Ops[i].ReadAfter = reads(i, d)
 	return b.writes(i, w)
 }
@@ -110,7 +119,7 @@ func (b *builder) reduce(rank int, in []data, g region, wide bool, w into, after
 	for _, d := range in {
 		lag = max(lag, d.lag)
 	}
-	i := b.add(Op{Kind: Reduce, From: rank, To: rank, Elems: g.n, Wide: wide, Lag: lag})
+	i := b.add(Op{Kind: Reduce, From: rank, To: rank, Elems: g.n, Wide: wide, Lag: lag, rails: g.rails})
 	var inputs []Input
 	for _, d := range in {
 		recv := -1

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	"ringmaster/distributed"
 )
@@ -12,10 +14,11 @@ type Plan struct {
 	Request Request // as requested
 	// Algorithm, Directions, Class, and Cost, the estimate in nanoseconds.
 	Choice
-	Rails      int   // in use
+	Rails      int   // in use, by the block that has the most
 	ChunkElems int64 // elements of a full chunk
 	Elem       int   // bytes of an element
 	Programs   []*Program
+	most       int // rails that a block may use
 }
 
 // New plans an operation. Errors wrap distributed.ErrArgument,
@@ -31,7 +34,7 @@ func New(cfg Config, req Request) (*Plan, error) {
 
 // newPlan is New for a configuration with its defaults. remember receives what a
 // choice depends on, and returns the remembered choice or calls choose.
-func newPlan(cfg Config, req Request, remember func(rails int, typical Request, choose func() Choice) Choice) (*Plan, error) {
+func newPlan(cfg Config, req Request, remember func(most int, typical Request, choose func() Choice) Choice) (*Plan, error) {
 	if err := req.check(cfg.Topology.N); err != nil {
 		return nil, err
 	}
@@ -46,12 +49,13 @@ func newPlan(cfg Config, req Request, remember func(rails int, typical Request, 
 	if req.Op == AllGather || req.Op == ReduceScatter && req.Sizes == nil {
 		total *= int64(cfg.Topology.N)
 	}
-	p := &Plan{Config: cfg, Request: req, Rails: cfg.Topology.Rails, Elem: req.elem()}
+	p := &Plan{Config: cfg, Request: req, Elem: req.elem(), most: math.MaxInt}
 	if total <= cfg.OneRail || req.Op == Barrier {
-		p.Rails = 1
+		p.most = 1
 	}
 	typical := p.typical()
-	p.Choice = remember(p.Rails, typical, func() Choice { return p.choose(ways, typical) })
+	p.Choice = remember(p.most, typical, func() Choice { return p.choose(ways, typical) })
+	p.Rails = slices.Max(p.blocks())
 	p.Class = min(p.Class, p.topClass())
 	if total == 0 && req.Op != Barrier {
 		return p, nil
@@ -202,21 +206,25 @@ func (p *Plan) topClass() int {
 
 // longestPiece returns the most bytes of a block that a stripe carries.
 func (p *Plan) longestPiece() int64 {
-	longest := p.Request.Bytes
-	for _, s := range p.Request.Sizes {
-		longest = max(longest, s)
+	var longest int64
+	for r, rails := range p.blocks() {
+		bytes := p.Request.Bytes
+		if p.Request.Sizes != nil {
+			bytes = max(bytes, p.Request.Sizes[r])
+		}
+		elems := bytes / int64(p.Elem)
+		if p.Algorithm == TwoShot {
+			elems = ceil(elems, int64(p.Config.Topology.N))
+		}
+		longest = max(longest, ceil(elems, int64(rails*p.Directions)))
 	}
-	elems := longest / int64(p.Elem)
-	if p.Algorithm == TwoShot {
-		elems = ceil(elems, int64(p.Config.Topology.N))
-	}
-	return ceil(elems, int64(p.Rails*p.Directions)) * p.width()
+	return longest * p.width()
 }
 
 // build adds the program of a rail.
 func (p *Plan) build(rail int) {
 	p.ChunkElems = p.Config.payload(p.Class) / p.width()
-	b := &builder{cfg: p.Config, req: p.Request, rail: rail, rails: p.Rails, directions: p.Directions,
+	b := &builder{cfg: p.Config, req: p.Request, rail: rail, blocks: p.blocks(), directions: p.Directions,
 		chunk: p.ChunkElems, elem: int64(p.Elem), hop: p.Config.hop(),
 		prog: &Program{Rail: rail, ChunkElems: p.ChunkElems, Elem: p.Elem, ranks: p.Config.Topology.N}}
 	count := p.Request.Bytes / b.elem

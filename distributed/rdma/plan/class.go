@@ -98,6 +98,11 @@ func (c Config) Digest() (uint64, error) {
 	for _, r := range c.Topology.Ring {
 		put(int64(r))
 	}
+	for _, row := range c.Topology.Cables {
+		for _, n := range row {
+			put(int64(n))
+		}
+	}
 	return h.Sum64(), nil
 }
 

@@ -17,7 +17,9 @@
 // # Programs
 //
 // A Plan has one Program for each rail in use. Rails share nothing: each has its own pieces of the
-// data, wires, slots and scratch memory, so that it may run on its own thread. A Program is a list
+// data, wires, slots and scratch memory, so that it may run on its own thread. Where pairs have
+// different numbers of cables, a block of data uses as many rails as every pair has that it crosses,
+// so that the program of a further rail has fewer blocks (blocks.go). A Program is a list
 // of Ops for all ranks; Program.Local extracts the part of one rank, which is what an engine
 // executes:
 //

@@ -3,9 +3,9 @@ package plan
 // estimate runs the program of rail 0, which has the longest pieces, on the
 // model of the wires. A message takes the latency plus its bytes at the rate of
 // the rail. A wire carries one message after the other, with at most Slots in
-// flight. A rank copies and reduces at the rate of its memory. All numbers are
-// integers, so that all hosts choose the same. For many rounds it runs two
-// prefixes and extrapolates linearly.
+// flight. One core of a rank copies and reduces for all rails, at the rate of its
+// memory. All numbers are integers, so that all hosts choose the same. For many
+// rounds it runs two prefixes and extrapolates linearly.
 //
 // wire is the time without the work of the cores. It decides between two
 // algorithms that use the cores about equally.
@@ -55,9 +55,9 @@ func (p *Plan) run(rounds int64) (total, wire int64) {
 		}
 		return t
 	}
-	work := func(rank int, from, bytes int64) int64 {
+	work := func(rank int, o *Op, from, bytes int64) int64 {
 		t := bytes * 1e9 / m.Memory
-		core[rank] += t
+		core[rank] += t * int64(o.rails)
 		return from + t
 	}
 	var end int64
@@ -71,7 +71,7 @@ func (p *Plan) run(rounds int64) (total, wire int64) {
 			elems := min(prog.ChunkElems, o.Elems-c*prog.ChunkElems)
 			bytes := elems * prog.width(o.Wide)
 			if o.Kind != Move {
-				at := work(o.To, ready(o.To, o.WriteAfter, c), bytes*int64(max(1, len(o.Inputs)-1)))
+				at := work(o.To, o, ready(o.To, o.WriteAfter, c), bytes*int64(max(1, len(o.Inputs)-1)))
 				done[i] = append(done[i], at)
 				end = max(end, at)
 				continue
@@ -81,7 +81,7 @@ func (p *Plan) run(rounds int64) (total, wire int64) {
 			if w.seen >= slots {
 				begin = max(begin, w.last[w.seen%slots])
 			}
-			begin = work(o.From, begin, bytes)
+			begin = work(o.From, o, begin, bytes)
 			sent[i] = append(sent[i], begin)
 			begin = max(begin, w.free)
 			w.free = begin + p.MessageBytes(elems, o.Wide)*1e9/m.Rate
@@ -92,7 +92,7 @@ func (p *Plan) run(rounds int64) (total, wire int64) {
 			w.last[w.seen%slots] = at
 			w.seen++
 			if o.Write.Space != Slot {
-				at = work(o.To, max(at, ready(o.To, o.WriteAfter, c)), bytes)
+				at = work(o.To, o, max(at, ready(o.To, o.WriteAfter, c)), bytes)
 			}
 			done[i] = append(done[i], at)
 			end = max(end, at)

@@ -125,7 +125,9 @@ func TestDigest(t *testing.T) {
 	for _, change := range []func(c *Config){
 		func(c *Config) { c.Cap = 6 }, func(c *Config) { c.Slots = 3 }, func(c *Config) { c.OneRail = 1 },
 		func(c *Config) { c.Topology.Rails = 1 }, func(c *Config) { c.Topology = Mesh(4, 2) },
-		func(c *Config) { c.Topology.Ring = []int{0, 2, 1, 3} }, func(c *Config) { c.Tag = 8 },
+		func(c *Config) { c.Topology.Ring = []int{0, 2, 1, 3} }, func(c *Config) { c.Topology.Cables = cablesOf(4, map[[2]int]int{{0, 1}: 3}, 2) },
+		func(c *Config) { c.Topology.Cables = cablesOf(4, map[[2]int]int{{1, 2}: 3}, 2) },
+		func(c *Config) { c.Tag = 8 },
 		func(c *Config) { c.Model = Model{Latency: 5999, Rate: 8e9, Memory: 20e9} },
 	} {
 		c := base

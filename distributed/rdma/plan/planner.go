@@ -24,8 +24,8 @@ func (p *Planner) Config() Config { return p.cfg }
 
 // Plan is New with the planner's Config.
 func (p *Planner) Plan(req Request) (*Plan, error) {
-	return newPlan(p.cfg, req, func(rails int, typical Request, choose func() Choice) Choice {
-		key := fmt.Sprint(typical, rails)
+	return newPlan(p.cfg, req, func(most int, typical Request, choose func() Choice) Choice {
+		key := fmt.Sprint(typical, most)
 		c, ok := p.choices[key]
 		if !ok {
 			c = choose()

@@ -66,6 +66,7 @@ type Op struct {
 	// waits in WriteAfter.
 	ReadAfter, WriteAfter []Dep
 
+	rails             int // that do the same with other parts of the block
 	readFrom, writeTo *scratchRegion
 }
 

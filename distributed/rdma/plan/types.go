@@ -92,7 +92,10 @@ type Topology struct {
 	// means a mesh, in which all are joined to all.
 	Ring  []int
 	N     int // ranks
-	Rails int // cables of each joined pair, W
+	Rails int // cables that each joined pair has at least, W
+	// Cables has the number of cables of each joined pair, [rank][rank]; nil if
+	// each has Rails.
+	Cables [][]int
 }
 
 // Mesh joins all of n ranks by rails cables each.
@@ -111,9 +114,6 @@ func (t Topology) check() error {
 	if t.N < 2 || t.Rails < 1 {
 		return fmt.Errorf("%w: %d ranks with %d rails; a group over cables has at least 2 ranks and 1 rail", distributed.ErrConfig, t.N, t.Rails)
 	}
-	if t.Ring == nil {
-		return nil
-	}
 	seen := make([]bool, t.N)
 	for _, r := range t.Ring {
 		if len(t.Ring) != t.N || r < 0 || r >= t.N || seen[r] {
@@ -121,7 +121,7 @@ func (t Topology) check() error {
 		}
 		seen[r] = true
 	}
-	return nil
+	return t.checkCables()
 }
 
 // direct reports whether every pair is joined, as in a mesh or a ring of 2 or

@@ -3,9 +3,11 @@ package rails
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/distributed/rdma/plan"
 )
 
 // Plan is the result of MakePlan.
@@ -43,16 +45,28 @@ func MakePlan(reports []Report, switched, ring bool) (Plan, error) {
 	n := matrix.Discover(usable, switched)
 	limitRails(&n)
 	n.Notes = append(n.Notes, notes...)
-	plan := Plan{Matrix: n.Matrix, Map: n.Map(hosts)}
+	made := Plan{Matrix: n.Matrix, Map: n.Map(hosts)}
 	if err := n.Matrix.Check("", matrix.Rules{Switched: switched}); err != nil {
-		return plan, err
+		return made, err
 	}
 	var err error
-	if plan.Topology, err = n.Matrix.Choose(matrix.Preference{Ring: ring}); err != nil {
-		return plan, fmt.Errorf("the hosts are not connected for RDMA: %w", notConnected(err, linux && !switched && devices > 0))
+	if made.Topology, err = n.Matrix.Choose(matrix.Preference{Ring: ring, Cost: cost(len(reports))}); err != nil {
+		return made, fmt.Errorf("the hosts are not connected for RDMA: %w", notConnected(err, linux && !switched && devices > 0))
 	}
-	plan.Map += plan.summary() + "\n"
-	return plan, nil
+	made.Map += made.summary() + "\n"
+	return made, nil
+}
+
+// cost returns the function that rates a topology of some ranks, as they will when
+// they connect and long messages arrive.
+func cost(ranks int) func(t matrix.Topology) int64 {
+	return func(t matrix.Topology) int64 {
+		ns, err := plan.LayerCost(plan.Config{Topology: plan.Topology{Ring: t.Ring, N: ranks, Rails: t.Rails, Cables: t.Cables}, Cap: plan.MaxClass})
+		if err != nil {
+			return math.MaxInt64
+		}
+		return ns
+	}
 }
 
 // limitRails drops the cables of a pair above the supported number.
@@ -91,8 +105,8 @@ func notConnected(err error, mayBeSwitched bool) error {
 // summary describes how the ranks will be connected.
 func (p Plan) summary() string {
 	cables := "1 cable"
-	if n := p.Topology.Rails; n > 1 {
-		cables = fmt.Sprintf("%d cables", n)
+	if p.Topology.Most() > 1 {
+		cables = p.Topology.Count() + " cables"
 	}
 	s := p.Topology.Why + "; " + cables + " per pair"
 	if len(p.Topology.Ring) > 2 {

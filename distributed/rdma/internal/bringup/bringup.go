@@ -29,7 +29,7 @@ import (
 )
 
 // version is the version of the wire. Ranks with different versions form no group.
-const version = 5
+const version = 6
 
 // Config is a rank's input to the bring-up. All ranks must have the same Matrix; the
 // Rules of rank 0 apply to all.
@@ -315,7 +315,7 @@ func (b *bringup) rails(known, cables matrix.Matrix, topo matrix.Topology) *Rail
 
 // planned returns the configuration of the plans.
 func (b *bringup) planned(t matrix.Topology) plan.Config {
-	return plan.Config{Topology: plan.Topology{Ring: t.Ring, N: b.Link.Size, Rails: t.Rails}, Cap: b.format.class, Slots: b.format.slots,
+	return plan.Config{Topology: plan.Topology{Ring: t.Ring, N: b.Link.Size, Rails: t.Rails, Cables: t.Cables}, Cap: b.format.class, Slots: b.format.slots,
 		Inside: b.format.inside, Tag: int64(b.tagBytes()), OneRail: b.rules.OneRail, Model: b.rules.Model}
 }
 

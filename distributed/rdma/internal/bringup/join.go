@@ -3,6 +3,7 @@ package bringup
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -74,21 +75,17 @@ func (b *bringup) pair(ctx context.Context) (*matrix.Pairing, error) {
 	}
 }
 
-// cost returns a function that rates a topology by an all-reduce of the size of
-// a model's layers; nil if a mesh is preferred.
+// cost returns the function that rates a topology; nil if a mesh is preferred.
 func (b *bringup) cost() func(t matrix.Topology) int64 {
 	if b.rules.Mesh {
 		return nil
 	}
 	return func(t matrix.Topology) int64 {
-		cfg := b.planned(t)
-		cfg.Model = plan.Model{}
-		p, err := plan.New(cfg,
-			plan.Request{Op: plan.AllSum, Bytes: 16 << 10, DType: distributed.Float16})
+		ns, err := plan.LayerCost(b.planned(t))
 		if err != nil {
-			return 1 << 62
+			return math.MaxInt64
 		}
-		return p.Cost
+		return ns
 	}
 }
 

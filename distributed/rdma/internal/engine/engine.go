@@ -95,7 +95,7 @@ type Operation struct {
 	Root     int               // of a Broadcast and a Gather
 	To, From int               // of a message, -1 for none
 	Extra    uint64            // further arguments, compared by the ranks
-	Rails    int               // fewer than exist, while measuring; 0 for all
+	Rails    int               // fewer than each pair has, while measuring; 0 for all
 }
 
 // Task returns the task of an operation, nil if this rank has nothing to do.
@@ -166,7 +166,7 @@ func (e *Engine) locals(o Operation, sizes []int) ([]*plan.Local, error) {
 	planner := e.planner
 	if o.Rails > 0 {
 		cfg := e.cfg.Plan
-		cfg.Topology.Rails = o.Rails
+		cfg.Topology.Rails, cfg.Topology.Cables = o.Rails, nil
 		var err error
 		if planner, err = plan.NewPlanner(cfg); err != nil {
 			return nil, err
