@@ -41,8 +41,6 @@ type Engine interface {
 
 // Vocabulary is the part of a vocabulary that the loop uses.
 type Vocabulary interface {
-	// Text returns the name of a token, including control tokens.
-	Text(id int32) string
 	// IsEnd reports whether the token ends a completion.
 	IsEnd(id int32) bool
 }

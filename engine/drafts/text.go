@@ -68,9 +68,6 @@ func (t *Texts) Beside(source Source, ids []int32) {
 // Add appends tokens of the request's own text.
 func (t *Texts) Add(ids ...int32) { t.own.append(ids...) }
 
-// Len returns the number of tokens of the request's own text.
-func (t *Texts) Len() int { return len(t.own.ids) }
-
 // Draft returns the tokens that followed the longest run of tokens that is equal to the end
 // of the text: at most as many as are equal, because a short run often ends by chance.
 // Among equal runs the request's own text comes first, and the last one in it. Long texts

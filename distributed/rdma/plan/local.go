@@ -30,9 +30,6 @@ type LocalOp struct {
 	After      []Dep
 }
 
-// ChunkLen returns how many elements chunk c has.
-func (o *LocalOp) ChunkLen(c int64) int64 { return min(o.ChunkElems, o.Elems-c*o.ChunkElems) }
-
 // Wire is one direction between the rank and a peer on the rail.
 type Wire struct {
 	Peer     int

@@ -22,14 +22,6 @@ type Ref struct {
 	Window int   // chunks after which the memory is reused, 0 for never
 }
 
-// At returns the offset in bytes of chunk c.
-func (r Ref) At(c int64) int64 {
-	if r.Window > 0 {
-		c %= int64(r.Window)
-	}
-	return r.Off + c*r.Stride
-}
-
 // Kind is what an Op does.
 type Kind uint8
 

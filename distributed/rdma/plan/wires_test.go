@@ -1,7 +1,18 @@
 package plan
 
-// The order and number of messages on a wire, as the engine has them in C
-// (engine/wire.h), for the simulator and the proofs.
+// The order and number of messages on a wire, and where chunks lie, as the engine has
+// them in C (engine/wire.h), for the simulator and the proofs.
+
+// ChunkLen returns how many elements chunk c has.
+func (o *LocalOp) ChunkLen(c int64) int64 { return min(o.ChunkElems, o.Elems-c*o.ChunkElems) }
+
+// At returns the offset in bytes of chunk c.
+func (r Ref) At(c int64) int64 {
+	if r.Window > 0 {
+		c %= int64(r.Window)
+	}
+	return r.Off + c*r.Stride
+}
 
 // Cursor walks over the messages of a wire in their order.
 type Cursor struct {

@@ -260,9 +260,6 @@ func (q *QP) Handle() unsafe.Pointer { return q.raw }
 // Num returns the number that the peer sends to.
 func (q *QP) Num() uint32 { return q.num }
 
-// Type returns the transport service.
-func (q *QP) Type() QPType { return q.kind }
-
 // Granted returns the granted depths. On Thunderbolt they count frames of 4 KiB.
 func (q *QP) Granted() Caps { return q.granted }
 

@@ -110,9 +110,6 @@ func (e *CompletionError) Error() string {
 	return b.String()
 }
 
-// Flush reports whether the error is a consequence of another one.
-func (e *CompletionError) Flush() bool { return e.Status == StatusFlush }
-
 // Cause finds the completion that explains the failure of a batch: the first
 // failure other than a flush, otherwise the first flush. failed is false if all
 // succeeded.

@@ -129,9 +129,6 @@ func Lacking(path string, size int64) int64 {
 	return max(0, size-int64(info.Blocks)*512)
 }
 
-// Path returns the name that the file will have.
-func (f *File) Path() string { return f.path }
-
 func (f *File) partPath() string  { return f.path + ".part" }
 func (f *File) statePath() string { return f.path + ".part.json" }
 
