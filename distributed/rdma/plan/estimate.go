@@ -1,11 +1,13 @@
 package plan
 
+import "slices"
+
 // estimate runs the program of rail 0, which has the longest pieces, on the
 // model of the wires. A message takes the latency plus its bytes at the rate of
 // the rail. A wire carries one message after the other, with at most Slots in
 // flight. One core of a rank copies and reduces for all rails, at the rate of its
 // memory. All numbers are integers, so that all hosts choose the same. For many
-// rounds it runs two prefixes and extrapolates linearly.
+// rounds it runs two prefixes and extrapolates linearly; the work of the cores is a sum.
 //
 // wire is the time without the work of the cores. It decides between two
 // algorithms that use the cores about equally.
@@ -20,16 +22,47 @@ func (p *Plan) estimate() (total, wire int64) {
 	long := short + 12*hop
 	rounds := p.Programs[0].Rounds()
 	if rounds <= long {
-		return p.run(rounds)
+		wire = p.run(rounds)
+	} else {
+		a, b := p.run(short), p.run(long)
+		wire = b + (b-a)*(rounds-long)/(long-short)
 	}
-	a, wireA := p.run(short)
-	b, wireB := p.run(long)
-	line := func(a, b int64) int64 { return b + (b-a)*(rounds-long)/(long-short) }
-	return line(a, b), line(wireA, wireB)
+	// A core does the ready work in any order, but never two pieces at once.
+	return max(wire, p.core()), wire
 }
 
+// core returns how long the core of the busiest rank works, in ns.
+func (p *Plan) core() int64 {
+	prog := p.Programs[0]
+	core := make([]int64, p.Config.Topology.N)
+	for i := range prog.Ops {
+		o := &prog.Ops[i]
+		chunks := prog.Chunks(i)
+		if chunks == 0 {
+			continue
+		}
+		work := func(rank int, times int64) {
+			of := func(elems int64) int64 { return elems * prog.width(o.Wide) * times * 1e9 / p.Config.Model.Memory }
+			core[rank] += (of(prog.ChunkElems)*(chunks-1) + of(o.Elems-(chunks-1)*prog.ChunkElems)) * int64(o.rails)
+		}
+		switch {
+		case o.Kind != Move:
+			work(o.To, o.reads())
+		case o.Write.Space == Slot:
+			work(o.From, 1)
+		default:
+			work(o.From, 1)
+			work(o.To, 1)
+		}
+	}
+	return slices.Max(core)
+}
+
+// reads returns how often a Reduce or a Copy reads the memory of its result.
+func (o *Op) reads() int64 { return int64(max(1, len(o.Inputs)-1)) }
+
 // run returns the time in ns of the first rounds.
-func (p *Plan) run(rounds int64) (total, wire int64) {
+func (p *Plan) run(rounds int64) int64 {
 	prog, m, n := p.Programs[0], p.Config.Model, p.Config.Topology.N
 	type lane struct {
 		free int64   // when the next message may begin
@@ -37,7 +70,6 @@ func (p *Plan) run(rounds int64) (total, wire int64) {
 		seen int64
 	}
 	wires := make([]lane, n*n)
-	core := make([]int64, n)               // how long the rank's core has worked
 	done := make([][]int64, len(prog.Ops)) // by chunk: at To
 	sent := make([][]int64, len(prog.Ops)) // by chunk: at From
 	slots := int64(p.Config.Slots)
@@ -55,11 +87,7 @@ func (p *Plan) run(rounds int64) (total, wire int64) {
 		}
 		return t
 	}
-	work := func(rank int, o *Op, from, bytes int64) int64 {
-		t := bytes * 1e9 / m.Memory
-		core[rank] += t * int64(o.rails)
-		return from + t
-	}
+	work := func(from, bytes int64) int64 { return from + bytes*1e9/m.Memory }
 	var end int64
 	for t := range rounds {
 		for i := range prog.Ops {
@@ -71,7 +99,7 @@ func (p *Plan) run(rounds int64) (total, wire int64) {
 			elems := min(prog.ChunkElems, o.Elems-c*prog.ChunkElems)
 			bytes := elems * prog.width(o.Wide)
 			if o.Kind != Move {
-				at := work(o.To, o, ready(o.To, o.WriteAfter, c), bytes*int64(max(1, len(o.Inputs)-1)))
+				at := work(ready(o.To, o.WriteAfter, c), bytes*o.reads())
 				done[i] = append(done[i], at)
 				end = max(end, at)
 				continue
@@ -81,7 +109,7 @@ func (p *Plan) run(rounds int64) (total, wire int64) {
 			if w.seen >= slots {
 				begin = max(begin, w.last[w.seen%slots])
 			}
-			begin = work(o.From, o, begin, bytes)
+			begin = work(begin, bytes)
 			sent[i] = append(sent[i], begin)
 			begin = max(begin, w.free)
 			w.free = begin + p.MessageBytes(elems, o.Wide)*1e9/m.Rate
@@ -92,16 +120,11 @@ func (p *Plan) run(rounds int64) (total, wire int64) {
 			w.last[w.seen%slots] = at
 			w.seen++
 			if o.Write.Space != Slot {
-				at = work(o.To, o, max(at, ready(o.To, o.WriteAfter, c)), bytes)
+				at = work(max(at, ready(o.To, o.WriteAfter, c)), bytes)
 			}
 			done[i] = append(done[i], at)
 			end = max(end, at)
 		}
 	}
-	// A core does the ready work in any order, but never two pieces at once.
-	total = end
-	for _, t := range core {
-		total = max(total, t)
-	}
-	return total, end
+	return end
 }

@@ -170,6 +170,17 @@ func TestFurtherCablesNeverCostMore(t *testing.T) {
 	require.Positive(t, better)
 }
 
+// TestChainIsNoCheaperThanItsCopies: a chain of many rounds costs at least what every
+// inner rank copies and reduces: four times the vector, partial sums in float32.
+func TestChainIsNoCheaperThanItsCopies(t *testing.T) {
+	const vector = 8 << 20
+	for rails := 1; rails <= 4; rails++ {
+		p, err := New(Config{Topology: Ring(8, rails), Cap: 3}, Request{Op: AllSum, DType: distributed.Float16, Bytes: vector, Force: Chain})
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, p.Cost, int64(6*vector)*1e9/DefaultModel().Memory*99/100, "%v", p) // each chunk is rounded down
+	}
+}
+
 // TestOneCoreForAllRails: more rails do not make the copying and reducing of a rank
 // faster, so the estimate has a floor.
 func TestOneCoreForAllRails(t *testing.T) {
