@@ -68,6 +68,16 @@ func TestFileLengths(t *testing.T) {
 	}
 }
 
+// TestKernelsAreCompiledOnce: for a test file inside of package cpu, go test would compile
+// the C of the kernels, which takes minutes, a second time.
+func TestKernelsAreCompiledOnce(t *testing.T) {
+	for _, f := range sources(t, "kernels/cpu/*_test.go") {
+		if filepath.Dir(f) == "kernels/cpu" {
+			require.Contains(t, "\n"+read(t, f), "\npackage cpu_test\n", f)
+		}
+	}
+}
+
 // TestNoLeftovers looks for unfinished marks, waits in place of conditions and
 // places of one machine.
 func TestNoLeftovers(t *testing.T) {
