@@ -11,10 +11,13 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
 	"ringmaster/kernels/reference"
 )
@@ -49,26 +52,57 @@ func tables() []opCase {
 	return all
 }
 
+// Slow is a backend on a device in software, which is slow: Run takes fewer chunks.
+type Slow interface {
+	kernels.Backend
+	Slow()
+}
+
+// references are the results of package reference by the name of the case, computed once
+// for all backends of a process.
+var references sync.Map
+
+// want returns what package reference computes, always from the same random numbers.
+func (c *opCase) want(t *testing.T) []output {
+	t.Helper()
+	name := c.op + "/" + c.name
+	if kept, ok := references.Load(name); ok {
+		return kept.([]output)
+	}
+	want := c.run(t, func(testing.TB) kernels.Backend { return reference.New() }, c.rows)
+	references.Store(name, want)
+	return want
+}
+
+// chunksFor returns the numbers of rows per call for a backend.
+func (c *opCase) chunksFor(slow bool) []int {
+	switch {
+	case c.chunks == nil && !slow:
+		return []int{1, 2, 3}
+	case c.chunks == nil:
+		return []int{1, 3}
+	case slow && slices.Equal(c.chunks, oddChunks) && !testenv.At(testenv.Exhaustive):
+		return []int{1, 5, 129} // a row alone, across a block, across the window
+	default:
+		return c.chunks
+	}
+}
+
 // Run runs the backend through the cases of the named ops, or of all ops.
 func Run(t *testing.T, open Open, ops ...string) {
 	b := open(t)
 	rowsAgree := kernels.RowsAgree(b)
+	_, slow := b.(Slow)
 	require.NoError(t, b.Close())
 	for _, c := range tables() {
 		if !chosen(c.op, ops) {
 			continue
 		}
 		t.Run(c.op+"/"+c.name, func(t *testing.T) {
-			want := c.run(t, func(testing.TB) kernels.Backend { return reference.New() }, c.rows)
+			want := c.want(t)
 			got := c.run(t, open, c.rows)
 			compare(t, want, got)
-			chunks := c.chunks
-			if chunks == nil {
-				if chunks = []int{1, 2, 3}; !rowsAgree { // devices in software are slow
-					chunks = []int{1, 3}
-				}
-			}
-			for _, n := range chunks {
+			for _, n := range c.chunksFor(slow || !rowsAgree) {
 				switch {
 				case n >= c.rows:
 				case rowsAgree:

@@ -19,6 +19,9 @@ import (
 // kept is a backend that the cases share, because opening one takes longer than most cases.
 type kept struct{ *vulkan.Backend }
 
+// Slow makes kerneltest.Run take fewer chunks.
+func (kept) Slow() {}
+
 // Close leaves the backend open for the next case.
 func (kept) Close() error { return nil }
 
