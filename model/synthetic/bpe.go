@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // corpus is the text that the vocabulary is trained on.
@@ -45,6 +46,25 @@ func words(text string) []string {
 		i = end
 	}
 	return words
+}
+
+// learned are the merges of the corpus that were learned so far, because programs make many
+// models. Fewer merges are the first ones of more, since each depends on those before alone.
+var learned struct {
+	sync.Mutex
+	merges [][2]string
+	all    bool // there are no more
+}
+
+// mergesOf returns up to n merges of the corpus; callers must not modify them.
+func mergesOf(n int) [][2]string {
+	learned.Lock()
+	defer learned.Unlock()
+	if len(learned.merges) < n && !learned.all {
+		learned.merges = trainBPE(corpus, n)
+		learned.all = len(learned.merges) < n
+	}
+	return learned.merges[:min(n, len(learned.merges))]
 }
 
 // trainBPE learns up to n merges from text: each time the most frequent pair of

@@ -57,7 +57,7 @@ func (c *Config) vocabularyKeys() (keys []pair, tokens []string) {
 		next++
 	}
 	var lines []string
-	for _, p := range trainBPE(corpus, min(first-next, mostMerges)) {
+	for _, p := range mergesOf(min(first-next, mostMerges)) {
 		set(next, p[0]+p[1], ordinary)
 		lines = append(lines, p[0]+" "+p[1])
 		next++
