@@ -161,14 +161,20 @@ func TestToolCalls(t *testing.T) {
 		every = 8
 	}
 	var through, free score
+	var questions []toolQuestion
 	for i, q := range readLines[toolQuestion](t, "../../model/builtin/tools.jsonl") {
-		if i%every != 0 {
-			continue
+		if i%every == 0 {
+			questions = append(questions, q)
 		}
-		text, calls := complete(t, url, q.Tools, nil, message{"role": "user", "content": q.Question})
-		right := q.right(t, calls, text)
+	}
+	texts, called := make([]string, len(questions)), make([][]call, len(questions))
+	together(len(questions), func(i int) {
+		texts[i], called[i] = complete(t, url, questions[i].Tools, nil, message{"role": "user", "content": questions[i].Question})
+	})
+	for i, q := range questions {
+		right := q.right(t, called[i], texts[i])
 		if through.add(q.Kind, right); !right {
-			t.Logf("%s: %q: %q %s, wanted %s %q", q.Kind, q.Question, text, canonical(t, calls), canonical(t, q.Calls), q.Accept)
+			t.Logf("%s: %q: %q %s, wanted %s %q", q.Kind, q.Question, texts[i], canonical(t, called[i]), canonical(t, q.Calls), q.Accept)
 		}
 		if alsoFree {
 			text, calls := unconstrained(t, e, tok, &q)
