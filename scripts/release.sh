@@ -12,6 +12,8 @@
 # of the other (-rdma) loads the system's libibverbs or MPI, so it needs the C library of
 # this machine, or a newer one.
 #
+# ARCHES names the architectures to make archives for, such as "amd64"; by default all.
+#
 # With URL it also writes get.sh, which installs, and a formula for Homebrew; both have the
 # checksums of the archives.
 set -eu
@@ -29,7 +31,7 @@ trap 'exit 1' INT TERM
 os=$(go env GOHOSTOS)
 arch=$(go env GOHOSTARCH)
 # What the pages and completions are made with: it must run here.
-go build -trimpath -o "$work/here" ./cmd/server
+go build -trimpath -tags nomsgpack -o "$work/here" ./cmd/server
 
 # archive NAME OS ARCH COMPILER FLAGS...: builds one archive; COMPILER is empty for the
 # usual one.
@@ -61,15 +63,18 @@ pack() {
 # linux ARCH COMPILER: both archives for Linux. netgo and osusergo: without C's resolver,
 # which would load libraries.
 linux() {
-	archive "ringmaster-$version-linux-$1" linux "$1" "$2" -tags static,netgo,osusergo -ldflags='-s -w -extldflags=-static'
-	archive "ringmaster-$version-linux-$1-rdma" linux "$1" "$2" -ldflags='-s -w'
+	archive "ringmaster-$version-linux-$1" linux "$1" "$2" -tags static,netgo,osusergo,nomsgpack -ldflags='-s -w -extldflags=-static'
+	archive "ringmaster-$version-linux-$1-rdma" linux "$1" "$2" -tags nomsgpack -ldflags='-s -w'
 }
+
+# wanted ARCH: whether ARCHES has it.
+wanted() { case " ${ARCHES:-$1} " in *" $1 "*) ;; *) return 1 ;; esac; }
 
 made=""
 if [ "$os" = linux ]; then
-	linux "$arch" ""
+	wanted "$arch" && linux "$arch" ""
 	for cross in arm64:aarch64-linux-gnu-gcc amd64:x86_64-linux-gnu-gcc; do
-		[ "${cross%%:*}" != "$arch" ] || continue
+		if [ "${cross%%:*}" = "$arch" ] || ! wanted "${cross%%:*}"; then continue; fi
 		if command -v "${cross#*:}" >/dev/null; then
 			linux "${cross%%:*}" "${cross#*:}"
 		else
@@ -78,7 +83,7 @@ if [ "$os" = linux ]; then
 	done
 	echo "NOT BUILT: darwin: needs Apple's SDK; run scripts/release.sh on a Mac" >&2
 else
-	archive "ringmaster-$version-$os-$arch" "$os" "$arch" "" -ldflags='-s -w'
+	archive "ringmaster-$version-$os-$arch" "$os" "$arch" "" -tags nomsgpack -ldflags='-s -w'
 fi
 mkdir "$work/ringmaster-$version-source"
 git archive HEAD | tar -C "$work/ringmaster-$version-source" -xf -
