@@ -29,16 +29,25 @@ type program struct {
 	environments []string                // of all ranks
 }
 
+// buildProgram builds the program with the device, in software where there is no other,
+// and returns its path. The last -tags counts; the other flags are those with which the
+// test was built, so both share the build cache.
+func buildProgram(t *testing.T, ctx context.Context, dir string) string {
+	t.Helper()
+	if runtime.GOOS != "darwin" {
+		t.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -tags=metalsim,nomsgpack")
+		t.Setenv(testenv.ProgramVariable, "") // that one has no device
+	}
+	path, err := testenv.BuildProgram(ctx, dir)
+	require.NoError(t, err)
+	return path
+}
+
 func newProgram(t *testing.T) *program {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
-	if runtime.GOOS != "darwin" {
-		t.Setenv("GOFLAGS", "-trimpath -tags=metalsim")
-		t.Setenv(testenv.ProgramVariable, "") // that one has no device
-	}
 	dir := t.TempDir()
-	path, err := testenv.BuildProgram(ctx, dir)
-	require.NoError(t, err)
+	path := buildProgram(t, ctx, dir)
 	ids := filepath.Join(dir, "ids.txt")
 	require.NoError(t, os.WriteFile(ids, []byte(strings.Repeat("11 22 33 44 55 66 77 ", 3)), 0o600))
 	return &program{t: t, ctx: ctx, path: path, dir: dir, ids: ids}

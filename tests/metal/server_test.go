@@ -4,13 +4,11 @@ package metal_test
 
 import (
 	"context"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 	"ringmaster/tests/whole"
 )
@@ -25,12 +23,7 @@ func TestServe(t *testing.T) {
 	openMetal(t) // skips where there is no suitable GPU
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	if runtime.GOOS != "darwin" {
-		t.Setenv("GOFLAGS", "-tags=metalsim")
-		t.Setenv(testenv.ProgramVariable, "") // that one has no device
-	}
-	program, err := testenv.BuildProgram(ctx, t.TempDir())
-	require.NoError(t, err)
+	program := buildProgram(t, ctx, t.TempDir())
 	prompt, tokens := whole.RandomIDs(256, 20), 12
 	ask := func(size int, flags ...string) *harness.Answer {
 		c, err := harness.NewCluster(harness.Options{Program: program, Size: size,
