@@ -113,7 +113,7 @@ func (s Stages) Check(ranks int) error {
 }
 
 // of is the stages for so many members: as given if they are all, else, after a loss, no more
-// stages than members, with their layers chosen anew.
+// stages than members, and other layers in each.
 func (s Stages) of(members, world int) Stages {
 	if members != world {
 		s = Stages{Count: min(s.Count, members)}

@@ -57,7 +57,7 @@ func TestCheckOfStages(t *testing.T) {
 		"too few layers":             {func(p Placement) { p[2].Layers.End = 9 }, "the stages have 9 layers and the model 10"},
 		"no layer":                   {func(p Placement) { p[2].Layers = Range{4, 4} }, "stage 1 has the layers [4, 4)"},
 		"all layers on one rank":     {func(p Placement) { p[2].Layers = Range{} }, "expected some from layer 4 on"},
-		"experts that nobody has":    {func(p Placement) { p[1].Experts.End = 7 }, "stage 0: the ranges of experts end at 7 of 8"},
+		"experts without a rank":     {func(p Placement) { p[1].Experts.End = 7 }, "stage 0: the ranges of experts end at 7 of 8"},
 		"an output head on the last": {func(p Placement) { p[2].Vocabulary.Start = 0 }, "stage 1 has the rows [0, 100) of the output head"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,6 +49,8 @@ type Rank interface {
 	// of the placement. Sequences stay. A placement that does not fit this model and group
 	// is an error.
 	Join(g *distributed.Group, p parallel.Placement) error
+	// JoinStage is Join of a placement with stages; inside is the group of the ranks of the
+	// stage.
 	JoinStage(g, inside *distributed.Group, p parallel.Placement) error
 	// Forget drops all sequences, and Drop one. Neither runs during a step.
 	Forget()

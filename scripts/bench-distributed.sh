@@ -8,7 +8,7 @@
 # REPEAT=3 (repetitions per run), ROUNDS=2 (runs of each configuration),
 # VARIANTS="exact exact-all shares auto" (configurations besides one rank, with the
 # other processors idle and with them doing the same work over and over, and groups
-# with --share experts and all), BASE="one busy sum all" (which of these), KEEP=FILE
+# with --share experts and all; also stages), BASE="one busy sum all" (which of these), KEEP=FILE
 # (measurements are added to those of the file, so that they may be made in several
 # short runs; default: none), RINGMASTER=path of the binary
 # (default: built), LINKS="--rate 1gbit --delay 200us" (ranks in network namespaces, with
@@ -149,6 +149,7 @@ for _ in $(seq "${ROUNDS:-2}"); do
         auto) group auto --share auto ;;
         exact) group exact --reduce exact --share experts ;;
         exact-all) group exactall --reduce exact --share all ;;
+        stages) group stages --stages "$ranks" ;;
         shares) group lone --share "experts:$lone" ;;
         *) echo "$0: unknown variant $variant" >&2; exit 2 ;;
         esac
@@ -189,7 +190,7 @@ const median = xs => xs.toSorted((a, b) => a - b)[Math.floor(xs.length / 2)];
 const speed = m => m.n / median(m.seconds);
 const names = {one: "1 rank", busy: "1 rank, the other cores busy", sum: `${ranks} ranks, --share experts`, all: `${ranks} ranks, --share all`,
     exact: `${ranks} ranks, --share experts --reduce exact`, exactall: `${ranks} ranks, --share all --reduce exact`,
-    auto: `${ranks} ranks, --share auto`, lone: `${ranks} ranks, all experts on rank 0`};
+    stages: `${ranks} ranks, --stages ${ranks}`, auto: `${ranks} ranks, --share auto`, lone: `${ranks} ranks, all experts on rank 0`};
 for (const what of ["prefill", "decode"]) {
     console.log(`| measurement | ranks of ${threads} thread${threads === "1" ? "" : "s"} | t/s, median (min, max) | over 1 busy rank | over 1 rank | rank 0 compute / wait / wire, ms per step | last rank | us per exchange | bytes per exchange | expected over measured |`);
     console.log("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
