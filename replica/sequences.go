@@ -23,7 +23,7 @@ func (l *Leader) enter(e cluster.Epoch, step model.Step) error {
 	if l.state.loads != h.loads && l.state.lineage != 0 {
 		l.lose()
 	}
-	if l.epoch != e.Number && (h.staged() || l.staged) {
+	if l.epoch != e.Number && l.state.lineage != 0 && (h.staged() || l.staged) {
 		l.lose() // no rank has all layers of a sequence, or those of its new stage
 	}
 	if l.sequencesLost.Load() || l.state.lineage == 0 {

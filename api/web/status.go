@@ -70,6 +70,7 @@ type Rank struct {
 
 // Share is a rank's part of each layer and of the output head, as half-open ranges.
 type Share struct {
+	Layers     [2]int `json:"layers,omitzero"` // of the rank's stage; none if all ranks have all layers
 	Experts    [2]int `json:"experts"`
 	Copies     int    `json:"copies,omitempty"` // of other ranks' experts, in a layer on average
 	Heads      [2]int `json:"heads"`            // groups of attention heads

@@ -88,12 +88,17 @@ func (c *clusterStatus) shares(out *web.Status, s cluster.Status) {
 	if len(p) != len(s.Members) || len(p) == 0 {
 		return // an epoch that is being planned
 	}
-	whole := p.Sizes()
-	out.Whole = web.Share{Experts: [2]int{0, whole.Experts}, Heads: [2]int{0, whole.Heads}, Vocabulary: [2]int{0, whole.Vocabulary}}
+	out.Whole = wholeOf(p)
 	for i, rank := range s.Members {
 		share := shareOf(p[i])
 		out.Ranks[rank].Share = &share
 	}
+}
+
+// wholeOf is what a placement divides.
+func wholeOf(p parallel.Placement) web.Share {
+	s := p.Sizes()
+	return web.Share{Layers: [2]int{0, s.Layers}, Experts: [2]int{0, s.Experts}, Heads: [2]int{0, s.Heads}, Vocabulary: [2]int{0, s.Vocabulary}}
 }
 
 func shareOf(p parallel.Part) web.Share {
@@ -101,7 +106,7 @@ func shareOf(p parallel.Part) web.Share {
 	for _, s := range p.Copies {
 		copies += s.Len()
 	}
-	return web.Share{Experts: [2]int{p.Experts.Start, p.Experts.End}, Copies: copies / max(len(p.Copies), 1), Heads: [2]int{p.Heads.Start, p.Heads.End},
+	return web.Share{Layers: [2]int{p.Layers.Start, p.Layers.End}, Experts: [2]int{p.Experts.Start, p.Experts.End}, Copies: copies / max(len(p.Copies), 1), Heads: [2]int{p.Heads.Start, p.Heads.End},
 		Vocabulary: [2]int{p.Vocabulary.Start, p.Vocabulary.End}}
 }
 

@@ -1,12 +1,14 @@
 package server
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/api/web"
+	"ringmaster/parallel"
 	"ringmaster/replica"
 )
 
@@ -28,5 +30,25 @@ func TestEventsOfRepeats(t *testing.T) {
 			"2 steps within 12s ran again that the end of an epoch had interrupted, 5.0 s from interruption to end in sum"},
 	} {
 		require.Equal(t, web.Event{Time: at, Kind: "repeated", Rank: -1, Text: v.text}, repeated(v.repeat))
+	}
+}
+
+// TestSharesInStages: the page is told the layers of a rank where ranks have different ones, and
+// none where all have all.
+func TestSharesInStages(t *testing.T) {
+	part := parallel.Placement{{Experts: parallel.Range{End: 8}, Heads: parallel.Range{End: 2}, Vocabulary: parallel.Range{End: 9}, Weight: 1}}
+	p := parallel.InStages([]parallel.Range{{Start: 0, End: 3}, {Start: 3, End: 7}}, []parallel.Placement{part, part})
+	for _, x := range []struct {
+		share web.Share
+		want  string
+	}{
+		{wholeOf(p), `{"layers":[0,7],"experts":[0,8],"heads":[0,2],"vocabulary":[0,9]}`},
+		{shareOf(p[1]), `{"layers":[3,7],"experts":[0,8],"heads":[0,2],"vocabulary":[9,9]}`},
+		{wholeOf(part), `{"experts":[0,8],"heads":[0,2],"vocabulary":[0,9]}`},
+		{shareOf(part[0]), `{"experts":[0,8],"heads":[0,2],"vocabulary":[0,9]}`},
+	} {
+		b, err := json.Marshal(x.share)
+		require.NoError(t, err)
+		require.JSONEq(t, x.want, string(b))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"hash/crc32"
 	"math"
 	"slices"
+	"sync"
 	"unsafe"
 
 	"ringmaster/distributed"
@@ -156,6 +157,7 @@ type Model[C Cache] struct {
 	placement parallel.Placement // nil without a group; with stages that of this one
 	rank      int                // in placement
 	span      parallel.Range     // layers that this rank runs
+	spans     sync.RWMutex       // held while it changes, because SequenceBytes may be called by any goroutine
 	pipeline  *pipeline          // nil without stages
 	sequences map[model.SeqID]*sequence[C]
 	charged   int64 // bytes of all sequences

@@ -148,6 +148,8 @@ func (m *Model[C]) affords(id model.SeqID, more int64) error {
 
 // SequenceBytes implements model.Sized.
 func (m *Model[C]) SequenceBytes(length int) int64 {
+	m.spans.RLock()
+	defer m.spans.RUnlock()
 	n := m.network.CacheBytes(length)
 	if m.drafter != nil {
 		n += m.drafter.bytes(length)
@@ -156,7 +158,11 @@ func (m *Model[C]) SequenceBytes(length int) int64 {
 }
 
 // CheckpointBytes implements model.Sized.
-func (m *Model[C]) CheckpointBytes() int64 { return m.network.CheckpointBytes() }
+func (m *Model[C]) CheckpointBytes() int64 {
+	m.spans.RLock()
+	defer m.spans.RUnlock()
+	return m.network.CheckpointBytes()
+}
 
 // SequenceBudget implements model.Sized.
 func (m *Model[C]) SequenceBudget() int64 { return m.o.Budget }

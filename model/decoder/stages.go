@@ -92,6 +92,8 @@ func (m *Model[C]) setSpan(layers parallel.Range) {
 		return
 	}
 	m.dropAll()
+	m.spans.Lock()
+	defer m.spans.Unlock()
 	m.span = layers
 	m.network.SetSpan(layers)
 }

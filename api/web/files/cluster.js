@@ -75,8 +75,10 @@ function showRank(r, s) {
   row("Backend", r.backend && r.backend + (r.threads ? `, ${r.threads} thread${r.threads === 1 ? "" : "s"}` : ""));
   if (r.share) {
     const experts = part("experts", r.share.experts, s.whole.experts);
-    row("Share", [experts, r.share.copies ? `copies of ${r.share.copies}` : "", part("groups of heads", r.share.heads, s.whole.heads), part("rows of the vocabulary", r.share.vocabulary, s.whole.vocabulary)].filter(Boolean).join("; "),
-      bar("share", r.share.experts[0] / (s.whole.experts[1] || 1), r.share.experts[1] / (s.whole.experts[1] || 1), experts));
+    const layers = r.share.layers ? part("layers", r.share.layers, s.whole.layers) : "";
+    const [from, to] = r.share.layers || r.share.experts, end = (r.share.layers ? s.whole.layers : s.whole.experts)[1] || 1;
+    row("Share", [layers, experts, r.share.copies ? `copies of ${r.share.copies}` : "", part("groups of heads", r.share.heads, s.whole.heads), part("rows of the vocabulary", r.share.vocabulary, s.whole.vocabulary)].filter(Boolean).join("; "),
+      bar("share", from / end, to / end, layers || experts));
   }
   if (r.memory || r.offered) {
     const text = r.memory ? `${size(r.memory)} held` + (r.offered ? ` of ${size(r.offered)}` : "") : `${size(r.offered)} offered`;
