@@ -18,22 +18,30 @@ import (
 )
 
 // longHistory is a random run with steps of so many rows that stages divide them into
-// pieces, whose entries begin and end within pieces, and with rewinds, forks and drops.
-func longHistory(r *rand.Rand, vocab, rewind int) []model.Step {
+// pieces, whose entries begin and end within pieces, with rewinds, forks and drops, and the
+// numbers of tokens that each step keeps, as with drafts.
+func longHistory(r *rand.Rand, vocab, rewind int) (steps []model.Step, kept [][]int) {
 	entry := func(seq model.SeqID, pos, n int, want model.Want) model.Entry {
 		return model.Entry{Seq: seq, Pos: pos, Tokens: RandomIDs(r, vocab, n), Want: want}
 	}
 	back := min(5, rewind)
-	steps := []model.Step{
+	steps = []model.Step{
 		{Entries: []model.Entry{entry(1, 0, 150, model.WantNone), entry(2, 0, 70, model.WantLast), entry(3, 0, 20, model.WantAll)}},
 		{Entries: []model.Entry{entry(1, 150, 140, model.WantLast), entry(2, 70, 1, model.WantLast)}},
 		{Entries: []model.Entry{entry(1, 290-back, 9, model.WantAll), entry(2, 71, 1, model.WantLast), entry(3, 20, 1, model.WantLast)}},
 		{Checkpoints: []model.Checkpoints{{Seq: 2, At: []int{72}}}, Entries: []model.Entry{entry(2, 72, 90, model.WantNone)}},
 		{Forks: []model.Fork{{Seq: 4, From: 2, Length: 72}}, Drop: []model.SeqID{3},
-			Entries: []model.Entry{entry(4, 72, 66, model.WantAll), entry(1, 299-back, 1, model.WantLast)}},
+			Entries: []model.Entry{entry(4, 72, 66, model.WantAll), entry(1, 298-back, 1, model.WantLast)}},
 		{Entries: []model.Entry{entry(2, 162, 1, model.WantLast), entry(4, 138, 1, model.WantLast)}},
 	}
-	return steps
+	kept = make([][]int, len(steps))
+	for i, s := range steps {
+		for _, e := range s.Entries {
+			kept[i] = append(kept[i], len(e.Tokens))
+		}
+	}
+	kept[2][0]-- // the last draft is wrong
+	return steps, kept
 }
 
 // InStages checks that a model in stages has the bits of one rank: stages of one and of
@@ -52,13 +60,13 @@ func (a Architecture) InStages(t *testing.T) {
 		r := rand.New(rand.NewPCG(uint64(i), 97))
 		o := decoder.OpenOptions{MaxTokens: 256, Reduce: parallel.Exact}
 		one := a.OpenOn(t, f, false, o)
-		steps := longHistory(r, c.Vocab, one.Info().Rewind)
-		want, _, err := Play(one, steps)
+		steps, kept := longHistory(r, c.Vocab, one.Info().Rewind)
+		want, _, err := playKept(one, steps, kept)
 		require.NoError(t, err)
 		p := randomStages(t, r, plan, i)
 		all := a.OpenAll(t, f, len(p), i%3 == 0, o)
 		all.stage(t, memory.Groups(len(all)), p)
-		RequireSame(t, want, all.playStages(t, steps, p), fmt.Sprint(p.Stages()))
+		RequireSame(t, want, all.playStages(t, steps, kept, p), fmt.Sprint(p.Stages()))
 		if i == 0 { // the caches of layers outside of the stage take nothing
 			require.Less(t, all[0].SequenceBytes(200), one.SequenceBytes(200))
 			sum := int64(0)
@@ -141,12 +149,12 @@ func (all Members) stage(t *testing.T, groups []*distributed.Group, p parallel.P
 
 // playStages is Play of members in stages: ranks agree on what several of them have
 // computed.
-func (all Members) playStages(t *testing.T, steps []model.Step, p parallel.Placement) [][]float32 {
+func (all Members) playStages(t *testing.T, steps []model.Step, kept [][]int, p parallel.Placement) [][]float32 {
 	logits, digests, errs := make([][][]float32, len(all)), make([][][]uint32, len(all)), make([]error, len(all))
 	var done sync.WaitGroup
 	for r, m := range all {
 		done.Go(func() {
-			if logits[r], digests[r], errs[r] = Play(m, steps); errs[r] != nil {
+			if logits[r], digests[r], errs[r] = playKept(m, steps, kept); errs[r] != nil {
 				t.Logf("rank %d: %v", r, errs[r])
 			}
 		})
