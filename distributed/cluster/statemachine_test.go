@@ -38,7 +38,7 @@ var update = flag.Bool("update", false, "write what the state machine does into 
 //	> planned, plan-failed TEXT, started the leader's own answers
 //	> planned 3                        the plan of epoch 3, which may be over
 //	> work TEXT                        a piece of work
-//	> done 1 7 a b c                   work 7 is done with this digest
+//	> done 1 7 a b c                   work 7 is done with this digest; - stands for what was not computed
 //	> failed 1 TEXT, suspect 1 2 TEXT  rank 1 could not do its work; rank 1 suspects rank 2
 //	> missing 2 unreachable 0,1 TEXT rank 2 gives up connecting to ranks 0 and 1; or: missing 2 late 0,1 TEXT
 //	> drain 9 2                        a person asks on connection 9 that rank 2 leaves
@@ -192,7 +192,11 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 	case "done":
 		var d Digest
 		for _, w := range words[3:] {
-			d = append(d, uint32(w[0]))
+			if w == "-" { // not computed
+				d = append(d, 0)
+			} else {
+				d = append(d, uint32(w[0]))
+			}
 		}
 		n := uint64(number(2))
 		answer(func() { m.done(0, n, d) }, message{Kind: kindDone, Epoch: m.epoch, Number: n, Digest: d})

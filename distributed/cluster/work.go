@@ -82,16 +82,27 @@ func (m *stateMachine) settle() {
 
 // firstDifference names the first position in which two digests differ. 0 stands for what a
 // rank has not computed.
-func (m *stateMachine) firstDifference(a, b Digest) (where string, same bool) {
+func (m *stateMachine) firstDifference(a, b Digest) (where string, at int, same bool) {
 	if len(a) != len(b) {
-		return fmt.Sprintf("the length of its digest (%d instead of %d)", len(b), len(a)), false
+		return fmt.Sprintf("the length of its digest (%d instead of %d)", len(b), len(a)), -1, false
 	}
 	for i := range a {
 		if a[i] != b[i] && a[i] != 0 && b[i] != 0 {
-			return m.describe(i), false
+			return m.describe(i), i, false
 		}
 	}
-	return "", true
+	return "", -1, true
+}
+
+// computed counts the members that have computed position at of a digest; -1: all.
+func (m *stateMachine) computed(e entry, at int) int {
+	n := 0
+	for _, rank := range m.group {
+		if at < 0 || e.digests[rank][at] != 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // has reports whether a rank has done the work.
@@ -101,16 +112,16 @@ func (e *entry) has(rank int) bool {
 }
 
 // diverged compares the digests of work that all members have done; false if they are
-// equal. Ranks that differ from most others compute wrongly and stay out. If rank 0 is
+// equal. Ranks that differ from most others that computed the same compute wrongly and stay out. If rank 0 is
 // not in the majority, either rank 0 is wrong or no one knows which rank is: see
 // dispute.
 func (m *stateMachine) diverged(e entry) bool {
-	wrong, where, other := []int(nil), "", 0
+	wrong, where, other, knowing := []int(nil), "", 0, 0
 	for i, rank := range m.group {
 		for _, before := range m.group[:i] {
-			if at, same := m.firstDifference(e.digests[before], e.digests[rank]); !same && !slices.Contains(wrong, before) {
+			if text, at, same := m.firstDifference(e.digests[before], e.digests[rank]); !same && !slices.Contains(wrong, before) {
 				if wrong = append(wrong, rank); where == "" {
-					where, other = at, before
+					where, other, knowing = text, before, m.computed(e, at)
 				}
 				break
 			}
@@ -124,7 +135,7 @@ func (m *stateMachine) diverged(e entry) bool {
 		m.dispute(0, fmt.Sprintf("differs from all other ranks, which agree, in work %d at %s; compare its memory and processor with theirs", e.number, where))
 		return true
 	}
-	if m.onLoss == Continue && 2*len(wrong) < len(m.group) {
+	if m.onLoss == Continue && 2*len(wrong) < knowing {
 		m.outvoted(cause, wrong...)
 		return true
 	}
