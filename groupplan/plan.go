@@ -88,10 +88,6 @@ func (o Options) Plan(members []cluster.Hello, held int64) (Planned, error) {
 	switch {
 	case err != nil && errAll != nil:
 		experts.Text = ""
-		if staged, ok := o.onlyStages(members); ok {
-			staged.Text += fmt.Sprintf("--share auto chose stages, without measuring: with experts alone %v; with all %v\n", err, errAll)
-			return staged, nil
-		}
 		return experts, err
 	case err != nil:
 		all.Text += fmt.Sprintf("--share auto chose all, without measuring: with experts alone %v\n", err)

@@ -50,7 +50,7 @@ func (p *Planner) nextOptions() Options {
 func (p *Planner) Plan(members []cluster.Hello, past replica.Past) (replica.Settings, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	planned, err := p.nextOptions().Plan(members, past.Held)
+	planned, err := p.nextOptions().planOrStages(members, past.Held)
 	text := planned.Text
 	defer func() { _, _ = io.WriteString(p.out, text) }() // one table of ranks, once its placement is known
 	if err != nil {
@@ -109,7 +109,7 @@ func (p *Planner) settle(d decision) string {
 func (p *Planner) Fits(members []cluster.Hello, past replica.Past) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, err := p.nextOptions().Plan(members, past.Held)
+	_, err := p.nextOptions().planOrStages(members, past.Held)
 	return err
 }
 

@@ -174,15 +174,21 @@ func (o Options) inStages(members []cluster.Hello) (Planned, error) {
 	}, nil
 }
 
-// onlyStages plans a stage for each member, for a model that has no room otherwise: stages
-// also divide the KV caches, and dense weights as evenly as layers allow.
-func (o Options) onlyStages(members []cluster.Hello) (Planned, bool) {
-	if o.DraftFile != nil || o.Share.Shares.Memory {
-		return Planned{}, false
+// planOrStages is Plan, but with --share auto a model that has no room otherwise gets a stage
+// for each member: stages also divide the KV caches, and dense weights as evenly as layers
+// allow.
+func (o Options) planOrStages(members []cluster.Hello, held int64) (Planned, error) {
+	p, err := o.Plan(members, held)
+	if err == nil || !o.Share.Auto || o.Stages.Given() || len(members) == 1 || o.DraftFile != nil || o.Share.Shares.Memory {
+		return p, err
 	}
 	o.Stages, o.Share.Auto = Stages{Count: len(members)}, false
-	p, err := o.inStages(members)
-	return p, err == nil
+	staged, failed := o.inStages(members)
+	if failed != nil {
+		return p, err
+	}
+	staged.Text += fmt.Sprintf("--share auto chose stages, without measuring: with experts alone %v\n", err)
+	return staged, nil
 }
 
 // planStages plans every stage and rank for a context.
