@@ -36,7 +36,7 @@ func (o *clusterOptions) nodeGroup() *node.Group {
 		return nil
 	}
 	g := o.Group
-	g.OnLoss, g.MinRanks = o.policy(), max(1, o.onLoss.least)
+	g.OnLoss, g.MinRanks, g.RejoinAfter = o.policy(), max(1, o.onLoss.least), o.onLoss.rejoin
 	return &g
 }
 
@@ -70,8 +70,7 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	flags.Duration(f, &o.ConnectTimeout, "connect-timeout", time.Minute, flags.AnyDuration(), "how long to wait for the other ranks at startup, and how long a follower that lost its leader keeps the model loaded and looks for it")
 	flags.Duration(f, &o.PeerTimeout, "peer-timeout", 4*time.Second, flags.AnyDuration(), "time without a heartbeat after which a rank is considered lost")
 	flags.Duration(f, &o.WorkTimeout, "work-timeout", 5*time.Minute, flags.AnyDuration(), "longest time for one step; a rank that still responds after it is considered stuck, and /readyz reports it after a fifth of this time")
-	flags.Propose(flags.Typed(f, &o.onLoss, "on-loss", "", onLossForm, parseOnLoss, "what rank 0 does when a rank is lost: continue with the others at once, if the model fits them; continue:N, the same with at least N ranks, rank 0 included; wait until it is back; or fail (default continue; wait with --transport mpi and for commands other than serve)"), "continue", "wait", "fail")
-	flags.Duration(f, &o.RejoinAfter, "rejoin-after", 10*time.Minute, flags.AnyDuration(), "how long a rank stays out that was lost three times in ten minutes")
+	flags.Propose(flags.Typed(f, &o.onLoss, "on-loss", "", onLossForm, parseOnLoss, "what rank 0 does when a rank is lost: continue with the others at once, if the model fits them; continue:N, the same with at least N ranks, rank 0 included, and continue:N,TIME says how long a rank stays out that was lost three times in ten minutes (10m); wait until it is back; or fail (default continue; wait with --transport mpi and for commands other than serve)"), "continue", "wait", "fail")
 	flags.WordOf(f, &o.Transport, "transport", "auto", node.TransportNames, node.ParseTransport, "transport of the exchanges between ranks: tcp, rdma, mpi (for a job started by mpirun or srun), or auto: rdma if there is a device matrix and all ranks can use it, else tcp")
 	flags.File(f, &o.devices, "rdma-devices", "JSON `file` with the RDMA devices that connect each pair of ranks, in the format of JACCL and MLX")
 	f.VarPF((*verbsProcess)(&o.Verbs), "rdma-in-process", "", "make the calls of the verbs library in the server itself (=true) or in a helper process for each RDMA device (=false), which keeps the server alive when the library crashes, as Apple's does when a cable is pulled; without it a helper on macOS, the server itself elsewhere").NoOptDefVal = "true"
@@ -127,20 +126,29 @@ type lossPolicy struct {
 	given  bool // else it depends on the command and the transport
 	policy cluster.OnLoss
 	least  int // ranks of an epoch; 0 is 1
+	// rejoin is how long a rank stays out after three losses; 0 is ten minutes.
+	rejoin time.Duration
 }
 
-// parseOnLoss reads continue, continue:N, wait or fail.
+// parseOnLoss reads continue, continue:N, continue:N,TIME, wait or fail.
 func parseOnLoss(s string) (lossPolicy, error) {
 	name, number, counted := strings.Cut(s, ":")
 	p, err := cluster.ParseOnLoss(name)
 	if err != nil || !counted {
 		return lossPolicy{given: true, policy: p}, err
 	}
-	n, err := strconv.Atoi(number)
-	if err != nil || p != cluster.Continue || n < 1 || n > groupplan.MaxRanks {
+	number, rejoin, timed := strings.Cut(number, ",")
+	out := lossPolicy{given: true, policy: p}
+	out.least, err = strconv.Atoi(number)
+	if err != nil || p != cluster.Continue || out.least < 1 || out.least > groupplan.MaxRanks {
 		return lossPolicy{}, flags.Formed(false)
 	}
-	return lossPolicy{true, p, n}, nil
+	if timed {
+		if out.rejoin, err = time.ParseDuration(rejoin); err != nil || out.rejoin <= 0 {
+			return lossPolicy{}, flags.Formed(false)
+		}
+	}
+	return out, nil
 }
 
 // String is what parseOnLoss reads.

@@ -25,7 +25,7 @@ const (
 	memoryForm      = sizeForm + ", or unlimited"
 	shareForm       = "experts, all or auto, also with shares such as all:2,1,1 or experts:memory"
 	stagesForm      = "a number of stages such as 2, or the layers of each such as 0-21,22-42 or 0-21:2,22-42:1"
-	onLossForm      = "continue, continue:N with the fewest ranks, wait or fail"
+	onLossForm      = "continue, continue:N with the fewest ranks, continue:N,TIME with how long a rank stays out, wait or fail"
 	overrideForm    = "KEY=TYPE:VALUE with TYPE int, float, bool or str"
 	activationsForm = "15 or 8, or both, separated by commas"
 	expertsForm     = "a type of weights, such as q4_k, q8_0 or iq2_xxs"

@@ -77,7 +77,7 @@ var underHeadings = map[string]string{
 	headingModel:       `cache-dir cache-entries cache-timeout ctx max-batch memory model override-kv`,
 	headingPerformance: `activations backend drafts keep-wired max-active queue simd threads token-latency`,
 	headingCluster: `cluster-encrypt cluster-key-file connect-timeout coordinator data-port distributed
-		on-loss peer-timeout rank rdma-devices rdma-in-process reduce rejoin-after share stages transport
+		on-loss peer-timeout rank rdma-devices rdma-in-process reduce share stages transport
 		verify-model work-timeout world-size`,
 }
 

@@ -25,7 +25,7 @@ import (
 )
 
 // notOfJoin are the flags that only rank 0 of a group needs, which decides for all.
-const notOfJoin = notOfUp + " coordinator ctx max-batch on-loss reduce rejoin-after share"
+const notOfJoin = notOfUp + " coordinator ctx max-batch on-loss reduce share"
 
 // leaderWait is how long a host that joined looks for a leader that is away, with the model
 // loaded, as the ranks of 'ringmaster launch' do.

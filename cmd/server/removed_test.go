@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/distributed/cluster"
 	"ringmaster/internal/cli"
 	"ringmaster/internal/settings"
 )
@@ -66,5 +67,23 @@ func TestSettle(t *testing.T) {
 	}
 	for _, dir := range []string{"/a=", "/a=16G", "=1GiB", "a=b"} { // a slip in the size names no other directory
 		require.Error(t, (&serveOptions{cacheDir: dir}).settle(m), dir)
+	}
+}
+
+// TestOnLoss: what --on-loss says, and what it refuses.
+func TestOnLoss(t *testing.T) {
+	for text, want := range map[string]lossPolicy{
+		"continue":       {given: true, policy: cluster.Continue},
+		"continue:2":     {given: true, policy: cluster.Continue, least: 2},
+		"continue:1,90s": {given: true, policy: cluster.Continue, least: 1, rejoin: 90 * time.Second},
+		"wait":           {given: true, policy: cluster.Await},
+	} {
+		got, err := parseOnLoss(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"continue:0", "continue:9", "continue:", "continue:1,", "continue:1,0s", "continue:1,-1s", "continue:1,x", "wait:1", "fail:1,1s"} {
+		_, err := parseOnLoss(text)
+		require.Error(t, err, text)
 	}
 }

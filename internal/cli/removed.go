@@ -32,6 +32,7 @@ var Removed = map[string]string{
 	"prefill-chunk":               "a step has prompt tokens for all of --max-batch, beside answers for half of it and within --token-latency",
 	"recover-timeout":             "requests wait for 2 minutes for the next epoch after a loss",
 	"share-cache":                 "the file of --api-keys says which keys share the prefix cache, cache=shared; see 'ringmaster key new'",
+	"rejoin-after":                "give it with --on-loss, such as --on-loss continue:1,10m",
 	"session-timeout":             "use --cache-timeout",
 	"sessions":                    "memory bounds the prefix cache; use --cache-entries for a smaller bound",
 	"shares":                      "give them after a colon of --share, such as --share all:2,1,1 or --share experts:memory",

@@ -19,7 +19,7 @@ import (
 
 // continueFlags are the flags of a cluster that continues after losses. It re-adds ranks
 // quickly, because these tests cause more losses than a rank may have otherwise.
-var continueFlags = append([]string{"--on-loss", "continue", "--rejoin-after", "1s"}, quick...)
+var continueFlags = append([]string{"--on-loss", "continue:1,1s"}, quick...)
 
 // untilRanks waits until an epoch of so many ranks runs.
 func (b *bed) untilRanks(n int) {
