@@ -108,7 +108,7 @@ func TestEntriesOfALostEpochAreNotReused(t *testing.T) {
 }
 
 // TestALossBetweenForwardAndCommit: all sequences are lost after the step has run. If the model
-// is back at once, the answer goes on.
+// is back at once, the answer continues.
 func TestALossBetweenForwardAndCommit(t *testing.T) {
 	for name, back := range map[string]bool{"and stays away": false, "and is back at once": true} {
 		t.Run(name, func(t *testing.T) {

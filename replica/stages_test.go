@@ -69,7 +69,7 @@ func TestStagesRunAhead(t *testing.T) {
 }
 
 // TestSequencesEndWithStages: no rank has all of a sequence, so it does not outlive the epoch,
-// whether stages begin or end; the model itself goes on.
+// whether stages begin or end; the model itself remains.
 func TestSequencesEndWithStages(t *testing.T) {
 	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {
 		mustRun(t, l, entry(1, 0, model.WantLast, 1, 2))
