@@ -253,11 +253,10 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, verified
 				r.readPrompt(e, p.pos, own)
 			}
 		}
-		if !p.last && r.usage.Completion > 0 {
-			continue
-		}
 		if !p.last {
-			r.stream.push(Event{Usage: r.usage, Progress: Progress{Done: p.pos + p.n, Total: len(r.req.Prompt)}})
+			if r.usage.Completion == 0 {
+				r.stream.push(Event{Usage: r.usage, Progress: Progress{Done: p.pos + p.n, Total: len(r.req.Prompt)}})
+			}
 			continue
 		}
 		if out := verified[r.id]; len(out) > 0 {

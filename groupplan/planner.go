@@ -61,7 +61,7 @@ func (p *Planner) Plan(members []cluster.Hello, past replica.Past) (replica.Sett
 	s := &p.last.Settings
 	auto := len(s.Alternatives) > 0
 	switch {
-	case s.Placement.Stages() != nil: // costs are not known of them
+	case s.Placement.Staged(): // costs are not known of them
 	case !auto && !(p.options.Measure && !p.options.Share.Auto && len(members) > 1):
 	case p.costs.join(members, past.Ran):
 		p.last = p.last.withSpeeds(p.costs.now.Models)

@@ -141,29 +141,33 @@ func (o Options) inStages(members []cluster.Hello) (Planned, error) {
 	if o.DraftFile != nil {
 		return Planned{}, errors.New("--stages: the block for multi-token prediction needs the last layer on rank 0; use --drafts text or off")
 	}
-	stages := o.Stages.of(len(members), members[0].Size)
-	if err := o.chooseLayers(&stages, members); err != nil {
-		return Planned{}, err
+	numbers := make([]int, len(members))
+	for i, m := range members {
+		numbers[i] = m.Rank
 	}
-	var last staged
-	var failed error
-	fits := func(p decoder.Plan) bool {
-		if last, failed = o.planStages(stages, members, p.Context); failed != nil {
-			return true // the error stands for any context
-		}
-		return o.refuse(members, last.ranks, 0, 0) == nil
-	}
-	whole, err := o.fitContext(fits)
+	shares, err := o.Share.Shares.weights(numbers, make([]int64, len(members)))
 	if err != nil {
 		return Planned{}, err
 	}
-	if fits(whole); failed != nil {
-		return Planned{}, failed
+	stages := o.Stages.of(len(members), members[0].Size)
+	if err := o.chooseLayers(&stages, shares); err != nil {
+		return Planned{}, err
+	}
+	whole, err := o.fitContext(func(p decoder.Plan) bool {
+		s, err := o.planStages(stages, members, shares, p.Context)
+		return err != nil || o.refuse(members, s.ranks, 0, 0) == nil // an error stands for any context
+	})
+	if err != nil {
+		return Planned{}, err
+	}
+	last, err := o.planStages(stages, members, shares, whole.Context)
+	if err != nil {
+		return Planned{}, err
 	}
 	if err := o.refuse(members, last.ranks, 0, 0); err != nil {
 		return Planned{}, err
 	}
-	budget, err := o.stagesBudget(last, members, whole)
+	budget, err := o.stagesBudget(last, members, shares, whole)
 	if err != nil {
 		return Planned{}, err
 	}
@@ -191,8 +195,8 @@ func (o Options) planOrStages(members []cluster.Hello, held int64) (Planned, err
 	return staged, nil
 }
 
-// planStages plans every stage and rank for a context.
-func (o Options) planStages(stages Stages, members []cluster.Hello, context int) (staged, error) {
+// planStages plans every stage and rank for a context; shares are those of the members.
+func (o Options) planStages(stages Stages, members []cluster.Hello, shares []float64, context int) (staged, error) {
 	s := staged{stages: stages}
 	var parts []parallel.Placement
 	open, at := o.open(), 0
@@ -203,13 +207,7 @@ func (o Options) planStages(stages Stages, members []cluster.Hello, context int)
 		if err != nil {
 			return s, err
 		}
-		shares := slices.Repeat([]float64{1}, stages.Ranks[i])
-		if numbers := o.Share.Shares.Numbers; numbers != nil {
-			for r := range shares {
-				shares[r] = numbers[members[at+r].Rank]
-			}
-		}
-		p, err := plan.Place(o.Share.Of, shares)
+		p, err := plan.Place(o.Share.Of, shares[at:at+stages.Ranks[i]])
 		if err != nil {
 			return s, fmt.Errorf("stage %d: %w", i, err)
 		}
@@ -225,7 +223,7 @@ func (o Options) planStages(stages Stages, members []cluster.Hello, context int)
 			m := members[stage.Ranks.Start+r]
 			rank := s.plans[i].ForRank(r, inside)
 			rank.Rank, rank.Part.Layers = m.Rank, stage.Layers
-			rank.Buffers = o.rest(s.plans[i], m, rank.Buffers+decoder.StageBytes(o.MaxTokens, s.stages.Count, s.plans[i].CarriedRow, s.plans[i].CarriedRow))
+			rank.Buffers = o.rest(s.plans[i], m, rank.Buffers+decoder.StageBytes(o.MaxTokens, s.stages.Count, s.plans[i].CarriedRow))
 			s.ranks = append(s.ranks, rank)
 		}
 	}
@@ -233,13 +231,13 @@ func (o Options) planStages(stages Stages, members []cluster.Hello, context int)
 }
 
 // chooseLayers chooses the layers of stages that lack them, and checks those that were given.
-func (o Options) chooseLayers(s *Stages, members []cluster.Hello) error {
+func (o Options) chooseLayers(s *Stages, shares []float64) error {
 	plan, err := arch.Plan(o.Model, o.open(), 1)
 	if err != nil {
 		return err
 	}
 	if s.Layers == nil {
-		s.Layers, err = o.evenStages(*s, members, plan)
+		s.Layers, err = o.evenStages(*s, shares, plan)
 		return err
 	}
 	if s.end() != plan.Layers {
@@ -270,21 +268,17 @@ func starts(splits []bool) string {
 
 // evenStages chooses the layers so that the stage which reads most for a token, over its
 // ranks' shares, reads least.
-func (o Options) evenStages(s Stages, members []cluster.Hello, whole decoder.Plan) ([]parallel.Range, error) {
+func (o Options) evenStages(s Stages, shares []float64, whole decoder.Plan) ([]parallel.Range, error) {
 	reads := make([]float64, whole.Layers+1) // of the layers before
 	for layer, bytes := range whole.TokenReads(o.Model) {
 		reads[layer+1] = reads[layer] + float64(bytes)
 	}
 	weights, at := make([]float64, s.Count), 0
 	for i, n := range s.Ranks {
-		for range n {
-			if numbers := o.Share.Shares.Numbers; numbers != nil {
-				weights[i] += numbers[members[at].Rank]
-			} else {
-				weights[i]++
-			}
-			at++
+		for _, share := range shares[at : at+n] {
+			weights[i] += share
 		}
+		at += n
 	}
 	// least[i][end] is the most that one of the first i+1 stages reads if they end there.
 	type choice struct {
@@ -325,8 +319,8 @@ func (o Options) evenStages(s Stages, members []cluster.Hello, whole decoder.Pla
 
 // stagesBudget is what rank 0 may use for the KV caches of its layers so that all ranks have
 // room for theirs of the same sequences.
-func (o Options) stagesBudget(s staged, members []cluster.Hello, whole decoder.Plan) (int64, error) {
-	short, err := o.planStages(s.stages, members, min(LeastContext, whole.Context))
+func (o Options) stagesBudget(s staged, members []cluster.Hello, shares []float64, whole decoder.Plan) (int64, error) {
+	short, err := o.planStages(s.stages, members, shares, min(LeastContext, whole.Context))
 	if err != nil {
 		return 0, err
 	}

@@ -243,7 +243,7 @@ func (p Placement) Check(s Sizes, ranks int) error {
 	if len(p) > assign.MaxRanks {
 		return fmt.Errorf("a placement on %d ranks; at most %d are possible: %w", len(p), assign.MaxRanks, distributed.ErrArgument)
 	}
-	if p.Stages() != nil {
+	if p.Staged() {
 		return p.checkStages(s, ranks)
 	}
 	for r, x := range p {

@@ -16,10 +16,13 @@ type Stage struct {
 	Ranks  Range
 }
 
+// Staged reports whether a placement has stages.
+func (p Placement) Staged() bool { return len(p) > 0 && p[0].Layers != (Range{}) }
+
 // Stages are the stages of a placement in the order of the layers; nil if every rank
 // computes all layers. Stage 0 also computes the output head.
 func (p Placement) Stages() []Stage {
-	if len(p) == 0 || p[0].Layers == (Range{}) {
+	if !p.Staged() {
 		return nil
 	}
 	var out []Stage
@@ -42,18 +45,13 @@ func StageOf(stages []Stage, rank int) int {
 // of stage i are those of parts[i], after those of the stages before.
 func InStages(layers []Range, parts []Placement) Placement {
 	var out Placement
+	vocabulary := parts[0].Sizes().Vocabulary
 	for i, p := range parts {
 		for _, x := range p {
-			x.Layers = layers[i]
-			if i > 0 { // the first stage has the output head
-				x.Vocabulary.Start = x.Vocabulary.End
+			if x.Layers = layers[i]; i > 0 { // the first stage has the output head
+				x.Vocabulary = Range{vocabulary, vocabulary}
 			}
 			out = append(out, x)
-		}
-	}
-	for r := range out {
-		if v := out[len(parts[0])-1].Vocabulary.End; r >= len(parts[0]) {
-			out[r].Vocabulary = Range{v, v}
 		}
 	}
 	return out
@@ -96,11 +94,10 @@ func (p Placement) checkStages(s Sizes, ranks int) error {
 // SplitStages splits a group into those of the stages of p, nil without stages. All ranks
 // call it at the same time. Its error is that of Split.
 func (p Placement) SplitStages(ctx context.Context, g *distributed.Group) (*distributed.Group, error) {
-	stages := p.Stages()
-	if stages == nil {
+	if !p.Staged() {
 		return nil, nil
 	}
-	inside, err := g.Split(ctx, StageOf(stages, g.Rank()), g.Rank())
+	inside, err := g.Split(ctx, StageOf(p.Stages(), g.Rank()), g.Rank())
 	if err != nil {
 		return nil, fmt.Errorf("the groups of stages: %w", err)
 	}

@@ -68,7 +68,7 @@ func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 		return context.Cause(ctx) // as in form
 	}
 	h.inside = nil
-	if h.settings.Placement.Stages() != nil {
+	if h.staged() {
 		var err error
 		h.inside, err = h.settings.Placement.SplitStages(ctx, g)
 		return err

@@ -173,7 +173,7 @@ func (l *Leader) Examine(t Task) ([]Finding, uint32, error) {
 			return nil, e.Number, &model.RecoveringError{Cause: begun}
 		}
 		l.lastSucceeded = false
-		err = l.work(e, n, func() (cluster.Digest, error) {
+		err = l.work(e, n, false, func() (cluster.Digest, error) {
 			found, err = h.examine(t)
 			return nil, err
 		})

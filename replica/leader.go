@@ -33,8 +33,8 @@ type Leader struct {
 	agreeing   atomic.Int64  // time from the end of steps on this rank until all had agreed, in ns
 
 	// Used by the goroutine that runs steps only.
-	staged            bool                    // that epoch has stages
 	epoch             uint32                  // that the ranks have begun together, 0 before the first
+	staged            bool                    // it has stages
 	state             state                   // number is that of the last step that all ranks have run
 	lastSent          uint64                  // number of the last step that was sent
 	lastSucceeded     bool                    // that step succeeded and can be committed
@@ -234,15 +234,10 @@ func (l *Leader) try(e cluster.Epoch, step model.Step) (rows [][]float32, again 
 	// On one CPU the goroutines that send the step to the other ranks would otherwise wait
 	// until this rank waits in its first exchange.
 	runtime.Gosched()
-	do := func() (digest cluster.Digest, err error) {
+	err = l.work(e, n, h.staged() && !wants(step), func() (digest cluster.Digest, err error) {
 		rows, digest, err = h.run(step)
 		return digest, err
-	}
-	if h.staged() && !wants(step) {
-		err = l.workAhead(n, do)
-	} else {
-		err = l.work(e, n, do)
-	}
+	})
 	if err != nil {
 		again, err := l.interrupted(e, err)
 		return nil, again, err
@@ -280,12 +275,18 @@ func (l *Leader) next(w work) work {
 }
 
 // work does this rank's part of work n, which has been sent, and waits until all ranks
-// have done it and agree. The caller has the turn.
-func (l *Leader) work(e cluster.Epoch, n uint64, do func() (cluster.Digest, error)) error {
+// have done it and agree. With ahead it does not wait, so that the next step begins while later
+// stages still compute this one; later work that waits, and so any step with logits, waits for
+// this, too. The caller has the turn.
+func (l *Leader) work(e cluster.Epoch, n uint64, ahead bool, do func() (cluster.Digest, error)) error {
 	l.lastSent++
 	l.followersInformed = true
 	digest, err := do()
-	if err == nil {
+	switch {
+	case err != nil:
+	case ahead:
+		l.cluster.EndLater(n, digest)
+	default:
 		began := time.Now()
 		err = l.cluster.End(e.Done, n, digest)
 		l.agreeing.Add(int64(time.Since(began)))
@@ -293,21 +294,6 @@ func (l *Leader) work(e cluster.Epoch, n uint64, do func() (cluster.Digest, erro
 	if err != nil {
 		return err
 	}
-	l.state.number, l.committed, l.kept, l.followersInformed = l.lastSent, false, nil, false
-	return nil
-}
-
-// workAhead is work that does not wait for the other ranks, so that the next step begins while
-// later stages still compute this one. Work that waits, and so any step with logits, waits for
-// this, too.
-func (l *Leader) workAhead(n uint64, do func() (cluster.Digest, error)) error {
-	l.lastSent++
-	l.followersInformed = true
-	digest, err := do()
-	if err != nil {
-		return err
-	}
-	l.cluster.EndLater(n, digest)
 	l.state.number, l.committed, l.kept, l.followersInformed = l.lastSent, false, nil, false
 	return nil
 }

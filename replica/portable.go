@@ -203,7 +203,7 @@ func (x *arriving) send(last bool) ([]int32, error) {
 			return nil, &model.RecoveringError{Cause: begun}
 		}
 		x.sent, x.epoch, l.lastSucceeded = x.sent+1, e.Number, false
-		err = l.work(e, n, func() (cluster.Digest, error) {
+		err = l.work(e, n, false, func() (cluster.Digest, error) {
 			return nil, h.epoch.Group.Broadcast(h.epoch.Done, x.held, 0)
 		})
 	}

@@ -164,7 +164,7 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 // keepSizes passes the budget of the plan to the rank's model and publishes both for all
 // goroutines. The caller has the turn.
 func (h *resident) keepSizes(r Rank) {
-	if h.number > 0 && h.settings.Placement.Stages() != nil {
+	if h.number > 0 && h.staged() {
 		// The budget is that of rank 0, which reserves memory for what all ranks hold.
 		r.SetSequenceBudget(0)
 	} else {
@@ -238,6 +238,13 @@ func (h *resident) run(step model.Step) ([][]float32, cluster.Digest, error) {
 		return nil, nil, err
 	}
 	digest := slices.Clone(h.rank.Digest())
+	if h.staged() {
+		for i, sum := range digest {
+			if sum == 0 {
+				digest[i] = cluster.NotComputed
+			}
+		}
+	}
 	if len(digest) > 0 { // a step without entries may have none
 		h.digests.Store(int64(len(digest)))
 	}
@@ -270,7 +277,7 @@ func (h *resident) commit(s model.Step) {
 }
 
 // staged reports whether the ranks have different layers. The caller has the turn.
-func (h *resident) staged() bool { return h.settings.Placement.Stages() != nil }
+func (h *resident) staged() bool { return h.settings.Placement.Staged() }
 
 // describe names position i of a digest.
 func (h *resident) describe(i int) string {

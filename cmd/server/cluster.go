@@ -65,7 +65,7 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	flags.File(f, &o.keyFile, "cluster-key-file", "`file` with the secret that all ranks share; without it a rank listens only on loopback or on an explicit address")
 	o.registerEncrypt(f)
 	flags.Propose(flags.Typed(f, &o.Share, "share", groupplan.AutoShare, shareForm, groupplan.ParseShare, "what is divided: the experts, or all: also attention, the shared expert and the output head, for one more exchange a layer; or auto: what is expected to be faster, measured for two seconds when a group forms, and the experts if that is not possible. Shares follow after a colon: all:2,1,1 by rank, or all:memory in proportion to the free memory; without them all ranks get equal shares (rank 0 decides)"), shareWords...)
-	flags.Typed(f, &o.Stages, "stages", "", stagesForm, groupplan.ParseStages, "divide the layers into `stages`, each on ranks of its own that have the weights and KV caches of its layers alone; inside a stage --share decides. Rows pass from stage to stage, so little travels (one rank's decode stays as fast as alone, a long prompt is computed in all stages at once): for slow links, and models and contexts that need the memory of all ranks. A number, such as 2, or the layers of each stage, 0-21,22-42, also with how many ranks each has, 0-21:2,22-42:1 (rank 0 decides)")
+	flags.Typed(f, &o.Stages, "stages", "", stagesForm, groupplan.ParseStages, "divide the layers into `stages`, each on ranks of its own that have the weights and KV caches of its layers alone; inside a stage --share decides. Rows pass from stage to stage, so little travels (a long prompt is computed in all stages at once, a single answer takes a little longer than on one host): for slow links, and models and contexts that need the memory of all ranks. A number, such as 2, or the layers of each stage, 0-21,22-42, also with how many ranks each has, 0-21:2,22-42:1 (rank 0 decides)")
 	flags.Bool(f, &o.verify, "verify-model", false, "before loading, check that no weight is NaN or infinite, and compare a hash of the whole model file across the ranks (reads the whole file); the small tensors that every token needs are always checked")
 	flags.Duration(f, &o.ConnectTimeout, "connect-timeout", time.Minute, flags.AnyDuration(), "how long to wait for the other ranks at startup, and how long a follower that lost its leader keeps the model loaded and looks for it")
 	flags.Duration(f, &o.PeerTimeout, "peer-timeout", 4*time.Second, flags.AnyDuration(), "time without a heartbeat after which a rank is considered lost")
@@ -153,10 +153,14 @@ func parseOnLoss(s string) (lossPolicy, error) {
 
 // String is what parseOnLoss reads.
 func (l lossPolicy) String() string {
+	s := l.policy.String()
 	if l.least > 0 {
-		return fmt.Sprintf("%v:%d", l.policy, l.least)
+		s += fmt.Sprintf(":%d", l.least)
 	}
-	return l.policy.String()
+	if l.rejoin > 0 {
+		s += fmt.Sprintf(",%v", l.rejoin)
+	}
+	return s
 }
 
 // policy is what --on-loss stands for. MPI has no groups of the survivors of a job.

@@ -81,6 +81,9 @@ func TestOnLoss(t *testing.T) {
 		got, err := parseOnLoss(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
+		again, err := parseOnLoss(got.String())
+		require.NoError(t, err, text)
+		require.Equal(t, want, again, text)
 	}
 	for _, text := range []string{"continue:0", "continue:9", "continue:", "continue:1,", "continue:1,0s", "continue:1,-1s", "continue:1,x", "wait:1", "fail:1,1s"} {
 		_, err := parseOnLoss(text)

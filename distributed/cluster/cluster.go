@@ -28,6 +28,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"math"
 
 	"ringmaster/distributed"
 )
@@ -61,6 +62,9 @@ type run struct {
 // that computed the same. Position i has the same meaning in every digest
 // (Planner.Describe names it). A follower sends at most maxDigest values.
 type Digest []uint32
+
+// NotComputed stands in a Digest for what the rank has no part in. It is not compared.
+const NotComputed = math.MaxUint32
 
 // Program is what a rank does in a group.
 type Program interface {

@@ -193,7 +193,7 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		var d Digest
 		for _, w := range words[3:] {
 			if w == "-" { // not computed
-				d = append(d, 0)
+				d = append(d, NotComputed)
 			} else {
 				d = append(d, uint32(w[0]))
 			}
@@ -264,4 +264,26 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		lines = append(lines, a.String())
 	}
 	return lines
+}
+
+// TestWhatIsCompared: only NotComputed is left out of a comparison; a rank that should have
+// computed something and reports 0 differs.
+func TestWhatIsCompared(t *testing.T) {
+	m := &stateMachine{params: params{describe: func(i int) string { return fmt.Sprint("position ", i) }}}
+	for _, c := range []struct {
+		a, b Digest
+		at   int
+		same bool
+	}{
+		{Digest{1, 2}, Digest{1, 2}, -1, true},
+		{Digest{1, 2}, Digest{1, 0}, 1, false},
+		{Digest{0, 2}, Digest{1, 2}, 0, false},
+		{Digest{NotComputed, 2}, Digest{1, 2}, -1, true},
+		{Digest{1, 2}, Digest{1, NotComputed}, -1, true},
+		{Digest{1, 2}, Digest{1}, -1, false},
+	} {
+		_, at, same := m.firstDifference(c.a, c.b)
+		require.Equal(t, c.same, same, "%v %v", c.a, c.b)
+		require.Equal(t, c.at, at, "%v %v", c.a, c.b)
+	}
 }

@@ -80,14 +80,14 @@ func (m *stateMachine) settle() {
 	}
 }
 
-// firstDifference names the first position in which two digests differ. 0 stands for what a
-// rank has not computed.
+// firstDifference names the first position in which two digests differ that both ranks have
+// computed.
 func (m *stateMachine) firstDifference(a, b Digest) (where string, at int, same bool) {
 	if len(a) != len(b) {
 		return fmt.Sprintf("the length of its digest (%d instead of %d)", len(b), len(a)), -1, false
 	}
 	for i := range a {
-		if a[i] != b[i] && a[i] != 0 && b[i] != 0 {
+		if a[i] != b[i] && a[i] != NotComputed && b[i] != NotComputed {
 			return m.describe(i), i, false
 		}
 	}
@@ -98,7 +98,7 @@ func (m *stateMachine) firstDifference(a, b Digest) (where string, at int, same 
 func (m *stateMachine) computed(e entry, at int) int {
 	n := 0
 	for _, rank := range m.group {
-		if at < 0 || e.digests[rank][at] != 0 {
+		if at < 0 || e.digests[rank][at] != NotComputed {
 			n++
 		}
 	}
@@ -112,9 +112,9 @@ func (e *entry) has(rank int) bool {
 }
 
 // diverged compares the digests of work that all members have done; false if they are
-// equal. Ranks that differ from most others that computed the same compute wrongly and stay out. If rank 0 is
-// not in the majority, either rank 0 is wrong or no one knows which rank is: see
-// dispute.
+// equal. Ranks that differ from most others that computed the same compute wrongly and stay
+// out. If rank 0 is not in the majority, either rank 0 is wrong or no one knows which rank
+// is: see dispute.
 func (m *stateMachine) diverged(e entry) bool {
 	wrong, where, other, knowing := []int(nil), "", 0, 0
 	for i, rank := range m.group {

@@ -51,14 +51,14 @@ func pieceRows(rows, stages int, wanted bool) []parallel.Range {
 	return list
 }
 
-// StageBytes is the most bytes of the buffers of a rank in one of some stages for steps of so many
-// tokens, each of them wanted, with rows and final hidden states of so many bytes.
-func StageBytes(maxTokens, stages int, carried, hidden int64) int64 {
+// StageBytes is the most bytes of the buffers of a rank in one of some stages for steps of so
+// many tokens. A row between stages has carried bytes; a final hidden state has no more.
+func StageBytes(maxTokens, stages int, carried int64) int64 {
 	most := 0
 	for rows := 1; rows <= maxTokens; rows++ {
 		most = max(most, pieceRows(rows, stages, false)[0].Len())
 	}
-	return 4*int64(most+1)*carried + int64(maxTokens)*hidden
+	return (4*int64(most+1) + int64(maxTokens)) * carried
 }
 
 // enterStage makes the model one rank of a stage, whose group is inside. It returns that
@@ -121,20 +121,24 @@ func (m *Model[C]) runStage(ctx context.Context, s *Step[C]) error {
 	}
 	pieces := pieceRows(s.Rows, len(p.stages), len(s.Wanted) > 0)
 	p.kept, p.sum = p.kept[:0], 0
-	for _, ends := range []*[2][]float32{&p.in, &p.out} {
-		for i := range ends {
-			ends[i] = slices.Grow(ends[i][:0], (pieces[0].Len()+1)*width)
+	room := (pieces[0].Len() + 1) * width
+	for i := range min(2, len(pieces)) {
+		if !p.first() {
+			p.in[i] = slices.Grow(p.in[i][:0], room)
+		}
+		if !p.last() {
+			p.out[i] = slices.Grow(p.out[i][:0], room)
 		}
 	}
-	at := func(ends [2][]float32, k int) []byte { return rowBytes(ends[k%2][:pieces[k].Len()*width]) }
+	at := func(ends [2][]float32, k int) []float32 { return ends[k%2][:pieces[k].Len()*width] }
 	for k, rows := range pieces {
 		if !p.first() {
 			if p.leads() && (k == 0 || !p.apart()) {
-				if err := p.world.Recv(ctx, at(p.in, k), p.lead(p.at-1)); err != nil {
+				if err := p.world.Recv(ctx, rowBytes(at(p.in, k)), p.lead(p.at-1)); err != nil {
 					return fmt.Errorf("rows from stage %d: %w", p.at-1, err)
 				}
 			}
-			if err := m.arrive(ctx, at(p.in, k), p.in[k%2][:rows.Len()*width], carried, rows.Len()); err != nil {
+			if err := m.arrive(ctx, at(p.in, k), carried, rows.Len()); err != nil {
 				return err
 			}
 		}
@@ -150,8 +154,8 @@ func (m *Model[C]) runStage(ctx context.Context, s *Step[C]) error {
 		}
 		if p.last() {
 			err = m.keep(s, rows)
-		} else if err = m.leave(p.out[k%2][:rows.Len()*width], carried, rows.Len()); err == nil && p.leads() && (k == len(pieces)-1 || !p.apart()) {
-			err = p.world.Send(ctx, at(p.out, k), p.lead(p.at+1))
+		} else if err = m.leave(at(p.out, k), carried, rows.Len()); err == nil && p.leads() && (k == len(pieces)-1 || !p.apart()) {
+			err = p.world.Send(ctx, rowBytes(at(p.out, k)), p.lead(p.at+1))
 		}
 		if err != nil {
 			return fmt.Errorf("rows behind layer %d: %w", m.span.End-1, err)
@@ -162,17 +166,17 @@ func (m *Model[C]) runStage(ctx context.Context, s *Step[C]) error {
 
 // overlap begins what travels while piece k is computed: the piece before it to the next
 // stage, and the piece after it from the stage before; nil if there is nothing.
-func (p *pipeline) overlap(ctx context.Context, k, pieces int, at func([2][]float32, int) []byte) *distributed.Pending {
+func (p *pipeline) overlap(ctx context.Context, k, pieces int, at func([2][]float32, int) []float32) *distributed.Pending {
 	if !p.leads() || !p.apart() {
 		return nil
 	}
 	from, to := -1, -1
 	var dst, src []byte
 	if !p.first() && k+1 < pieces {
-		from, dst = p.lead(p.at-1), at(p.in, k+1)
+		from, dst = p.lead(p.at-1), rowBytes(at(p.in, k+1))
 	}
 	if !p.last() && k > 0 {
-		to, src = p.lead(p.at+1), at(p.out, k-1)
+		to, src = p.lead(p.at+1), rowBytes(at(p.out, k-1))
 	}
 	if from < 0 && to < 0 {
 		return nil
@@ -212,12 +216,12 @@ func (m *Model[C]) piece(s *Step[C], rows parallel.Range) Step[C] {
 
 // arrive gives all ranks of the stage the rows [n] of a piece, which the first has, and
 // copies them to the network.
-func (m *Model[C]) arrive(ctx context.Context, wire []byte, rows []float32, carried []Carried, n int) error {
+func (m *Model[C]) arrive(ctx context.Context, rows []float32, carried []Carried, n int) error {
 	if err := m.o.Backend.Flush(); err != nil {
 		return err
 	}
 	if inside := m.pipeline.inside; inside != nil {
-		if err := inside.Broadcast(ctx, wire, 0); err != nil {
+		if err := inside.Broadcast(ctx, rowBytes(rows), 0); err != nil {
 			return fmt.Errorf("rows in stage %d: %w", m.pipeline.at, err)
 		}
 	}
@@ -289,7 +293,7 @@ func (m *Model[C]) finalRows(ctx context.Context, s *Step[C]) error {
 				return fmt.Errorf("rows from the last stage: %w", err)
 			}
 		}
-		if err := m.arrive(ctx, rowBytes(p.kept), p.kept, nil, 0); err != nil {
+		if err := m.arrive(ctx, p.kept, nil, 0); err != nil {
 			return err
 		}
 		for k, i := range s.Wanted {
