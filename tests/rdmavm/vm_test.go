@@ -103,7 +103,7 @@ func TestServe(t *testing.T) {
 	programs["/bin/ringmaster"], programs["/tiny.gguf"] = server, tiny
 	r := Run{
 		Rails: 2, Ports: 4, Log: os.Stdout, Programs: programs, MemoryMB: 1536,
-		Steps: []job.Step{step("serve", "^TestServe$", 6*time.Minute)},
+		Steps: []job.Step{step("serve", "^TestServe$", 12*time.Minute)},
 	}
 	well(t, r, boot(t, r))
 }
