@@ -45,6 +45,7 @@ if [ "$what" = full ]; then
 	for tool in make curl openssl; do # commands of the documents
 		use $tool $tool
 	done
+	use ccache ccache # the same C in static, race and other builds
 	use node nodejs
 	use npm npm
 	have chromium-browser || have google-chrome || use chromium chromium # the pages
