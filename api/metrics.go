@@ -80,7 +80,7 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 		gauge("ringmaster_engine_active", "Requests being processed.", func(l engine.Stats) float64 { return float64(l.Active) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_steps_total", Help: "Forward passes of the model."},
 			func() float64 { return float64(e.Stats().Steps) }),
-		hits("continued", func(h engine.Hits) uint64 { return h.Continued }), hits("forked", func(h engine.Hits) uint64 { return h.Forked }),
+		hits("continued", func(h engine.Hits) uint64 { return h.Continued }), hits("forked", func(h engine.Hits) uint64 { return h.Forked }), hits("replayed", func(h engine.Hits) uint64 { return h.Replayed }),
 		hits("restored", func(h engine.Hits) uint64 { return h.Restored }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_prefix_cache_waited_total", Help: "Requests that waited for the prefill of another one with the same prefix."},
 			func() float64 { return float64(e.Stats().Hits.Waited) }),

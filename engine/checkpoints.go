@@ -8,7 +8,7 @@ import (
 
 // Sequences get checkpoints where other requests are likely to fork them: at the branches of
 // a request (Request.Branches), at the end of its prompt, and every checkpointDistance
-// tokens of a long prompt, or fewer if they make the prompt take longer. A sequence keeps the first branch, because that is the end of
+// tokens of a long prompt, or fewer or none if they make the prompt take longer. A sequence keeps the first branch, because that is the end of
 // what its client always sends. The distances of the others grow towards the beginning, so
 // a fork runs few tokens again compared with those that follow its checkpoint.
 
@@ -34,6 +34,9 @@ func (s *scheduler) wanted(t *task, held []int, lowest int) []int {
 	}
 	// A model that leaves rows out before a checkpoint runs s.tail tokens more for it.
 	distance := max(checkpointDistance, 8*s.tail)
+	if s.replay > 0 && s.disk == nil { // forks elsewhere cost little; on disk only checkpoints are found
+		distance = last
+	}
 	for n := distance; n < last; n += distance {
 		all = append(all, n)
 	}

@@ -19,6 +19,7 @@ type hit struct {
 	entry   *entry           // of the sequence; nil: a running request has it
 	n       int              // tokens
 	inPlace bool             // the request takes the sequence of the entry
+	replay  int              // the length of the fork if it begins with n tokens and runs the others again, else 0
 }
 
 // Hits counts the requests that did not run all of their prompt, by what saved it. A
@@ -26,6 +27,7 @@ type hit struct {
 type Hits struct {
 	Continued uint64 // they took the sequence of an entry of the prefix cache
 	Forked    uint64 // they began with a fork of an entry or of a running request
+	Replayed  uint64 // they began with such a fork and ran its last tokens again, because no checkpoint was near
 	Restored  uint64 // a snapshot on disk was restored for them
 	Waited    uint64 // they waited for the prefill of another request, whatever saved tokens then
 }
@@ -35,7 +37,8 @@ type Hits struct {
 const leastKept = 16
 
 // findPrefix finds the sequence of t's scope that saves most of its prompt. One token of
-// the prompt always runs, because its logits are needed.
+// the prompt always runs, because its logits are needed. Running tokens again costs half of
+// what the same number costs otherwise, or less, so it counts as running them.
 func (s *scheduler) findPrefix(t *task) (best hit) {
 	if t.allRows {
 		return best
@@ -48,18 +51,21 @@ func (s *scheduler) findPrefix(t *task) (best hit) {
 		}
 		// One token shows that most sequences save no more. Comparing whole prefixes would
 		// be slow while many long prompts wait.
-		least, most = q.forkableFrom(least, s.rewind), min(most, len(t.prompt)-1)
+		least, most = s.reusableFrom(q, least), min(most, len(t.prompt)-1)
 		if most < least || q.tokens[least-1] != t.prompt[least-1] {
 			return
 		}
-		n := q.forkable(min(t.match(q), most), s.rewind)
+		equal := min(t.match(q), most)
+		n, again := s.reusable(q, equal)
 		tail := len(q.tokens) - n
 		inPlace := k != nil && tail < leastKept && tail <= n && q.has(n, s.rewind)
 		if n < s.leastShared && !inPlace {
 			return // a beginning that all conversations have shows no use of the sequence
 		}
 		if n > best.n || n == best.n && n > 0 && inPlace && !best.inPlace {
-			best = hit{from: q, entry: k, n: n, inPlace: inPlace}
+			if best = (hit{from: q, entry: k, n: n, inPlace: inPlace}); again {
+				best.replay = equal
+			}
 		}
 	}
 	for _, k := range s.prefixCache {
@@ -164,6 +170,7 @@ func (t *task) common(a *task) int {
 type pending struct {
 	from     *sequence
 	n        int  // tokens
+	replay   int  // as in a hit
 	inFlight bool // the step in flight makes it
 }
 
@@ -177,15 +184,19 @@ func (s *scheduler) begin(t *task, h hit) {
 		t.sequence, t.named = h.entry.sequence, true
 		s.removeEntry(h.entry)
 	case h.from != nil:
-		s.hits.Forked++
-		t.fork = &pending{from: h.from, n: h.n}
+		if h.replay > 0 {
+			s.hits.Replayed++
+		} else {
+			s.hits.Forked++
+		}
+		t.fork = &pending{from: h.from, n: h.n, replay: h.replay}
 		if t.forked = h.from; h.entry != nil {
 			h.entry.hit, h.entry.since = true, s.now
 		}
 		fallthrough
 	default:
 		s.lastSeq++
-		t.seq = s.lastSeq
+		t.seq, t.partial, t.replayed = s.lastSeq, h.replay, h.replay
 	}
 }
 
@@ -196,14 +207,14 @@ func (s *scheduler) planForks(step *model.Step) {
 			continue
 		}
 		t.named, t.fork.inFlight = true, true
-		s.mem.name(t.seq, t.fork.n)
+		s.mem.name(t.seq, max(t.fork.n, t.fork.replay))
 		checkpoints := t.fork.from.checkpoints
 		if t.fork.from.planned != nil {
 			checkpoints = t.fork.from.planned
 		}
 		t.planned = upTo(checkpoints, t.fork.n)
 		s.mem.nameCheckpoints(t.seq, len(t.planned))
-		step.Forks = append(step.Forks, model.Fork{Seq: t.seq, From: t.fork.from.seq, Length: t.fork.n})
+		step.Forks = append(step.Forks, model.Fork{Seq: t.seq, From: t.fork.from.seq, Length: max(t.fork.n, t.fork.replay), Replay: t.fork.replay > 0})
 	}
 }
 
@@ -212,7 +223,7 @@ func (s *scheduler) planForks(step *model.Step) {
 func (s *scheduler) commitForks() {
 	for _, t := range s.active {
 		if f := t.fork; f != nil && f.inFlight {
-			t.tokens, t.peak = slices.Clone(f.from.tokens[:f.n]), f.from.forkPeak(f.n, s.rewind)
+			t.tokens, t.peak = slices.Clone(f.from.tokens[:f.n]), f.from.forkPeak(f.n, f.replay, s.rewind)
 			t.fork = nil
 		}
 	}
@@ -224,6 +235,7 @@ func (s *scheduler) unfork(gone func(*sequence) bool) {
 	for _, t := range s.active {
 		if t.fork != nil && gone(t.fork.from) {
 			t.fork, t.forked, t.pos, t.cached, t.todo = nil, nil, 0, 0, t.prompt
+			t.partial, t.replayed = 0, 0
 		}
 	}
 }

@@ -25,7 +25,7 @@ type entry struct {
 // common is what an entry has of the tokens of another one.
 type common struct {
 	tokens   int // equal ones at the beginning
-	forkable int // of them, what a request could get from the other entry by a fork
+	forkable int // of them, those that a request would not run because of the other entry
 }
 
 // hints are what a client says about how its requests belong together.
@@ -63,7 +63,9 @@ func (s *scheduler) insert(k *entry) {
 		if !known {
 			n += commonPrefix(k.tokens[n:], other.tokens[n:])
 		}
-		k.common[other], other.common[k] = common{n, other.forkable(n, s.rewind)}, common{n, k.forkable(n, s.rewind)}
+		ofOther, _ := s.reusable(other.sequence, n)
+		ofK, _ := s.reusable(k.sequence, n)
+		k.common[other], other.common[k] = common{n, ofOther}, common{n, ofK}
 		if near == nil || n > k.common[near].tokens {
 			near = other
 		}

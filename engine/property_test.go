@@ -119,7 +119,7 @@ func checkAnswer(t *testing.T, r Request, a answer, context int) {
 // get alone.
 func TestRandomHistories(t *testing.T) {
 	rounds := 120
-	var reused, answers, refused, starved, evicted, lost, forks, checkpoints, waited, drafted, accepted, partial int
+	var reused, answers, refused, starved, evicted, lost, forks, checkpoints, waited, drafted, accepted, partial, replayed int
 	for seed := range uint64(rounds) {
 		synctest.Test(t, func(t *testing.T) {
 			const contextLength = 80
@@ -138,6 +138,9 @@ func TestRandomHistories(t *testing.T) {
 				shape.Rewind = contextLength // forks at any length
 			} else if tail := rand.New(rand.NewPCG(seed, 4)); tail.IntN(2) == 0 {
 				shape.Tail = 3 + tail.IntN(30) // more than it can be rewound by
+				if tail.IntN(2) == 0 {
+					shape.Replay = 1 + tail.IntN(20)
+				}
 			}
 			loses := random.IntN(4) == 0 // the model sometimes loses its sequences
 			away := false
@@ -238,6 +241,7 @@ func TestRandomHistories(t *testing.T) {
 			evicted += int(stats.Evicted)
 			forks += m.Work().Forks
 			waited += int(stats.Hits.Waited)
+			replayed += int(stats.Hits.Replayed)
 			for _, s := range m.Steps() {
 				checkpoints += len(s.Checkpoints)
 				for _, e := range s.Entries {
@@ -257,14 +261,14 @@ func TestRandomHistories(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d forks, %d changes of checkpoints, %d waited for a prefill", forks, checkpoints, waited)
+	t.Logf("%d forks, %d changes of checkpoints, %d waited for a prefill, %d replays", forks, checkpoints, waited, replayed)
 	if forks < 100 || checkpoints < 100 || waited < 10 {
 		t.Error("the histories do not reach forks, checkpoints and waiting for a prefill")
 	}
 	t.Logf("%d answers, %d with reuse, %d without memory, %d beyond the budget, %d entries evicted, %d lost", answers, reused, refused, starved, evicted, lost)
 	t.Logf("%d chunks of prompts may leave rows out", partial)
-	if partial < 500 {
-		t.Error("the histories do not reach partial sequences")
+	if partial < 500 || replayed < 10 {
+		t.Error("the histories do not reach partial sequences and replays")
 	}
 	t.Logf("%d drafts, %d accepted", drafted, accepted)
 	if drafted < 500 || accepted < 200 || accepted > drafted-200 {

@@ -37,7 +37,7 @@ type limits struct {
 	prefillChunk int  // most prompt tokens of a step, all sequences together
 	cacheSize    int  // most entries of the prefix cache
 	rewind       int  // most tokens that a sequence can be rewound by
-	tail         int  // model.Info.Tail
+	tail, replay int  // those of model.Info
 	anywhere     bool // a sequence can be forked at any length, without checkpoints
 	leastShared  int  // the constant; tests use shorter prompts
 
@@ -151,7 +151,7 @@ func (p *part) drafts() int {
 func newScheduler(info model.Info, opts Options) *scheduler {
 	return &scheduler{limits: limits{
 		active: opts.MaxActive, queue: opts.QueueLength, tokenBudget: info.MaxTokens,
-		prefillChunk: opts.PrefillChunk, cacheSize: opts.CacheEntries, rewind: info.Rewind, tail: info.Tail,
+		prefillChunk: opts.PrefillChunk, cacheSize: opts.CacheEntries, rewind: info.Rewind, tail: info.Tail, replay: info.Replay,
 		anywhere: info.Rewind >= info.ContextLength, leastShared: leastShared,
 		keepFor: opts.CacheTimeout,
 	}, pace: pace{target: opts.TokenLatency}}
@@ -294,7 +294,10 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 		t.checkpoints = upTo(t.checkpoints, t.pos)
 		t.pos = len(t.tokens)
 		t.peak = max(t.peak, t.pos)
-		t.partial = model.Info{Tail: s.tail}.WholeAt(p.until, t.pos)
+		if t.pos >= t.replayed {
+			t.replayed = 0
+		}
+		t.partial = model.Info{Tail: s.tail}.WholeAt(p.until, t.pos, t.replayed)
 		if p.prompt {
 			t.todo = t.todo[p.n:]
 		} else {
@@ -532,14 +535,16 @@ func (s *scheduler) remove(t *task) {
 }
 
 // release removes a task and puts its sequence into the prefix cache as the most recently
-// used entry, unless it has nothing to reuse, as a partial one without checkpoints. It drops a sequence whose rewind was not
-// committed, because the step may have overwritten the state beyond.
+// used entry, unless it has nothing to reuse, as a partial one without checkpoints that is too
+// short to run tokens again. It drops a sequence whose rewind was not committed, because the
+// step may have overwritten the state beyond.
 func (s *scheduler) release(t *task) {
 	s.remove(t)
 	if t.spoiled {
 		s.spoilSource(t)
 	}
-	if len(t.tokens) == 0 || t.spoiled || t.pos < len(t.tokens) || t.partial > 0 && len(t.checkpoints) == 0 {
+	lacks := t.partial > 0 && len(t.checkpoints) == 0 && (s.replay == 0 || len(t.tokens) <= s.replay)
+	if len(t.tokens) == 0 || t.spoiled || t.pos < len(t.tokens) || lacks {
 		if t.named {
 			s.drop = append(s.drop, t.seq)
 		}

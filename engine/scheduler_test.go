@@ -25,7 +25,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the transcripts with the outp
 // paragraphs of a command, a line of four dashes, and the output of the command;
 // lines that start with # are comments. The commands:
 //
-//	config active=2 queue=1 step=8 chunk=4 keep=2 rewind=1 memory=50 seconds=60 least=4 anywhere=1
+//	config active=2 queue=1 step=8 chunk=4 keep=2 rewind=1 memory=50 seconds=60 least=4 anywhere=1 tail=4 replay=9
 //	                     a new scheduler; memory is its budget, see enginetest.Model.SequenceBytes;
 //	                     least is leastShared; anywhere: forks need no checkpoints
 //	budget N             another budget
@@ -272,7 +272,7 @@ func parseLimits(t *testing.T, words []string) (l limits, budget int) {
 		n, err := strconv.Atoi(value)
 		field, ok := map[string]*int{
 			"active": &l.active, "queue": &l.queue, "step": &l.tokenBudget,
-			"chunk": &l.prefillChunk, "keep": &l.cacheSize, "rewind": &l.rewind,
+			"chunk": &l.prefillChunk, "keep": &l.cacheSize, "rewind": &l.rewind, "tail": &l.tail, "replay": &l.replay,
 			"memory": &budget, "seconds": &seconds, "least": &l.leastShared, "anywhere": &anywhere,
 		}[name]
 		if err != nil || !ok {
@@ -332,10 +332,18 @@ func showStep(step model.Step) string {
 		fmt.Fprintf(&b, "sequence %d has checkpoints at %v\n", c.Seq, c.At)
 	}
 	for _, f := range step.Forks {
-		fmt.Fprintf(&b, "sequence %d is a fork of %d at %d\n", f.Seq, f.From, f.Length)
+		fmt.Fprintf(&b, "sequence %d is a fork of %d at %d", f.Seq, f.From, f.Length)
+		if f.Replay {
+			b.WriteString(", and runs tokens again up to there")
+		}
+		b.WriteByte('\n')
 	}
 	for _, e := range step.Entries {
-		fmt.Fprintf(&b, "sequence %d at %d: %s (%s)\n", e.Seq, e.Pos, showTokens(e.Tokens),
+		until := ""
+		if e.Until > 0 {
+			until = fmt.Sprintf(", up to %d", e.Until)
+		}
+		fmt.Fprintf(&b, "sequence %d at %d%s: %s (%s)\n", e.Seq, e.Pos, until, showTokens(e.Tokens),
 			map[model.Want]string{model.WantNone: "no logits", model.WantLast: "last", model.WantAll: "all"}[e.Want])
 	}
 	return strings.TrimSuffix(b.String(), "\n")

@@ -15,6 +15,7 @@ type sequence struct {
 	cuts        int     // rewinds that removed tokens; each invalidates matches
 	checkpoints []int   // lengths, ascending
 	partial     int     // up to which length it is partial, 0 if it is whole; see model.Entry.Until
+	replayed    int     // up to which length it runs tokens again (model.Fork.Replay), 0 if it does not
 	planned     []int   // checkpoints after the step in flight; nil: it does not change them
 }
 
@@ -52,9 +53,31 @@ func (q *sequence) forkableFrom(n, rewind int) int {
 	return least
 }
 
-// forkPeak returns the peak of a fork at n, as model.Fork says.
-func (q *sequence) forkPeak(n, rewind int) int {
-	if q.has(n, rewind) {
+// reusable returns from which position on a request runs the tokens that has the first n of
+// a sequence: the greatest length at which it can be forked, or less if the request runs the
+// last of the n tokens again. replay reports that it does.
+func (s *scheduler) reusable(q *sequence, n int) (from int, replay bool) {
+	n = min(n, len(q.tokens))
+	from = q.forkable(n, s.rewind)
+	if s.replay > 0 && n-s.replay > from {
+		return n - s.replay, true
+	}
+	return from, false
+}
+
+// reusableFrom returns the least number of first tokens with which a request runs tokens
+// from position n on at the earliest; it may be more than the sequence has.
+func (s *scheduler) reusableFrom(q *sequence, n int) int {
+	least := q.forkableFrom(n, s.rewind)
+	if s.replay > 0 {
+		least = min(least, max(n, 1)+s.replay)
+	}
+	return least
+}
+
+// forkPeak returns the peak of a fork at n, as model.Fork says; replay is as in a hit.
+func (q *sequence) forkPeak(n, replay, rewind int) int {
+	if replay == 0 && q.has(n, rewind) {
 		return q.peak
 	}
 	return n + rewind

@@ -83,6 +83,14 @@ type Checkpoints struct {
 type Fork struct {
 	Seq, From SeqID
 	Length    int
+	// Replay makes Seq of what From keeps of its first Length tokens for good, whatever
+	// later tokens have overwritten and also if From is partial. Seq begins with
+	// Info.Begins tokens and can do nothing but run the same tokens again up to Length, by
+	// entries with an Until of at least Length; it is partial up to there. Their rows are
+	// left out of a layer that needs them neither there nor for the windows of the layers
+	// behind it, so they cost half of what the same tokens cost otherwise, or less if Until
+	// is far beyond Length.
+	Replay bool
 }
 
 // Info is what the engine needs to know about a model.
@@ -97,15 +105,27 @@ type Info struct {
 	// Tail is how many of the last positions before an Entry.Until the model runs more of
 	// than of those before them; 0 if it leaves out nothing.
 	Tail int
+	// Replay is how many tokens run again in a fork with Replay, which must have more; 0 if
+	// the model has no such forks.
+	Replay int
+}
+
+// Begins is how many tokens a fork begins with.
+func (i Info) Begins(f Fork) int {
+	if f.Replay {
+		return f.Length - i.Replay
+	}
+	return f.Length
 }
 
 // WholeAt returns up to which length a sequence is partial that has been extended to length
-// by an entry with an Until, 0 if it is whole.
-func (i Info) WholeAt(until, length int) int {
+// by an entry with an Until, 0 if it is whole. replayed is the length up to which a fork runs
+// tokens again, 0 for other sequences.
+func (i Info) WholeAt(until, length, replayed int) int {
 	if i.Tail == 0 || until <= length {
 		return 0
 	}
-	return min(until, length+i.Tail)
+	return min(until, max(length, replayed)+i.Tail)
 }
 
 // Model runs steps. One goroutine uses it.

@@ -24,7 +24,7 @@ func (l *Leader) apply(s model.Step) {
 		}
 	}
 	for _, f := range s.Forks {
-		l.tokens[f.Seq] = slices.Clone(l.tokens[f.From][:f.Length])
+		l.tokens[f.Seq] = slices.Clone(l.tokens[f.From][:l.Info().Begins(f)])
 	}
 	for _, e := range s.Entries {
 		l.tokens[e.Seq] = append(l.tokens[e.Seq][:e.Pos], e.Tokens...)

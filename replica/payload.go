@@ -11,7 +11,7 @@ import (
 
 // work is the payload of a piece of work. On the wire, little-endian:
 //
-//	u8  format, 8
+//	u8  format, 9
 //	u8  what became of the step before; see kept.go
 //	u16 drops, u32 entries
 //	u64 number of the step
@@ -20,7 +20,8 @@ import (
 //	drops times:       u32 sequence
 //	checkpoints times: u32 sequence, u32 lengths
 //	                   lengths times u32
-//	forks times:       u32 sequence, u32 sequence that it comes from, u32 length
+//	forks times:       u32 sequence, u32 sequence that it comes from, u32 length,
+//	                   u8 1 if it runs tokens again, else 0
 //	entries times:     u32 sequence, u32 position, u32 tokens, u8 want, u32 until
 //	                   tokens times i32
 //
@@ -51,12 +52,12 @@ type piece struct {
 
 // Sizes in bytes and limits of the payload.
 const (
-	payloadFormat     = 8
+	payloadFormat     = 9
 	pieceFormat       = 4
 	pieceHeader       = 20
 	payloadHeader     = 24
 	checkpointsHeader = 8
-	forkBytes         = 12
+	forkBytes         = 13
 	entryHeader       = 17
 	maxDrops          = math.MaxUint16
 )
@@ -105,6 +106,11 @@ func (w work) encode() ([]byte, error) {
 		b = binary.LittleEndian.AppendUint32(b, uint32(f.Seq))
 		b = binary.LittleEndian.AppendUint32(b, uint32(f.From))
 		b = binary.LittleEndian.AppendUint32(b, uint32(f.Length))
+		replay := byte(0)
+		if f.Replay {
+			replay = 1
+		}
+		b = append(b, replay)
 	}
 	for _, e := range w.step.Entries {
 		if e.Pos < 0 || e.Pos > math.MaxInt32 || len(e.Tokens) == 0 || e.Want > model.WantAll || e.Until < 0 || e.Until > math.MaxInt32 {
@@ -238,10 +244,10 @@ func parseWork(b []byte) (w work, err error) {
 	}
 	for i := range w.step.Forks {
 		length := binary.LittleEndian.Uint32(b[8:])
-		if length < 1 || length > math.MaxInt32 {
-			return w, fmt.Errorf("fork %d of %d: length %d", i, forks, length)
+		if length < 1 || length > math.MaxInt32 || b[12] > 1 {
+			return w, fmt.Errorf("fork %d of %d: length %d, runs tokens again %d", i, forks, length, b[12])
 		}
-		w.step.Forks[i] = model.Fork{Seq: model.SeqID(binary.LittleEndian.Uint32(b)), From: model.SeqID(binary.LittleEndian.Uint32(b[4:])), Length: int(length)}
+		w.step.Forks[i] = model.Fork{Seq: model.SeqID(binary.LittleEndian.Uint32(b)), From: model.SeqID(binary.LittleEndian.Uint32(b[4:])), Length: int(length), Replay: b[12] == 1}
 		b = b[forkBytes:]
 	}
 	if entries > 0 {

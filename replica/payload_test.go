@@ -33,7 +33,7 @@ func TestPayloadBytes(t *testing.T) {
 			{Seq: 7, At: []int{64, 0x01020304}},
 			{Seq: 8},
 		},
-		Forks: []model.Fork{{Seq: 9, From: 7, Length: 260}},
+		Forks: []model.Fork{{Seq: 9, From: 7, Length: 260}, {Seq: 10, From: 7, Length: 258, Replay: true}},
 		Entries: []model.Entry{
 			{Seq: 9, Pos: 260, Tokens: []int32{1, 129279}, Want: model.WantLast},
 			{Seq: 10, Tokens: []int32{-1}, Want: model.WantNone, Until: 0x01020304},
@@ -41,19 +41,20 @@ func TestPayloadBytes(t *testing.T) {
 	}}
 	b := roundTrip(t, w)
 	golden := strings.Join([]string{
-		"08", "01", "0200", "02000000", "0807060504030201", // format, owed, drops, entries, number
-		"02000000", "01000000", // sequences with checkpoints, forks
+		"09", "01", "0200", "02000000", "0807060504030201", // format, owed, drops, entries, number
+		"02000000", "02000000", // sequences with checkpoints, forks
 		"07000000", "04030201", // dropped
 		"07000000", "02000000", "40000000", "04030201",
 		"08000000", "00000000",
-		"09000000", "07000000", "04010000",
+		"09000000", "07000000", "04010000", "00",
+		"0a000000", "07000000", "02010000", "01",
 		"09000000", "04010000", "02000000", "01", "00000000", "01000000", "fff80100",
 		"0a000000", "00000000", "01000000", "00", "04030201", "ffffffff",
 	}, "")
 	require.Equal(t, golden, hex.EncodeToString(b))
 
 	b = roundTrip(t, work{})
-	require.Equal(t, "08"+strings.Repeat("00", 23), hex.EncodeToString(b))
+	require.Equal(t, "09"+strings.Repeat("00", 23), hex.EncodeToString(b))
 }
 
 // TestKeptBytes: what the step before keeps follows the header of every payload.
@@ -61,7 +62,7 @@ func TestKeptBytes(t *testing.T) {
 	kept := []int{1, 260}
 	const want = "02000000" + "01000000" + "04010000"
 	b := roundTrip(t, work{committed: true, kept: kept, number: 1})
-	require.Equal(t, "0802"+"000000000000"+"0100000000000000"+"0000000000000000"+want, hex.EncodeToString(b))
+	require.Equal(t, "0902"+"000000000000"+"0100000000000000"+"0000000000000000"+want, hex.EncodeToString(b))
 	b = roundTrip(t, work{committed: true, kept: kept, number: 1, piece: &piece{seq: 9, bytes: 260, first: true}})
 	require.Equal(t, "0402"+"0100"+"04010000"+"0100000000000000"+"09000000"+want, hex.EncodeToString(b))
 	b = roundTrip(t, work{committed: true, kept: kept, number: 1, task: &Task{}})
@@ -113,7 +114,7 @@ func TestRandomPayloads(t *testing.T) {
 			w.step.Checkpoints = append(w.step.Checkpoints, c)
 		}
 		for range random.IntN(3) {
-			w.step.Forks = append(w.step.Forks, model.Fork{Seq: model.SeqID(random.Uint32()), From: model.SeqID(random.Uint32()), Length: 1 + random.IntN(math.MaxInt32)})
+			w.step.Forks = append(w.step.Forks, model.Fork{Seq: model.SeqID(random.Uint32()), From: model.SeqID(random.Uint32()), Length: 1 + random.IntN(math.MaxInt32), Replay: random.IntN(2) == 0})
 		}
 		for range random.IntN(4) {
 			e := model.Entry{Seq: model.SeqID(random.Uint32()), Pos: random.IntN(math.MaxInt32), Want: model.Want(random.IntN(3)), Until: random.IntN(math.MaxInt32)}
@@ -133,38 +134,39 @@ func TestRandomPayloads(t *testing.T) {
 func TestPayloadsThatAreRefused(t *testing.T) {
 	// head returns the beginning of a payload with these counts.
 	head := func(drops, entries, checkpoints, forks string) string {
-		return "0800" + drops + entries + "0000000000000000" + checkpoints + forks
+		return "0900" + drops + entries + "0000000000000000" + checkpoints + forks
 	}
 	const none, one, two, all = "00000000", "01000000", "02000000", "ffffffff"
 	entries := func(n string) string { return head("0000", n, none, none) + one + none }
 	for want, text := range map[string]string{
-		"it is truncated":                           "08",
-		"format 2; this build reads 8":              "02" + strings.Repeat("00", 23),
-		"commit flag is 3":                          "0803" + strings.Repeat("00", 22),
-		"without entries cannot":                    "0802" + strings.Repeat("00", 26),
-		"entry 0 of the step before keeps 0":        "0802" + strings.Repeat("00", 22) + one + none,
-		"payload of 25 bytes: 1 bytes follow":       "08" + strings.Repeat("00", 24),
-		"payload of 28 bytes: it is truncated":      head("0200", none, none, none) + one,
-		"payload of 24 bytes: it is truncated":      head("0000", all, none, none),
-		"payload of 24 bytes: it is":                head("0000", none, all, none),
-		"payload of 24 bytes: it":                   head("0000", none, none, all),
-		"payload of 24 bytes":                       head("ffff", all, all, all),
-		"checkpoints 0 of 1: it is truncated":       head("0000", none, one, none) + one + all + one,
-		"checkpoints 1 of 2: it is truncated":       head("0000", none, two, none) + one + two + one + two,
-		"checkpoints 0 of 1: length 0":              head("0000", none, one, none) + one + one + none,
-		"checkpoints 0 of 1: length 1":              head("0000", none, one, none) + one + two + one + one,
-		"checkpoints 0 of 1: length 2147483648":     head("0000", none, one, none) + one + one + "00000080",
-		"fork 0 of 1: length 0":                     head("0000", none, none, one) + one + two + none,
-		"fork 1 of 2: length 4294967295":            head("0000", none, none, two) + one + two + one + one + two + all,
-		"payload of 48 bytes: it is truncated":      head("0000", none, one, one) + one + two + one + two + one + two,
-		"payload of 40 bytes: 4 bytes follow":       head("0000", none, one, none) + one + one + one + two,
-		"entry 0 of 1: no tokens":                   entries(one) + none + "00" + none + none,
-		"entry 0 of 1: it is truncated":             entries(one) + all + "01" + none + none,
-		"entry 0 of 1: want 3":                      entries(one) + one + "03" + none + none,
-		"entry 0 of 1: position 2147483648":         head("0000", one, none, none) + one + "00000080" + one + "01" + none + none,
-		"entry 0 of 1: up to position 2147483648":   entries(one) + one + "01" + "00000080" + none,
-		"entry 1 of 2: it is truncated":             entries(two) + "05000000" + "01" + none + strings.Repeat("00", 25),
-		"payload of 49 bytes: 4 bytes follow its e": entries(one) + one + "01" + none + none + none,
+		"it is truncated":                            "09",
+		"format 2; this build reads 9":               "02" + strings.Repeat("00", 23),
+		"commit flag is 3":                           "0903" + strings.Repeat("00", 22),
+		"without entries cannot":                     "0902" + strings.Repeat("00", 26),
+		"entry 0 of the step before keeps 0":         "0902" + strings.Repeat("00", 22) + one + none,
+		"payload of 25 bytes: 1 bytes follow":        "09" + strings.Repeat("00", 24),
+		"payload of 28 bytes: it is truncated":       head("0200", none, none, none) + one,
+		"payload of 24 bytes: it is truncated":       head("0000", all, none, none),
+		"payload of 24 bytes: it is":                 head("0000", none, all, none),
+		"payload of 24 bytes: it":                    head("0000", none, none, all),
+		"payload of 24 bytes":                        head("ffff", all, all, all),
+		"checkpoints 0 of 1: it is truncated":        head("0000", none, one, none) + one + all + one,
+		"checkpoints 1 of 2: it is truncated":        head("0000", none, two, none) + one + two + one + two,
+		"checkpoints 0 of 1: length 0":               head("0000", none, one, none) + one + one + none,
+		"checkpoints 0 of 1: length 1":               head("0000", none, one, none) + one + two + one + one,
+		"checkpoints 0 of 1: length 2147483648":      head("0000", none, one, none) + one + one + "00000080",
+		"fork 0 of 1: length 0":                      head("0000", none, none, one) + one + two + none + "00",
+		"fork 0 of 1: length 1, runs tokens again 2": head("0000", none, none, one) + one + two + one + "02",
+		"fork 1 of 2: length 4294967295":             head("0000", none, none, two) + one + two + one + "00" + one + two + all + "00",
+		"payload of 48 bytes: it is truncated":       head("0000", none, one, one) + one + two + one + two + one + two,
+		"payload of 40 bytes: 4 bytes follow":        head("0000", none, one, none) + one + one + one + two,
+		"entry 0 of 1: no tokens":                    entries(one) + none + "00" + none + none,
+		"entry 0 of 1: it is truncated":              entries(one) + all + "01" + none + none,
+		"entry 0 of 1: want 3":                       entries(one) + one + "03" + none + none,
+		"entry 0 of 1: position 2147483648":          head("0000", one, none, none) + one + "00000080" + one + "01" + none + none,
+		"entry 0 of 1: up to position 2147483648":    entries(one) + one + "01" + "00000080" + none,
+		"entry 1 of 2: it is truncated":              entries(two) + "05000000" + "01" + none + strings.Repeat("00", 25),
+		"payload of 49 bytes: 4 bytes follow its e":  entries(one) + one + "01" + none + none + none,
 	} {
 		b, err := hex.DecodeString(text)
 		require.NoError(t, err, want)

@@ -26,7 +26,7 @@ type Options struct {
 	ContextLength int // default 4096
 	MaxTokens     int // most tokens of a step; default 512
 	Rewind        int // default 1; -1 for none
-	Tail          int // that of model.Info
+	Tail, Replay  int // those of model.Info
 
 	// MemoryLimit is the most tokens that all sequences may hold together; a step beyond
 	// it gets a model.MemoryError. 0: no limit.
@@ -85,9 +85,10 @@ type holding struct {
 // sequence is the committed state of one sequence.
 type sequence struct {
 	tokens      []int32
-	partial     int   // as model.Entry.Until says
-	peak        int   // greatest length since the sequence was last at 0, or what counts as such for a fork
-	checkpoints []int // their lengths, ascending; never changed in place
+	partial     int     // as model.Entry.Until says
+	again       []int32 // of a fork with Replay until it has run them: the tokens that it must run
+	peak        int     // greatest length since the sequence was last at 0, or what counts as such for a fork
+	checkpoints []int   // their lengths, ascending; never changed in place
 	// The current answer, with Options.Say.
 	answer string
 	said   int // bytes of answer made certain so far
@@ -129,7 +130,7 @@ func Script(text string) *Model {
 func (m *Model) Info() model.Info {
 	return model.Info{
 		Name: "enginetest", Architecture: "hash", Layers: 2, Vocab: m.vocab,
-		ContextLength: m.opts.ContextLength, MaxTokens: m.opts.MaxTokens, Rewind: m.opts.Rewind, Tail: m.opts.Tail,
+		ContextLength: m.opts.ContextLength, MaxTokens: m.opts.MaxTokens, Rewind: m.opts.Rewind, Tail: m.opts.Tail, Replay: m.opts.Replay,
 	}
 }
 

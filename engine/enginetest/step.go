@@ -142,6 +142,14 @@ func (m *Model) fork(f model.Fork, from *sequence, dropping map[model.SeqID]bool
 	case f.Length < 1 || f.Length > len(from.tokens):
 		return nil, fmt.Errorf("sequence %d is a fork of %d tokens of sequence %d, its length is %d", f.Seq, f.Length, f.From, len(from.tokens))
 	}
+	if f.Replay {
+		begins := m.Info().Begins(f)
+		if m.opts.Replay == 0 || begins < 1 {
+			return nil, fmt.Errorf("sequence %d is a fork of %d tokens that runs the last %d again", f.Seq, f.Length, m.opts.Replay)
+		}
+		return &sequence{tokens: slices.Clone(from.tokens[:begins]), again: slices.Clone(from.tokens[:f.Length]), partial: f.Length,
+			peak: begins + m.opts.Rewind, checkpoints: upTo(from.checkpoints, begins)}, nil
+	}
 	q := &sequence{tokens: slices.Clone(from.tokens[:f.Length]), peak: from.peak, checkpoints: upTo(from.checkpoints, f.Length)}
 	if from.partial > 0 || from.peak-f.Length > m.opts.Rewind {
 		if !slices.Contains(from.checkpoints, f.Length) {
@@ -186,6 +194,14 @@ func (m *Model) entry(e model.Entry, q *sequence) error {
 	case e.Pos > 0 && e.Until < q.partial:
 		return fmt.Errorf("sequence %d at %d up to %d, but it is partial up to %d", e.Seq, e.Pos, e.Until, q.partial)
 	}
+	if q.again != nil && e.Pos > 0 {
+		if e.Pos != len(q.tokens) {
+			return fmt.Errorf("sequence %d at position %d, but it runs tokens again from %d on", e.Seq, e.Pos, len(q.tokens))
+		}
+		if n := min(len(q.again)-e.Pos, len(e.Tokens)); !slices.Equal(e.Tokens[:n], q.again[e.Pos:e.Pos+n]) {
+			return fmt.Errorf("sequence %d runs other tokens at position %d than its source had", e.Seq, e.Pos)
+		}
+	}
 	for _, t := range e.Tokens {
 		if t < 0 || int(t) >= m.vocab {
 			return fmt.Errorf("sequence %d with token %d of %d", e.Seq, t, m.vocab)
@@ -203,7 +219,10 @@ func (m *Model) extend(e model.Entry, old *sequence) *sequence {
 	}
 	q.tokens = append(slices.Clone(q.tokens[:e.Pos]), e.Tokens...)
 	q.peak = max(q.peak, len(q.tokens))
-	q.partial = m.Info().WholeAt(e.Until, len(q.tokens))
+	if e.Pos == 0 || len(q.tokens) >= len(q.again) {
+		q.again = nil
+	}
+	q.partial = m.Info().WholeAt(e.Until, len(q.tokens), len(q.again))
 	q.checkpoints = upTo(q.checkpoints, e.Pos)
 	if m.opts.Say == nil || e.Want == model.WantNone {
 		return &q

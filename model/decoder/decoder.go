@@ -121,6 +121,9 @@ type Step[C Cache] struct {
 type Segment[C Cache] struct {
 	Cache         C
 	First, N, Pos int
+	// Known is the position before which the cache has the history beyond the windows; only
+	// windows are made of these positions. 0 except in a replay.
+	Known int
 }
 
 // Part is the rows of the segment that are within r, if there are any.
@@ -129,7 +132,8 @@ func (g Segment[C]) Part(r parallel.Range) (part Segment[C], ok bool) {
 	if first >= end {
 		return part, false
 	}
-	return Segment[C]{Cache: g.Cache, First: first, N: end - first, Pos: g.Pos + first - g.First}, true
+	part = Segment[C]{Cache: g.Cache, First: first, N: end - first, Pos: g.Pos + first - g.First, Known: g.Known}
+	return part, true
 }
 
 // Options describe a model to New.
@@ -181,7 +185,7 @@ func New[C Cache](n Network[C], o Options) (*Model[C], error) {
 	if s, ok := n.(Staircase); ok {
 		// On a GPU the bits of a row depend on whether it is one of many.
 		if stairs = s.Stairs(); kernels.RowsAgree(o.Backend) {
-			o.Info.Tail = stairs.tail(o.Layers, o.Info.Rewind)
+			o.Info.Tail, o.Info.Replay = stairs.tail(o.Layers, o.Info.Rewind), stairs.replay(o.Layers, o.Info.Rewind)
 		}
 	}
 	m := &Model[C]{o: o, network: n, stairs: stairs, span: parallel.Range{End: o.Layers}, sequences: map[model.SeqID]*sequence[C]{}, changes: map[model.SeqID]*change[C]{}, reader: kernels.Reader{Backend: o.Backend}}
@@ -235,7 +239,7 @@ func (m *Model[C]) prepare(step model.Step) error {
 	if err := m.prepareCheckpoints(step); err != nil {
 		return err
 	}
-	if err := m.reserveForks(step); err != nil {
+	if err := m.reserveForks(step, forks); err != nil {
 		return err
 	}
 	caches := make([]C, len(step.Entries))
@@ -244,7 +248,7 @@ func (m *Model[C]) prepare(step model.Step) error {
 			return err
 		}
 	}
-	pieces := m.pieces(step)
+	pieces := m.pieces(step, forks)
 	s := Step[C]{Segments: make([]Segment[C], len(pieces)), Rows: rows, Live: parallel.Range{End: rows},
 		IDs: m.ids[:rows], Pos: m.pos[:rows]}
 	if m.pipeline == nil { // of a part of the rows it says nothing
@@ -253,7 +257,7 @@ func (m *Model[C]) prepare(step model.Step) error {
 	first := 0
 	for i, p := range pieces {
 		e := step.Entries[p.entry]
-		s.Segments[i] = Segment[C]{Cache: caches[p.entry], First: first, N: p.n, Pos: e.Pos + p.at}
+		s.Segments[i] = Segment[C]{Cache: caches[p.entry], First: first, N: p.n, Pos: e.Pos + p.at, Known: m.known(e, forks)}
 		s.Wanted = p.wanted(s.Wanted, e, first)
 		s.End = max(s.End, e.Pos+len(e.Tokens))
 		first += p.n

@@ -128,12 +128,20 @@ func (m *Model[C]) checkFork(f model.Fork, at []int) (is standing, err error) {
 	if !near {
 		is.peak = f.Length + m.o.Info.Rewind
 	}
+	if f.Replay {
+		begins := m.o.Info.Begins(f)
+		is = standing{length: begins, peak: begins + m.o.Info.Rewind, intact: begins, partial: f.Length, replayed: f.Length}
+	}
 	switch {
 	case m.standing(f.Seq).length > 0 || f.Seq == f.From:
 		return is, m.errorf("sequence %d: it cannot be a fork because it exists", f.Seq)
 	case f.Length < 1 || f.Length > from.length:
 		return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d, which has %d", f.Seq, f.Length, f.From, from.length)
-	case !near && !slices.Contains(at, f.Length):
+	case f.Replay && m.o.Info.Replay == 0:
+		return is, m.errorf("sequence %d: a fork that runs tokens of sequence %d again, which this model cannot do", f.Seq, f.From)
+	case f.Replay && is.length < 1:
+		return is, m.errorf("sequence %d: a fork that runs the last of the first %d tokens of sequence %d again; more than %d are necessary", f.Seq, f.Length, f.From, m.o.Info.Replay)
+	case !f.Replay && !near && !slices.Contains(at, f.Length):
 		return is, m.errorf("sequence %d: a fork of the first %d tokens of sequence %d, which has been at %d%s and has checkpoints at %v; without one at most %d positions back are possible",
 			f.Seq, f.Length, f.From, from.peak, from.saysPartial(), at, m.o.Info.Rewind)
 	case f.Length > from.intact && !m.holds(f, is):
@@ -269,7 +277,7 @@ func (m *Model[C]) release(list []*checkpoint) {
 
 // reserveForks makes the sequences of the forks of a checked step, without their state, with
 // room for the positions that the step names.
-func (m *Model[C]) reserveForks(step model.Step) error {
+func (m *Model[C]) reserveForks(step model.Step, is map[model.SeqID]standing) error {
 	for _, f := range step.Forks {
 		length := f.Length
 		for _, e := range step.Entries {
@@ -282,7 +290,7 @@ func (m *Model[C]) reserveForks(step model.Step) error {
 		}
 		change := &change[C]{q: m.sequences[f.Seq]}
 		for _, c := range m.checkpointsAfter(f.From) {
-			if c.length <= f.Length {
+			if c.length <= is[f.Seq].length {
 				change.after = append(change.after, c)
 			}
 		}
@@ -316,17 +324,34 @@ func (m *Model[C]) makeForks(step model.Step, is map[model.SeqID]standing) error
 		if m.holds(f, fork) {
 			continue
 		}
-		grown, overwritten := divide(from.cache.State(0, fork.length, fork.peak))
-		if !m.near(from.standing, fork.length) {
+		grown, overwritten := divide(state(from.cache, fork, 0, fork.length))
+		toGrown, toOverwritten := divide(state(change.q.cache, fork, 0, fork.length))
+		switch {
+		case f.Replay:
+			overwritten, toOverwritten = snapshot.Section{}, snapshot.Section{}
+		case !m.near(from.standing, fork.length):
 			overwritten = find(change.after, fork.length).section()
 		}
-		toGrown, toOverwritten := divide(change.q.cache.State(0, fork.length, fork.peak))
 		if err := cmp.Or(m.copy(toGrown, grown), m.copy(toOverwritten, overwritten)); err != nil {
 			return err
 		}
 		change.q.copied = copied[C]{from, from.commits, fork}
 	}
 	return nil
+}
+
+// state is what the cache of a sequence has of the positions [from, length), and in a replay
+// also the history beyond the windows of those that run again.
+func state[C Cache](cache C, is standing, from, length int) []snapshot.Section {
+	list := cache.State(from, length, is.peak)
+	if is.replayed > length {
+		for i, s := range cache.State(from, is.replayed, is.replayed) {
+			if !s.Overwritten {
+				list[i] = s
+			}
+		}
+	}
+	return list
 }
 
 // divide joins the sections of a state that only grow into one, and those that later tokens

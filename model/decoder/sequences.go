@@ -29,6 +29,9 @@ type standing struct {
 	// partial is the least Until of the next entry, 0 of a sequence that is whole; see
 	// model.Entry.
 	partial int
+	// replayed is the length up to which a fork with Replay runs tokens again, which its cache
+	// has the history beyond the windows of; 0 once it has run them, and of other sequences.
+	replayed int
 }
 
 // rewound is a sequence that the prepared step rewinds.
@@ -69,6 +72,8 @@ func (m *Model[C]) check(step model.Step, forks map[model.SeqID]standing) (int, 
 			return 0, m.errorf("sequence %d: tokens at position %d; %s", e.Seq, e.Pos, is.says())
 		case is.peak-e.Pos > info.Rewind && e.Pos > 0:
 			return 0, m.errorf("sequence %d: rewind from %d to %d; at most %d positions are possible", e.Seq, is.peak, e.Pos, info.Rewind)
+		case is.replayed > 0 && e.Pos != is.length && e.Pos > 0:
+			return 0, m.errorf("sequence %d: rewind from %d to %d, but it runs tokens again up to %d", e.Seq, is.length, e.Pos, is.replayed)
 		case end > info.ContextLength:
 			return 0, m.errorf("sequence %d: position %d is beyond the context of %d", e.Seq, end-1, info.ContextLength)
 		case rows+len(e.Tokens) > info.MaxTokens:
@@ -205,7 +210,10 @@ func (m *Model[C]) Commit(s model.Step) {
 			q.intact, q.copied = q.length, copied[C]{}
 			q.commits++
 			q.peak = max(q.peak, q.length)
-			q.partial = m.o.Info.WholeAt(e.Until, q.length)
+			if e.Pos == 0 || q.length >= q.replayed {
+				q.replayed = 0
+			}
+			q.partial = m.o.Info.WholeAt(e.Until, q.length, q.replayed)
 			m.freeBeyond(q, e.Pos)
 		}
 	}

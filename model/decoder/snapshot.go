@@ -27,7 +27,7 @@ func (m *Model[C]) StateBytes(id model.SeqID, from, length int) int64 {
 		return 0
 	}
 	n := 4 * int64(length-from) // the tokens
-	for _, s := range q.cache.State(from, length, q.peak) {
+	for _, s := range state(q.cache, q.standing, from, length) {
 		n += s.Bytes()
 	}
 	for _, c := range q.checkpoints {
@@ -49,8 +49,8 @@ func (m *Model[C]) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, fro
 	if q == nil || len(tokens) == 0 || q.length < len(tokens) || from < 0 || from > len(tokens) {
 		return m.errorf("sequence %d: a snapshot with %d tokens from %d on, but it has %d", id, len(tokens), from, m.Len(id))
 	}
-	h := snapshot.Header{Model: m.o.Fingerprint, Layout: m.network.Layout(), Length: len(tokens), Peak: q.peak, Partial: q.partial, From: from}
-	sections := q.cache.State(from, len(tokens), q.peak)
+	h := snapshot.Header{Model: m.o.Fingerprint, Layout: m.network.Layout(), Length: len(tokens), Peak: q.peak, Partial: q.partial, Replayed: q.replayed, From: from}
+	sections := state(q.cache, q.standing, from, len(tokens))
 	for _, c := range q.checkpoints {
 		if from < c.length && c.length <= len(tokens) {
 			h.Checkpoints = append(h.Checkpoints, c.length)
@@ -119,14 +119,15 @@ func (m *Model[C]) take(x *snapshot.Reader, id model.SeqID) ([]int32, error) {
 }
 
 func (m *Model[C]) restore(x *snapshot.Reader, id model.SeqID) error {
-	cache, err := m.reserve(id, x.Length)
+	is := standing{length: x.Length, peak: x.Peak, intact: x.Length, partial: x.Partial, replayed: x.Replayed}
+	cache, err := m.reserve(id, max(x.Length, x.Replayed))
 	if err != nil {
 		return m.errorf("%w", err)
 	}
 	q := m.sequences[id]
 	m.freeBeyond(q, x.From)
-	state := cache.State(x.From, x.Length, x.Peak)
-	sections := state
+	own := state(cache, is, x.From, x.Length)
+	sections := own
 	for _, at := range x.Checkpoints {
 		_, s := divide(cache.State(0, at, at+m.o.Info.Rewind))
 		s.Name = checkpointName(at)
@@ -135,13 +136,13 @@ func (m *Model[C]) restore(x *snapshot.Reader, id model.SeqID) error {
 	if err := x.Expect(sections); err != nil {
 		return m.errorf("sequence %d: %w", id, err)
 	}
-	for _, s := range state {
+	for _, s := range own {
 		if err := x.Section(s); err != nil {
 			return m.errorf("sequence %d: %w", id, fmt.Errorf("the KV cache: %w", err))
 		}
 	}
 	for i, at := range x.Checkpoints {
-		if err := m.restoreCheckpoint(x, id, at, sections[len(state)+i].Bytes()); err != nil {
+		if err := m.restoreCheckpoint(x, id, at, sections[len(own)+i].Bytes()); err != nil {
 			return err
 		}
 	}
@@ -149,9 +150,10 @@ func (m *Model[C]) restore(x *snapshot.Reader, id model.SeqID) error {
 		return m.errorf("sequence %d: it was dropped while it was restored", id)
 	}
 	// What came before has the rows for rewinds to its own greatest length less Info.Rewind.
-	q.standing = standing{length: x.Length, peak: max(x.Peak, q.peak), intact: x.Length, partial: x.Partial}
+	is.peak = max(is.peak, q.peak)
+	q.standing = is
 	if c := find(q.checkpoints, x.Length); c != nil && !m.near(q.standing, x.Length) {
-		q.peak, q.partial = x.Length+m.o.Info.Rewind, 0
+		q.peak, q.partial, q.replayed = x.Length+m.o.Info.Rewind, 0, 0
 		_, overwritten := divide(cache.State(0, x.Length, q.peak))
 		if err := m.copy(overwritten, c.section()); err != nil {
 			return m.errorf("%w", err)

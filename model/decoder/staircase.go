@@ -21,6 +21,11 @@ type Stairs struct {
 	From int
 	// Reach is how many earlier rows a row reads in the window of a layer.
 	Reach int
+	// Group is how many positions make an entry of the history beyond the windows: a
+	// multiple of those of every layer, at least 1.
+	Group int
+	// Before is how many tokens before a row its layers read the ids of.
+	Before int
 }
 
 // Staircase is a Network whose last layers need only the last rows of a prompt. Layers then
@@ -29,10 +34,15 @@ type Stairs struct {
 type Staircase interface{ Stairs() Stairs }
 
 // first is the first position of which a layer has an output if a sequence is to be whole at
-// until and up to slack positions before it.
-func (s Stairs) first(layer, layers, until, slack int) int {
-	if layer < s.From || until == 0 {
+// until and up to slack positions before it. In a replay the sequence has the history beyond
+// the windows of the positions before known, a multiple of Group; otherwise known is 0.
+func (s Stairs) first(layer, layers, until, slack, known int) int {
+	switch {
+	case until == 0 || layer < s.From && known == 0:
 		return 0
+	case layer < s.From: // it serves the windows of the layers up to From, and history from known on
+		enters := min(known, until-1-slack-s.Reach*(layers-s.From))
+		return max(enters-s.Reach*(s.From-1-layer), 0)
 	}
 	return max(until-1-slack-s.Reach*(layers-1-layer), 0)
 }
@@ -40,6 +50,10 @@ func (s Stairs) first(layer, layers, until, slack int) int {
 // tail is for how many of the last positions of a prompt more than the rows that enter
 // layer From are computed.
 func (s Stairs) tail(layers, slack int) int { return 1 + slack + s.Reach*(layers-s.From) }
+
+// replay is how many tokens before the end of a replay its first one is: those with rows in
+// the window of layer 0, and those whose ids these need.
+func (s Stairs) replay(layers, slack int) int { return 1 + slack + s.Reach*layers + s.Before }
 
 // piece is consecutive tokens of an entry of a step that the same layers have outputs of.
 type piece struct {
@@ -49,13 +63,17 @@ type piece struct {
 
 // pieces divides the entries of a step into pieces, those of the fewest layers first. So the
 // rows that a layer computes are the last of the step.
-func (m *Model[C]) pieces(step model.Step) []piece {
+func (m *Model[C]) pieces(step model.Step, forks map[model.SeqID]standing) []piece {
 	list := make([]piece, 0, len(step.Entries))
 	layers := m.o.Layers
 	for i, e := range step.Entries {
-		at := 0
-		for l := m.stairs.From; e.Until > 0 && l < layers; l++ {
-			end := m.stairs.first(l, layers, e.Until, m.o.Info.Rewind) - e.Pos
+		at, known := 0, m.known(e, forks)
+		l := m.stairs.From
+		if known > 0 {
+			l = 0
+		}
+		for ; e.Until > 0 && l < layers; l++ {
+			end := m.stairs.first(l, layers, e.Until, m.o.Info.Rewind, known) - e.Pos
 			if end = min(end, len(e.Tokens)); end > at {
 				list, at = append(list, piece{i, at, end - at, l}), end
 			}
@@ -66,6 +84,19 @@ func (m *Model[C]) pieces(step model.Step) []piece {
 	}
 	slices.SortStableFunc(list, func(a, b piece) int { return cmp.Compare(a.layers, b.layers) })
 	return list
+}
+
+// known is the position up to which the sequence of an entry has history beyond the windows
+// that the entry must not make again, a multiple of Group; 0 if it is in no replay.
+func (m *Model[C]) known(e model.Entry, forks map[model.SeqID]standing) int {
+	is, fork := forks[e.Seq]
+	if !fork {
+		is = m.standing(e.Seq)
+	}
+	if e.Pos == 0 {
+		return 0
+	}
+	return is.replayed / max(m.stairs.Group, 1) * max(m.stairs.Group, 1)
 }
 
 // starts are the first rows [layers] of which each layer has an output, for pieces in their

@@ -116,6 +116,20 @@ func entriesOf(g segment, ratio, at int) entries {
 	return entries{at, first, (g.Pos+g.N)/ratio - first}
 }
 
+// from is those entries that have at least the number first.
+func (e entries) from(first int) entries {
+	left := min(max(first-e.first, 0), e.count)
+	return entries{e.at + left, e.first + left, e.count - left}
+}
+
+// entriesOfAll is the number of entries of a ratio that segments complete.
+func entriesOfAll(list []segment, ratio int) (n int) {
+	for _, g := range list {
+		n += entriesOf(g, ratio, 0).count
+	}
+	return n
+}
+
 // countEntries computes the positions at which the entries of ratio 2 are rotated that the
 // step completes: those of their first tokens.
 func (m *forward) countEntries(step step) {
@@ -130,17 +144,19 @@ func (m *forward) countEntries(step step) {
 		}
 		at += e.count
 	}
+	m.scratch.entries = at
 }
 
 // makeEntries appends the entries that the step completes, and their index keys, to the KV
 // caches, of all rows of the step. The keys are made of the entries before these are rotated.
+// Entries that a cache has already stay as they are.
 func (m *forward) makeEntries(l *layer, number int, step step) {
 	b, c, s, w := m.Backend, m.c, &m.scratch, l.source
-	total, pos := step.Live.Len(), step.Pos
+	total, pos := step.Live.Len(), step.Pos[step.Live.Start:]
 	if l.Ratio == 1 {
-		b.RMSNorm(s.latent, s.compKV, w.norm, total, c.HeadDim, c.RMSEps)
+		b.RMSNorm(s.latent, s.compKV[step.Live.Start*c.HeadDim:], w.norm, total, c.HeadDim, c.RMSEps)
 	} else {
-		total, pos = 0, s.entryPos
+		total, pos = 0, s.entryPos[s.entries-entriesOfAll(step.Segments, 2):]
 		for _, g := range step.Segments {
 			state := g.Cache.layers[number].source
 			b.Compress(kernels.CompressArgs{
@@ -161,12 +177,12 @@ func (m *forward) makeEntries(l *layer, number int, step step) {
 	at := 0
 	for _, g := range step.Segments {
 		e := entriesOf(g, l.Ratio, at)
-		if e.count > 0 {
+		at += e.count
+		if e = e.from(g.Known / l.Ratio); e.count > 0 {
 			state := g.Cache.layers[number].source
 			b.StoreKV(state.entries, s.latent[e.at*c.HeadDim:], e.count, c.HeadDim, e.first, len(state.entries)/c.HeadDim)
 			b.StoreKV(state.keys, s.keys[e.at*c.IndexDim:], e.count, c.IndexDim, e.first, len(state.keys)/c.IndexDim)
 		}
-		at += e.count
 	}
 }
 

@@ -132,11 +132,14 @@ func (m *forward) TableRows() (kept, read uint64) { return m.counts.kept.Load(),
 // Stairs implements decoder.Staircase: behind the last layer that makes entries no layer has
 // history but its window.
 func (m *forward) Stairs() decoder.Stairs {
-	s := decoder.Stairs{Reach: m.c.Window - 1}
+	s := decoder.Stairs{Reach: m.c.Window - 1, Group: 1}
 	for i, r := range m.c.Roles {
 		if r.Source == i {
-			s.From = i
+			s.From, s.Group = i, max(s.Group, r.Ratio) // 1 or 2
 		}
+	}
+	if m.c.Engram.exists() {
+		s.Before = m.c.Engram.Gram - 1
 	}
 	return s
 }

@@ -108,6 +108,15 @@ func TestStaircaseLeavesOut(t *testing.T) {
 	architecture.StaircaseLeavesOut(t, c, 4, c.Window)
 }
 
+func TestReplay(t *testing.T) { architecture.Replay(t) }
+
+func TestReplayOnRanks(t *testing.T) { architecture.ReplayOnRanks(t) }
+
+func TestReplayLeavesOut(t *testing.T) {
+	c := small(t)
+	architecture.ReplayLeavesOut(t, c, c.Window)
+}
+
 func TestEveryTypeOfEveryTensor(t *testing.T) {
 	testenv.Need(t, testenv.Full, "every type of every tensor")
 	c := small(t)

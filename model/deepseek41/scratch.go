@@ -12,6 +12,7 @@ type scratch struct {
 	latent   []float32 // [T][hd] entries that the step completes
 	keys     []float32 // [T][IndexDim] their index keys
 	entryPos []int32   // [T] the position at which an entry of ratio 2 is rotated
+	entries  int       // of ratio 2 that the step completes
 	idxQ     []float32 // [T][IndexHeads][IndexDim]
 	idxW     []float32 // [T][IndexHeads]
 	selected []int32   // [T][IndexTopK]

@@ -95,6 +95,7 @@ type Header struct {
 	Length      int    `json:"length"`                // committed tokens
 	Peak        int    `json:"peak"`                  // greatest length that the sequence had; it bounds a rewind
 	Partial     int    `json:"partial,omitempty"`     // up to which length the sequence is partial, 0 if it is whole; see model.Entry
+	Replayed    int    `json:"replayed,omitempty"`    // up to which length a fork runs tokens again (model.Fork), with sections up to there; 0 otherwise
 	From        int    `json:"from,omitempty"`        // positions that the reader has, 0 for a whole snapshot
 	Checkpoints []int  `json:"checkpoints,omitempty"` // lengths at which it has checkpoints, ascending; those beyond From
 }
@@ -117,6 +118,14 @@ func (h Header) checkpointsFit() bool {
 		last = n
 	}
 	return true
+}
+
+// partialFits reports whether a sequence can be partial as the header says.
+func (h Header) partialFits() bool {
+	if h.Replayed != 0 && (h.Replayed <= h.Length || h.Partial < h.Replayed) {
+		return false
+	}
+	return h.Partial == 0 || h.Partial > h.Length
 }
 
 // namesCheckpoints is the checkpoints in an error, only their number if there are too many.
@@ -143,8 +152,8 @@ type sectionForm struct {
 // Write writes a snapshot. tokens [h.Length] are the ids of the committed tokens. The
 // error is w's, or says that the arguments do not fit together.
 func Write(w io.Writer, h Header, tokens []int32, sections []Section) error {
-	if len(tokens) != h.Length || h.Length < 1 || h.Peak < h.Length || h.From < 0 || h.From > h.Length || h.Partial != 0 && h.Partial <= h.Length {
-		return fmt.Errorf("a snapshot of %d tokens from %d on, length %d, greatest length %d, partial up to %d", len(tokens), h.From, h.Length, h.Peak, h.Partial)
+	if len(tokens) != h.Length || h.Length < 1 || h.Peak < h.Length || h.From < 0 || h.From > h.Length || !h.partialFits() {
+		return fmt.Errorf("a snapshot of %d tokens from %d on, length %d, greatest length %d, partial up to %d, run again up to %d", len(tokens), h.From, h.Length, h.Peak, h.Partial, h.Replayed)
 	}
 	if !h.checkpointsFit() {
 		return fmt.Errorf("a snapshot of tokens %d to %d with %s; expected at most %d ascending lengths in between", h.From, h.Length, h.namesCheckpoints(), MaxCheckpoints)
@@ -251,8 +260,8 @@ func ReadOn(r io.Reader, model, layout string, most int, before []int32) (*Reade
 		return nil, fmt.Errorf("the numbers of a snapshot are %s-endian: %w", f.Order, ErrForeign)
 	case f.Length < 1 || f.Peak < f.Length:
 		return nil, damaged("length %d, greatest length %d", f.Length, f.Peak)
-	case f.Partial != 0 && f.Partial <= f.Length:
-		return nil, damaged("length %d, partial up to %d", f.Length, f.Partial)
+	case !f.partialFits():
+		return nil, damaged("length %d, partial up to %d, run again up to %d", f.Length, f.Partial, f.Replayed)
 	case f.From < 0 || f.From > f.Length:
 		return nil, damaged("length %d, from %d on", f.Length, f.From)
 	case !f.checkpointsFit():
@@ -261,8 +270,8 @@ func ReadOn(r io.Reader, model, layout string, most int, before []int32) (*Reade
 		return nil, fmt.Errorf("a snapshot continues %d tokens, but the sequence has %d here: %w", f.From, len(before), ErrForeign)
 	case f.Before != crc32.Checksum(idBytes(before[:f.From]), castagnoli):
 		return nil, fmt.Errorf("the %d tokens that a snapshot continues differ from those here: %w", f.From, ErrForeign)
-	case f.Length > most:
-		return nil, fmt.Errorf("a snapshot has %d tokens; at most %d fit here", f.Length, most)
+	case max(f.Length, f.Replayed) > most:
+		return nil, fmt.Errorf("a snapshot has %d tokens; at most %d fit here", max(f.Length, f.Replayed), most)
 	}
 	x := &Reader{Header: f.Header, r: r, sections: f.Sections}
 	ids := make([]byte, 4*(f.Length-f.From))
