@@ -8,9 +8,10 @@ import (
 
 // Sequences get checkpoints where other requests are likely to fork them: at the branches of
 // a request (Request.Branches), at the end of its prompt, and every checkpointDistance
-// tokens of a long prompt, or fewer or none if they make the prompt take longer. A sequence keeps the first branch, because that is the end of
-// what its client always sends. The distances of the others grow towards the beginning, so
-// a fork runs few tokens again compared with those that follow its checkpoint.
+// tokens of a long prompt, except of a model that forks anywhere by a replay. A sequence
+// keeps the first branch, because that is the end of what its client always sends. The
+// distances of the others grow towards the beginning, so a fork runs few tokens again
+// compared with those that follow its checkpoint.
 
 const (
 	maxCheckpoints     = 8 // that a request chooses; requests that wait for it add as many
@@ -32,12 +33,7 @@ func (s *scheduler) wanted(t *task, held []int, lowest int) []int {
 	if !slices.ContainsFunc(t.branches, func(n int) bool { return n <= last && n >= last-2*leastShared }) {
 		all = append(all, last)
 	}
-	// A model that leaves rows out before a checkpoint runs s.tail tokens more for it.
-	distance := max(checkpointDistance, 8*s.tail)
-	if s.replay > 0 && s.disk == nil { // forks elsewhere cost little; on disk only checkpoints are found
-		distance = last
-	}
-	for n := distance; n < last; n += distance {
+	for n := checkpointDistance; n < last && s.replay == 0; n += checkpointDistance {
 		all = append(all, n)
 	}
 	slices.Sort(all)

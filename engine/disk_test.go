@@ -23,7 +23,7 @@ func openStore(t *testing.T, dir string, budget int64) *diskcache.Store {
 	t.Helper()
 	s, err := diskcache.Open(dir, diskcache.Options{Budget: budget, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	s.Use("m", 2)
+	s.Use("m", 2, 0)
 	return s
 }
 
@@ -43,6 +43,7 @@ func begin(t *testing.T, dir string, o Options) *life {
 func beginOn(t *testing.T, dir string, o Options, mo enginetest.Options) *life {
 	t.Helper()
 	l := &life{t: t, m: enginetest.NewModel(enginetest.Size, mo), s: openStore(t, dir, 1<<30)}
+	l.s.Use("m", 2, mo.Replay)
 	o.Disk, o.Logger = l.s, slog.New(slog.DiscardHandler)
 	var err error
 	l.e, err = New(l.m, enginetest.Vocabulary{}, o)

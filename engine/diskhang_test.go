@@ -82,7 +82,7 @@ func TestADiskThatHangs(t *testing.T) {
 		disk := &stuckDisk{}
 		store, err := diskcache.Open(filepath.Join(dir, "cache"), diskcache.Options{Budget: 1 << 30, Logger: slog.New(slog.DiscardHandler), Files: disk})
 		require.NoError(t, err)
-		store.Use("m", 2)
+		store.Use("m", 2, 0)
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 64, Rewind: 2})
 		e, err := New(m, enginetest.Vocabulary{}, Options{CacheEntries: -1, Disk: store, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)

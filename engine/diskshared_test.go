@@ -54,7 +54,7 @@ func beginAgents(t *testing.T, dir string, rewind int) *agents {
 	var err error
 	a.s, err = diskcache.Open(dir, diskcache.Options{Budget: 1 << 30, Logger: slog.New(slog.DiscardHandler), Files: a.disk})
 	require.NoError(t, err)
-	a.s.Use("m", rewind)
+	a.s.Use("m", rewind, 0)
 	a.e, err = New(a.m, enginetest.Vocabulary{}, Options{CacheEntries: 3, Disk: a.s, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	a.disk.read.Store(0)
@@ -123,6 +123,30 @@ func TestAgentsOnDisk(t *testing.T) {
 			l.end()
 		})
 	}
+}
+
+// TestABranchOnDisk: a prompt that leaves a conversation on disk where it has no checkpoint
+// runs the last tokens before the branch again, and no others of it.
+func TestABranchOnDisk(t *testing.T) {
+	const replay = 150
+	o := enginetest.Options{Rewind: 2, Tail: 20, Replay: replay}
+	dir := filepath.Join(t.TempDir(), "cache")
+	plain := start(t, enginetest.NewModel(enginetest.Size, o), Options{CacheEntries: -1})
+	l := beginOn(t, dir, Options{CacheEntries: 3}, o)
+	whole := Request{Prompt: prompt(1, 1200), MaxTokens: 5, IgnoreEOS: true}
+	ask(t, l.e, whole)
+	l.end()
+
+	l = beginOn(t, dir, Options{CacheEntries: 3}, o)
+	const branch = 700
+	r := Request{Prompt: append(slices.Clone(whole.Prompt[:branch]), prompt(2, 60)...), MaxTokens: 5, IgnoreEOS: true}
+	got := ask(t, l.e, r)
+	require.Equal(t, ask(t, plain, r).ids(), got.ids())
+	hits := l.e.Stats().Hits
+	require.Equal(t, [2]uint64{1, 1}, [2]uint64{hits.Restored, hits.Replayed}, "%+v", hits)
+	require.Equal(t, branch-replay, got.Usage.Cached, "all of the branch but what runs again, once it is in memory")
+	require.Equal(t, replay+60+4, l.m.Work().Tokens)
+	l.end()
 }
 
 // TestADamagedSystemPrompt: when the file that agents share is damaged or missing, the prompt

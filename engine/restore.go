@@ -65,13 +65,13 @@ func (s *scheduler) restored(id requestID, tokens []int32, peak int, checkpoints
 	}
 	t.tokens, t.peak, t.checkpoints = tokens, peak, checkpoints
 	s.mem.haveCheckpoints(t.seq, len(checkpoints))
-	n := t.forkable(min(commonPrefix(tokens, t.prompt), len(t.prompt)-1), s.rewind)
+	n, replay := s.reusable(t.sequence, min(commonPrefix(tokens, t.prompt), len(t.prompt)-1))
 	if n < 1 {
 		s.restoreFailed(id)
 		return 0, false
 	}
 	s.hits.Restored++
-	if t.restore = nil; peak-n <= s.rewind {
+	if t.restore = nil; !replay && peak-n <= s.rewind {
 		t.pos, t.cached, t.todo = n, n, t.prompt[n:]
 		return n, true
 	}

@@ -228,7 +228,7 @@ func TestConversationsOutliveTheirGroup(t *testing.T) {
 				}
 				s, err := diskcache.Open(dir, diskcache.Options{Budget: 1 << 30, Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(t, err)
-				s.Use("m", 2)
+				s.Use("m", 2, 0)
 				e, err := engine.New(l, enginetest.Vocabulary{}, engine.Options{MaxActive: 3, PrefillChunk: 50, CacheEntries: 1, Disk: s, Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(t, err)
 				got := answers(t, e, all)

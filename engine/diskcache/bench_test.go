@@ -20,7 +20,7 @@ func BenchmarkSnapshots(b *testing.B) {
 	const size = 64 << 20
 	s, err := Open(filepath.Join(b.TempDir(), "cache"), Options{Budget: 2 << 30, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(b, err)
-	s.Use("model", 8)
+	s.Use("model", 8, 0)
 	seed := uint64(0)
 	write := func(b *testing.B) {
 		seed++

@@ -231,7 +231,7 @@ func TestBudgetOfSharedFiles(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "cache")
 		budget := int64(120_000)
 		b := open(t, dir, budget)
-		b.Use("model", []int{8, 1 << 20}[seed%2])
+		b.Use("model", []int{8, 1 << 20}[seed%2], 0)
 		var saved []Sequence
 		for i := range 150 {
 			var q Sequence
@@ -277,7 +277,7 @@ func TestBudgetOfSharedFiles(t *testing.T) {
 				evicted += b.Stats().Evicted
 				b.close()
 				b = open(t, dir, budget-int64(r.IntN(20_000)))
-				b.Use("model", []int{8, 1 << 20}[seed%2])
+				b.Use("model", []int{8, 1 << 20}[seed%2], 0)
 			default:
 				b.Used(e, reuse)
 				b.wg.Wait()

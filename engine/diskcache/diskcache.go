@@ -97,6 +97,7 @@ type Store struct {
 	wake    func()
 	model   string // set by Use
 	rewind  int
+	replay  int
 	entries map[string]*Entry // by name; including those of other models
 	bytes   int64             // of entries, and of snapshots that are being written
 	version uint64            // changes whenever the set of entries does
@@ -224,11 +225,11 @@ func (s *Store) open() error {
 
 // Use sets which snapshots are saved and found from now on. model names everything that
 // their bits depend on (the file with its weights, the kernels, the build); snapshots
-// with another name are not found. rewind is model.Info.Rewind.
-func (s *Store) Use(model string, rewind int) {
+// with another name are not found. rewind and replay are those of model.Info.
+func (s *Store) Use(model string, rewind, replay int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.model, s.rewind = model, rewind
+	s.model, s.rewind, s.replay = model, rewind, replay
 	s.version++
 }
 

@@ -42,7 +42,7 @@ func openOn(t *testing.T, dir string, budget int64, files Files) (*bed, error) {
 	var err error
 	b.Store, err = Open(dir, Options{Budget: budget, Logger: slog.New(slog.NewTextHandler(b.log, nil)), Clock: func() time.Time { return b.now }, Files: files})
 	if err == nil {
-		b.Use("model", 8)
+		b.Use("model", 8, 0)
 	}
 	return b, err
 }
@@ -183,9 +183,9 @@ func TestFind(t *testing.T) {
 		parent, _ := b.Find("x", long[:350])
 		require.True(t, parent.superseded)
 		require.False(t, e.superseded)
-		b.Use("another", 8)
+		b.Use("another", 8, 0)
 		require.Zero(t, b.finds("x", long))
-		b.Use("model", 8)
+		b.Use("model", 8, 0)
 		b.close()
 		b = open(t, dir, 1<<30)
 	}
@@ -200,7 +200,7 @@ func TestFind(t *testing.T) {
 // beginning of any two conversations.
 func TestUnlimitedRewind(t *testing.T) {
 	b := open(t, filepath.Join(t.TempDir(), "cache"), 1<<30)
-	b.Use("model", 1<<20)
+	b.Use("model", 1<<20, 0)
 	long := ids(1, 9000)
 	require.True(t, b.save("", long, 5, Worth{}))
 	for _, n := range []int{200, 1000, 5000, 8999} {
@@ -451,6 +451,15 @@ func FuzzHeader(f *testing.F) {
 	f.Add(head[:100])
 	good.Checkpoints, good.Marks = []int{7, 295}, append(good.Marks, good.Marks[0], good.Marks[0])
 	head, err = good.encode()
+	require.NoError(f, err)
+	f.Add(head)
+	good.Replay = 100
+	for range (290-100-2)/32 + 1 {
+		good.Marks = append(good.Marks, good.Marks[0])
+	}
+	head, err = good.encode()
+	require.NoError(f, err)
+	_, err = decode(head)
 	require.NoError(f, err)
 	f.Add(head)
 	good.From, good.Parent, good.ParentID = 5, strings.Repeat("b", 32), "j"

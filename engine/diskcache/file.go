@@ -35,11 +35,15 @@ type form struct {
 	Peak   int    `json:"peak"`   // greatest length, as model.Import says
 	Base   int    `json:"base"`   // least length to which the sequence can be rewound, other than 0
 	Stride int    `json:"stride"` // tokens between two of the first Marks
+	// Replay is how many tokens run again of a sequence that is forked at less than Base where
+	// it has no checkpoint; 0: it cannot be forked there.
+	Replay int `json:"replay,omitempty"`
 	// Checkpoints are the lengths at which the sequence has checkpoints, so that it can be
 	// forked there although they may be less than Base.
 	Checkpoints []int `json:"checkpoints,omitempty"`
-	// Marks are hashes of the first Base, Base+Stride, … tokens, then of those up to each
-	// checkpoint, cut to markLength. They show roughly how much of the sequence a prompt
+	// Marks are hashes of the first Replay+1, Replay+1+Stride, … tokens below Base, if there is
+	// a Replay, of the first Base, Base+Stride, … tokens, then of those up to each checkpoint,
+	// cut to markLength. They show roughly how much of the sequence a prompt
 	// shares, and exactly whether it shares a checkpoint.
 	Marks []string `json:"marks"`
 	Whole string   `json:"whole"` // hash of all tokens
@@ -66,9 +70,11 @@ func (f *form) check() error {
 		return fmt.Errorf("length %d, greatest length %d, least length %d", f.Length, f.Peak, f.Base)
 	case f.From < 0 || f.From >= f.Length || (f.From > 0) != nameForm.MatchString(f.Parent) || (f.From > 0) != (f.ParentID != "") || f.ID == "":
 		return fmt.Errorf("from token %d on, id %q, parent %q with id %q", f.From, f.ID, f.Parent, f.ParentID)
+	case f.Replay < 0 || f.Replay > 0 && f.Replay+1 >= f.Base:
+		return fmt.Errorf("%d tokens run again, least length %d", f.Replay, f.Base)
 	case f.Bytes < 1 || f.Bytes > 1<<50:
 		return fmt.Errorf("a snapshot of %d bytes", f.Bytes)
-	case f.Stride < 1 || f.Stride > f.Length || len(f.Marks) != (f.Length-f.Base)/f.Stride+1+len(f.Checkpoints):
+	case f.Stride < 1 || f.Stride > f.Length || len(f.Marks) != f.marks():
 		return fmt.Errorf("%d marks at distances of %d and of %d checkpoints", len(f.Marks), f.Stride, len(f.Checkpoints))
 	case len(f.Whole) != sha256.Size*2 || slices.ContainsFunc(f.Marks, func(m string) bool { return len(m) != markLength }):
 		return errors.New("a hash has the wrong length")
@@ -99,8 +105,20 @@ const (
 	markLength = 16 // hexadecimal digits
 )
 
+// marks is the number of the Marks.
+func (f *form) marks() int {
+	n := (f.Length-f.Base)/f.Stride + 1 + len(f.Checkpoints)
+	if f.Replay > 0 {
+		n += (f.Base-f.Replay-2)/f.Stride + 1
+	}
+	return n
+}
+
 // lengths returns the lengths of the prefixes that Marks has hashes of.
 func (f *form) lengths() (out []int) {
+	for n := f.Replay + 1; f.Replay > 0 && n < f.Base; n += f.Stride {
+		out = append(out, n)
+	}
 	for n := f.Base; n <= f.Length; n += f.Stride {
 		out = append(out, n)
 	}
@@ -109,10 +127,23 @@ func (f *form) lengths() (out []int) {
 
 // least returns the least length of a prefix that can be reused.
 func (f *form) least() int {
+	n := f.Base
 	if len(f.Checkpoints) > 0 {
-		return min(f.Base, f.Checkpoints[0])
+		n = min(n, f.Checkpoints[0])
 	}
-	return f.Base
+	if f.Replay > 0 {
+		n = min(n, f.Replay+1)
+	}
+	return n
+}
+
+// reuse returns how many tokens of a prompt need not run that begins with the first n of the
+// sequence, one of its lengths or more than Base.
+func (f *form) reuse(n int) int {
+	if n >= f.Base || slices.Contains(f.Checkpoints, n) {
+		return n
+	}
+	return n - f.Replay
 }
 
 // encode returns the header.

@@ -12,7 +12,7 @@ import (
 // Find returns the snapshot of a scope with which the most tokens of a prompt need not
 // run, of those with the fewest bytes to read. These tokens are the common prefix, if the
 // sequence can be rewound to it, and otherwise end at its last checkpoint within the
-// common prefix. reuse is their number, or somewhat fewer. At least one token of the
+// common prefix, or where a replay of it begins. reuse is their number, or somewhat fewer. At least one token of the
 // prompt is always left to run.
 func (s *Store) Find(scope string, prompt []int32) (best *Entry, reuse int) {
 	s.mu.Lock()
@@ -51,10 +51,9 @@ func (s *Store) Find(scope string, prompt []int32) (best *Entry, reuse int) {
 			n = most
 		}
 		for i, at := range e.lengths() {
-			if n >= at || at >= len(prompt) || sums[at][:markLength] != e.Marks[i] {
-				continue
+			if at < len(prompt) && e.reuse(at) > n && sums[at][:markLength] == e.Marks[i] {
+				n = e.reuse(at)
 			}
-			n = at
 		}
 		if n > reuse || n == reuse && n > 0 && cmp.Or(cmp.Compare(e.bytes(), best.bytes()), best.used.Compare(e.used)) < 0 {
 			best, reuse = e, n

@@ -113,12 +113,19 @@ func (s *Store) describe(q Sequence, parent *Entry, to int) form {
 	}
 	f.Peak = min(f.Peak, to+s.rewind)
 	f.Base = max(1, f.Peak-s.rewind)
+	if s.replay+1 < f.Base {
+		f.Replay = s.replay
+	}
 	for _, n := range q.Checkpoints {
 		if f.From < n && n <= to {
 			f.Checkpoints = append(f.Checkpoints, n)
 		}
 	}
-	f.Stride = max(leastMarks, (to-f.Base)/(mostMarks-len(f.Checkpoints)-1)+1)
+	first := f.Base
+	if f.Replay > 0 {
+		first = f.Replay + 1
+	}
+	f.Stride = max(leastMarks, (to-first)/(mostMarks-len(f.Checkpoints)-2)+1)
 	sums := s.prefixes(f.Scope, q.Tokens, append(f.lengths(), to))
 	f.Whole = sums[to]
 	for _, n := range f.lengths() {

@@ -60,7 +60,8 @@ func (c *cacheDir) use(n *node.Node) {
 	if c.store == nil {
 		return
 	}
-	c.store.Use(n.StateFingerprint(), n.Model.Info().Rewind)
+	info := n.Model.Info()
+	c.store.Use(n.StateFingerprint(), info.Rewind, info.Replay)
 	st := c.store.Stats()
 	slog.Info("prefix cache on disk", "dir", c.dir, "snapshots", st.Entries, "size", units.Bytes(st.Bytes), "budget", units.Bytes(st.Budget))
 }
