@@ -178,10 +178,10 @@ func (o Options) inStages(members []cluster.Hello) (Planned, error) {
 	}, nil
 }
 
-// planOrStages is Plan, but with --share auto a model that has no room otherwise gets a stage
+// PlanOrStages is Plan, but with --share auto a model that has no room otherwise gets a stage
 // for each member: stages also divide the KV caches, and dense weights as evenly as layers
 // allow.
-func (o Options) planOrStages(members []cluster.Hello, held int64) (Planned, error) {
+func (o Options) PlanOrStages(members []cluster.Hello, held int64) (Planned, error) {
 	p, err := o.Plan(members, held)
 	if err == nil || !o.Share.Auto || o.Stages.Given() || len(members) == 1 || o.DraftFile != nil || o.Share.Shares.Memory {
 		return p, err

@@ -106,14 +106,14 @@ func TestStages(t *testing.T) {
 	// Without --stages they are taken where nothing else has room.
 	o = Options{Model: f, Sequences: 4, MaxTokens: 64, Share: Share{Auto: true}}
 	two := func(memory int64) []cluster.Hello { return members(memory, memory) }
-	q, err := o.planOrStages(two(max(one.Ranks[0].Resident(), one.Ranks[1].Resident())), 0)
+	q, err := o.PlanOrStages(two(max(one.Ranks[0].Resident(), one.Ranks[1].Resident())), 0)
 	require.NoError(t, err)
 	require.Len(t, q.Settings.Placement.Stages(), 2, q.Text)
 	require.Contains(t, q.Text, "--share auto chose stages")
-	q, err = o.planOrStages(two(300*mib), 0)
+	q, err = o.PlanOrStages(two(300*mib), 0)
 	require.NoError(t, err)
 	require.Empty(t, q.Settings.Placement.Stages())
-	_, err = o.planOrStages(two(20*mib), 0)
+	_, err = o.PlanOrStages(two(20*mib), 0)
 	require.ErrorContains(t, err, "rank 0")
 
 	// Shares decide how many layers a stage gets.

@@ -78,7 +78,7 @@ func TestChoose(t *testing.T) {
 		return calibrate.Costs{Models: make([]cost.Model, g.Size())}, nil
 	}
 	for choice, want := range s.placements() {
-		got, errs := chosen(t, 3, s, Choice{choice, 48, []int{3, 0, 2}}, measure)
+		got, errs := chosen(t, 3, s, Choice{Placement: choice, Rows: 48, Speeds: []int{3, 0, 2}}, measure)
 		for r := range got {
 			require.NoError(t, errs[r])
 			require.Equal(t, want.DivideRows(48).WithSpeeds([]int{3, 0, 2}), got[r])
