@@ -125,7 +125,7 @@ func TestFastestOf(t *testing.T) {
 		{1, []expected{of(10, 0.01), of(5, 0.02)}},   // a prompt that weighs more
 		{0, []expected{of(1, 0.1)}},
 		{2, []expected{of(1, 0.1), of(2, 0.2), of(0.7, 0.07)}},
-		{0, []expected{of(1, 0.1), of(2, 0.2), of(0.85, 0.085)}}, // 15 %
+		{0, []expected{of(1, 0.1), of(2, 0.2), of(0.9, 0.09)}}, // a tenth
 		{1, []expected{of(1, 0.1), of(0.8, 0.08), of(0.7, 0.07)}},
 		{0, []expected{of(0.1, 0.01), of(0.2, 0.02), of(0.05, 0.005)}}, // less than a second
 	} {

@@ -12,9 +12,9 @@ import (
 // lacks: running answers are computed again from their tokens whenever a rank leaves or joins,
 // and nothing drafts from the model's block or keeps conversations on disk.
 const (
-	// stagesGain is the part of the time of the request: ten times LeastGain, and more than two
-	// measurements of one host differ by.
-	stagesGain = 0.2
+	// stagesGain is the part of the time of the request: what computing again costs a group that
+	// changes every few minutes, and more than two measurements of one host differ by.
+	stagesGain = 0.15
 	// stagesSave is the seconds of it. Where a request takes no longer, a pause after a loss is
 	// felt more than what stages save.
 	stagesSave = 1.0

@@ -107,11 +107,8 @@ func (o *clusterOptions) check() error {
 	if err := o.Share.Check(o.Size); err != nil {
 		return err
 	}
-	if err := o.Stages.Check(o.Size); err != nil {
+	if err := o.Stages.Check(o.Size, o.Share); err != nil {
 		return err
-	}
-	if o.Stages.Given() && o.Share.Shares.Memory {
-		return fmt.Errorf("--share memory: with --stages give the shares as numbers, or the layers of each stage")
 	}
 	var err error
 	if o.Key, err = o.key(); err != nil { // now, and not when the model is open
