@@ -43,28 +43,35 @@ type decision struct {
 
 // decide chooses the placement with which the members are expected to answer a request
 // fastest, and from how many rows on its steps are divided. placements has that of --share
-// experts and, with Share.Auto, that of all. Where the costs do not say what to expect, the
-// first placement stays.
+// experts and, with Share.Auto, that of all and perhaps that of stages. Where the costs do not
+// say what to expect, the first placement stays.
 func (c *chooser) decide(ctx context.Context, placements []parallel.Placement) decision {
-	rows := make([]expected, len(placements))
+	var rows []expected
 	for i, p := range placements {
-		var err error
-		if rows[i], err = c.fastest(ctx, p); err == nil {
-			err = rows[i].known()
+		e, err := c.fastest(ctx, p)
+		if err == nil {
+			err = e.known()
 		}
-		if err != nil {
+		switch {
+		case err != nil && i > 0 && p.Staged():
+			continue // experts and all can be compared without
+		case err != nil:
 			return c.o.fallback(placements, err)
+		case len(placements) > 1:
+			e.name = choiceNames[i]
+		case p.Staged():
+			e.name = "stages " + StagesOf(p).String()
+		default:
+			e.name = c.o.Share.String()
 		}
+		rows = append(rows, e)
 	}
-	best := 0
-	if len(rows) > 1 {
-		best = better(rows[0], rows[1])
-	}
+	best := fastestOf(rows)
 	one := c.alone(ctx, placements[0].Sizes())
 	d := decision{Choice: replica.Choice{Placement: best, Rows: rows[best].from}, slower: one.slower(rows[best])}
 	d.line = c.line(best, rows, one)
 	if len(rows) > 1 { // else the plan says why there was no choice
-		d.line = fmt.Sprintf("--share auto chose %v; %s", parallel.Share(best), d.line)
+		d.line = fmt.Sprintf("--share auto chose %s; %s", rows[best].name, d.line)
 	}
 	d.text = c.table(rows, one) + d.line + "\n"
 	return d
@@ -95,7 +102,7 @@ func unmeasured(placements []parallel.Placement) replica.Choice {
 // which running answers would wait, and another choice would change their last bits with
 // --reduce sum.
 func kept(c replica.Choice) decision {
-	line := fmt.Sprintf("--share auto keeps %v, which it chose when the group was measured", parallel.Share(c.Placement))
+	line := fmt.Sprintf("--share auto keeps %s, which it chose when the group was measured", choiceNames[c.Placement])
 	return decision{Choice: c, line: line, text: line + "\n"}
 }
 
@@ -122,6 +129,11 @@ func (c *chooser) rowsFrom(ctx context.Context, p parallel.Placement) (from int,
 // fastest is what is expected of a placement with the division of steps by rows that makes
 // a chunk of prefill fastest, if it may divide rows.
 func (c *chooser) fastest(ctx context.Context, p parallel.Placement) (expected, error) {
+	if p.Staged() { // the division by rows inside of its stages is given
+		e, err := c.expected(ctx, p)
+		e.from = p[0].Rows
+		return e, err
+	}
 	from := 0
 	if p.DividesRows() {
 		var err error
@@ -134,12 +146,17 @@ func (c *chooser) fastest(ctx context.Context, p parallel.Placement) (expected, 
 	return e, err
 }
 
-// better is 1 if all, the second, is worth its exchanges, else 0.
-func better(experts, all expected) int {
-	if all.request() > (1-LeastGain)*experts.request() {
-		return 0
+// fastestOf is the placement to take of that of experts, and perhaps those of all and of
+// stages: all if it is worth its exchanges, and stages if they are worth what they lack.
+func fastestOf(rows []expected) int {
+	best := 0
+	if len(rows) > 1 && rows[1].request() <= (1-LeastGain)*rows[0].request() {
+		best = 1
 	}
-	return 1
+	if len(rows) > 2 && WorthStages(rows[2].request(), rows[best].request()) {
+		best = 2
+	}
+	return best
 }
 
 // chunk is the tokens of a step of prefill that placements are compared by.

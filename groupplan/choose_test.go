@@ -41,37 +41,47 @@ func TestDecide(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	members := []cluster.Hello{{Rank: 0, Threads: 1}, {Rank: 1, Threads: 1, Process: "a"}}
-	for name, test := range map[string]struct {
+	for title, test := range map[string]struct {
 		costs calibrate.Costs
-		want  parallel.Share
+		want  int // of choiceNames
 		rows  int
 	}{
-		"no cost": {costsOf(2, 0, 0), parallel.ShareAll, 4},
-		"exchanges as long as what they can hide behind": {arithmetic(costsOf(2, 1e-6, 2e-9)), parallel.ShareExperts, 4},
-		"1 Gbit/s and 200 us":                            {costsOf(2, 5e-4, 8e-9), parallel.ShareExperts, 0},
-		"nothing was measured":                           {calibrate.Costs{Models: make([]cost.Model, 2), Links: cost.Links{}}, parallel.ShareExperts, 0},
+		"no cost": {costsOf(2, 0, 0), 1, 4},
+		"exchanges as long as what they can hide behind": {arithmetic(costsOf(2, 1e-6, 2e-9)), 0, 4},
+		"1 Gbit/s and 200 us":                            {costsOf(2, 5e-4, 8e-9), 0, 0},
+		"50 Mbit/s and 10 ms":                            {costsOf(2, 1e-2, 160e-9), 2, 0},
+		"nothing was measured":                           {calibrate.Costs{Models: make([]cost.Model, 2), Links: cost.Links{}}, 0, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(title, func(t *testing.T) {
+			unmeasured := title == "nothing was measured"
 			var text strings.Builder
 			p := NewPlanner(Options{Model: f, Sequences: 1, MaxTokens: 64, Share: Share{Auto: true}}, &text)
 			defer func() { require.NoError(t, p.Close()) }()
 			s, err := p.Plan(members, replica.Past{})
 			require.NoError(t, err)
 			require.True(t, s.Measure, "a new group is measured")
-			require.Len(t, s.Alternatives, 1)
-			placements := []parallel.Placement{s.Placement, s.Alternatives[0]}
+			require.Len(t, s.Alternatives, 2)
+			placements := append([]parallel.Placement{s.Placement}, s.Alternatives...)
 			require.NotContains(t, text.String(), "expected in memory", "the table of ranks is that of the choice")
 			c := p.Choose(t.Context(), test.costs, placements)
-			require.Equal(t, test.want, parallel.Share(c.Placement), text.String())
+			require.Equal(t, test.want, c.Placement, text.String())
 			require.Equal(t, test.rows, c.Rows, text.String())
 			chosen := c.Of(placements)
 			require.Equal(t, chosen, p.Last().Settings.Placement)
 			require.Equal(t, 1, strings.Count(text.String(), "expected in memory"), "one table of ranks")
-			require.Contains(t, text.String(), "--share "+test.want.String()+": ")
-			if name == "nothing was measured" {
+			name := choiceNames[test.want]
+			if test.want < 2 {
+				require.Contains(t, text.String(), "--share "+name+": ")
+			} else {
+				require.Len(t, chosen.Stages(), 2)
+				require.Equal(t, c.SequenceBudget, p.Last().Settings.SequenceBudget)
+				require.Positive(t, c.SequenceBudget)
+				require.Nil(t, c.Speeds)
+			}
+			if unmeasured {
 				require.Contains(t, p.Expected(), "--share auto divides the experts alone: the cost of [")
 			} else {
-				require.Contains(t, p.Expected(), "--share auto chose "+test.want.String()+"; 2 ranks: ")
+				require.Contains(t, p.Expected(), "--share auto chose "+name+"; 2 ranks: ")
 				require.Contains(t, p.Expected(), "x of one (prefill ")
 			}
 			require.Contains(t, text.String(), p.Expected()+"\n")
@@ -82,8 +92,8 @@ func TestDecide(t *testing.T) {
 			require.False(t, s.Measure)
 			require.Empty(t, s.Alternatives)
 			require.Equal(t, chosen, s.Placement)
-			if name != "nothing was measured" {
-				require.Contains(t, p.Expected(), "--share auto keeps "+test.want.String())
+			if !unmeasured {
+				require.Contains(t, p.Expected(), "--share auto keeps "+name)
 			}
 
 			// A newcomer is measured before steps run, and taken to be like the
@@ -100,21 +110,26 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestBetter: more exchanges must gain something.
-func TestBetter(t *testing.T) {
+// TestFastestOf: more exchanges must gain something, and stages more.
+func TestFastestOf(t *testing.T) {
 	of := func(prefill, decode float64) expected {
 		return expected{chunk: 512, prefill: cost.Estimate{Seconds: prefill}, decode: cost.Estimate{Seconds: decode}}
 	}
 	for _, x := range []struct {
-		experts, all expected
-		want         int
+		want int
+		rows []expected
 	}{
-		{of(1, 0.1), of(0.6, 0.08), 1},
-		{of(1, 0.1), of(0.99, 0.099), 0}, // one per cent
-		{of(1, 0.1), of(0.5, 0.2), 0},    // 128 tokens at twice the time
-		{of(10, 0.01), of(5, 0.02), 1},   // a prompt that weighs more
+		{1, []expected{of(1, 0.1), of(0.6, 0.08)}},
+		{0, []expected{of(1, 0.1), of(0.99, 0.099)}}, // one per cent
+		{0, []expected{of(1, 0.1), of(0.5, 0.2)}},    // 128 tokens at twice the time
+		{1, []expected{of(10, 0.01), of(5, 0.02)}},   // a prompt that weighs more
+		{0, []expected{of(1, 0.1)}},
+		{2, []expected{of(1, 0.1), of(2, 0.2), of(0.7, 0.07)}},
+		{0, []expected{of(1, 0.1), of(2, 0.2), of(0.9, 0.09)}}, // a tenth
+		{1, []expected{of(1, 0.1), of(0.8, 0.08), of(0.7, 0.07)}},
+		{0, []expected{of(0.1, 0.01), of(0.2, 0.02), of(0.05, 0.005)}}, // less than a second
 	} {
-		require.Equal(t, x.want, better(x.experts, x.all), "%+v", x)
+		require.Equal(t, x.want, fastestOf(x.rows), "%+v", x)
 	}
 	unknown := of(0.1, 0.01)
 	unknown.decode.Unknown = []string{"Compress"}

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"ringmaster/parallel"
 	"ringmaster/parallel/cost"
 )
 
 // expected is what steps take with a placement.
 type expected struct {
-	chunk           int // tokens of prefill
-	from            int // rows of the steps that are divided by rows, 0 for none
+	name            string // of the placement
+	chunk           int    // tokens of prefill
+	from            int    // rows of the steps that are divided by rows, 0 for none
 	prefill, decode cost.Estimate
 }
 
@@ -61,7 +61,7 @@ func (l lone) slower(group expected) string {
 }
 
 // line says in one line what is expected of the chosen placement, of one rank alone, and of
-// the placement that was not chosen.
+// the placements that were not chosen.
 func (c *chooser) line(chosen int, rows []expected, one lone) string {
 	var b strings.Builder
 	rates := func(e expected, of string) {
@@ -77,9 +77,11 @@ func (c *chooser) line(chosen int, rows []expected, one lone) string {
 	}
 	fmt.Fprintf(&b, "%d ranks: ", len(c.members))
 	rates(rows[chosen], " of one")
-	if len(rows) > 1 {
-		fmt.Fprintf(&b, "; with %v ", parallel.Share(1-chosen))
-		rates(rows[1-chosen], "")
+	for i, e := range rows {
+		if i != chosen {
+			fmt.Fprintf(&b, "; with %s ", e.name)
+			rates(e, "")
+		}
 	}
 	switch slower := one.slower(rows[chosen]); {
 	case one.unknown != nil:
@@ -111,12 +113,8 @@ func (c *chooser) table(rows []expected, one lone) string {
 		fmt.Fprintf(t, "%s\t%.1f ms\t± %.0f %%\t%.2f ms\t± %.0f %%\t%s\t%s\t\n", name,
 			1e3*e.prefill.Seconds, 100*e.prefill.Error, 1e3*e.decode.Seconds, 100*e.decode.Error, divided, busiest)
 	}
-	for i, e := range rows {
-		share := parallel.Share(i).String()
-		if len(rows) == 1 {
-			share = c.o.Share.String()
-		}
-		row(share, e, fromRows(e.from), fmt.Sprintf("%.2fx, %.2fx of the mean", e.prefill.Imbalance, e.decode.Imbalance))
+	for _, e := range rows {
+		row(e.name, e, fromRows(e.from), fmt.Sprintf("%.2fx, %.2fx of the mean", e.prefill.Imbalance, e.decode.Imbalance))
 	}
 	if one.unknown == nil {
 		row(one.name+" alone", one.expected, "", "")

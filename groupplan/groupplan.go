@@ -32,6 +32,7 @@ type Options struct {
 	Overcommit bool  // a plan may need more memory than is free
 	Heap       int64 // bytes of the Go heap on rank 0, without what depends on the plan
 	Measure    bool  // a group is measured even if nothing is to be chosen
+	Portable   bool  // sequences are copied from rank 0 (--cache-dir), which those in stages cannot be
 	// Chosen returns how often each expert was chosen, [layers][experts]; nil: unknown. With
 	// Sum it decides nothing, so that every epoch of the same ranks has the same copies.
 	Chosen func() [][]uint64

@@ -23,8 +23,8 @@ type Planned struct {
 	// there is room for both; whoever measures the group chooses.
 	Settings replica.Settings
 	Share    parallel.Share // that of Settings.Placement
-	// other is the plan of the alternative, nil without one.
-	other *Planned
+	// others are the plans of Settings.Alternatives.
+	others []Planned
 	// without are what Ranks and Text are if copies turn out never to serve, empty if they do.
 	without withoutCopies
 	Model   decoder.Plan
@@ -50,14 +50,18 @@ func (p Planned) placements() []parallel.Placement {
 func (p Planned) choose(c replica.Choice) Planned {
 	out := p
 	if c.Placement > 0 {
-		out.Share, out.Ranks, out.Text, out.without = p.other.Share, p.other.Ranks, p.other.Text, p.other.without
+		other := p.others[c.Placement-1]
+		out.Share, out.Ranks, out.Text, out.without = other.Share, other.Ranks, other.Text, other.without
+		if other.Settings.Placement.Staged() { // rank 0's budget is for its layers
+			out.Settings.SequenceBudget = other.Settings.SequenceBudget
+		}
 	}
 	out.Settings.Placement = c.Of(p.placements())
 	if w := out.without; w.ranks != nil && !out.Settings.Placement.Copies() {
 		out.Ranks, out.Text = w.ranks, strings.Replace(out.Text, w.copied, w.plain, 1)
 	}
 	out.without = withoutCopies{}
-	out.Settings.Alternatives, out.Settings.Measure, out.other = nil, false, nil
+	out.Settings.Alternatives, out.Settings.Measure, out.others = nil, false, nil
 	return out
 }
 
@@ -97,11 +101,16 @@ func (o Options) Plan(members []cluster.Hello, held int64) (Planned, error) {
 		experts.Text += fmt.Sprintf("--share auto chose experts, without measuring: with all %v\n", errAll)
 		return experts, nil
 	}
-	experts.Heap, experts.AtMost = max(experts.Heap, all.Heap), max(experts.AtMost, all.AtMost)
-	experts.other = &all
+	experts.others = []Planned{all}
+	if staged, err := o.forSpeed(members, experts.Settings.Context); err == nil { // else two are to choose from
+		experts.others = append(experts.others, staged)
+	}
 	s := &experts.Settings
-	s.Alternatives = []parallel.Placement{all.Settings.Placement}
 	s.SequenceBudget = min(s.SequenceBudget, all.Settings.SequenceBudget)
+	for _, other := range experts.others {
+		s.Alternatives = append(s.Alternatives, other.Settings.Placement)
+		experts.Heap, experts.AtMost = max(experts.Heap, other.Heap), max(experts.AtMost, other.AtMost)
+	}
 	return experts, nil
 }
 

@@ -50,7 +50,7 @@ func (p *Planner) nextOptions() Options {
 func (p *Planner) Plan(members []cluster.Hello, past replica.Past) (replica.Settings, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	planned, err := p.nextOptions().planOrStages(members, past.Held)
+	planned, err := p.nextOptions().PlanOrStages(members, past.Held)
 	text := planned.Text
 	defer func() { _, _ = io.WriteString(p.out, text) }() // one table of ranks, once its placement is known
 	if err != nil {
@@ -66,10 +66,14 @@ func (p *Planner) Plan(members []cluster.Hello, past replica.Past) (replica.Sett
 	case p.costs.join(members, past.Ran):
 		p.last = p.last.withSpeeds(p.costs.now.Models)
 		switch {
-		case auto && p.choice != nil:
+		case auto && p.choice != nil && p.choice.Placement < len(p.last.placements()):
 			text = p.settle(kept(*p.choice))
 		case auto:
-			text = p.settle(p.chooser().decide(context.Background(), p.last.placements()))
+			all := p.last.placements()
+			if past.Held > 0 { // sequences would end with the epoch
+				all = slices.DeleteFunc(all, parallel.Placement.Staged)
+			}
+			text = p.settle(p.chooser().decide(context.Background(), all))
 		}
 	case auto && past.Held > 0:
 		text = p.settle(p.options.fallback(p.last.placements(), errors.New("the ranks cannot be measured because they hold running requests")))
@@ -109,7 +113,7 @@ func (p *Planner) settle(d decision) string {
 func (p *Planner) Fits(members []cluster.Hello, past replica.Past) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, err := p.nextOptions().planOrStages(members, past.Held)
+	_, err := p.nextOptions().PlanOrStages(members, past.Held)
 	return err
 }
 
@@ -140,12 +144,20 @@ func (p *Planner) Choose(ctx context.Context, costs calibrate.Costs, placements 
 	c.costs = costs
 	speeds := p.last.speeds(costs.Models)
 	placements = slices.Clone(placements)
-	for i := range placements {
-		placements[i] = placements[i].WithSpeeds(speeds)
+	for i, x := range placements {
+		if !x.Staged() { // nothing is assigned among stages
+			placements[i] = x.WithSpeeds(speeds)
+		}
 	}
 	d := c.decide(ctx, placements)
-	d.Speeds, d.text = speeds, d.text+speedsLine(p.costs.members, speeds)
+	staged := placements[d.Placement].Staged()
+	if !staged {
+		d.Speeds, d.text = speeds, d.text+speedsLine(p.costs.members, speeds)
+	}
 	_, _ = io.WriteString(p.out, p.settle(d))
+	if staged {
+		d.SequenceBudget = p.last.Settings.SequenceBudget
+	}
 	return d.Choice
 }
 

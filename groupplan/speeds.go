@@ -104,7 +104,9 @@ func (p Planned) withSpeeds(models []cost.Model) Planned {
 	p.Settings.Placement = p.Settings.Placement.WithSpeeds(speeds)
 	p.Settings.Alternatives = slices.Clone(p.Settings.Alternatives)
 	for i, x := range p.Settings.Alternatives {
-		p.Settings.Alternatives[i] = x.WithSpeeds(speeds)
+		if !x.Staged() { // nothing is assigned among stages
+			p.Settings.Alternatives[i] = x.WithSpeeds(speeds)
+		}
 	}
 	return p
 }

@@ -9,6 +9,7 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/internal/units"
+	"ringmaster/internal/usage"
 	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
 	"ringmaster/parallel"
@@ -97,8 +98,11 @@ func (s Stages) String() string {
 	return strings.Join(texts, ",")
 }
 
-// Check refuses stages that a world of so many ranks does not have.
-func (s Stages) Check(ranks int) error {
+// Check refuses stages that a world of so many ranks does not have, or with such a share.
+func (s Stages) Check(ranks int, share Share) error {
+	if s.Given() && share.Shares.Memory {
+		return errors.New("--share memory: with --stages give the shares as numbers, or the layers of each stage")
+	}
 	if s.Count > ranks {
 		return fmt.Errorf("--stages %v: %d stages need as many ranks; there are %d", s, s.Count, ranks)
 	}
@@ -178,10 +182,10 @@ func (o Options) inStages(members []cluster.Hello) (Planned, error) {
 	}, nil
 }
 
-// planOrStages is Plan, but with --share auto a model that has no room otherwise gets a stage
+// PlanOrStages is Plan, but with --share auto a model that has no room otherwise gets a stage
 // for each member: stages also divide the KV caches, and dense weights as evenly as layers
 // allow.
-func (o Options) planOrStages(members []cluster.Hello, held int64) (Planned, error) {
+func (o Options) PlanOrStages(members []cluster.Hello, held int64) (Planned, error) {
 	p, err := o.Plan(members, held)
 	if err == nil || !o.Share.Auto || o.Stages.Given() || len(members) == 1 || o.DraftFile != nil || o.Share.Shares.Memory {
 		return p, err
@@ -241,11 +245,11 @@ func (o Options) chooseLayers(s *Stages, shares []float64) error {
 		return err
 	}
 	if s.end() != plan.Layers {
-		return fmt.Errorf("--stages %v ends with layer %d; the model has the layers 0 to %d", o.Stages, s.end()-1, plan.Layers-1)
+		return usage.Errorf("--stages %v ends with layer %d; the model has the layers 0 to %d", o.Stages, s.end()-1, plan.Layers-1)
 	}
 	for i, l := range s.Layers[1:] {
 		if !plan.Splits[l.Start] {
-			return fmt.Errorf("--stages %v: stage %d begins with layer %d, which reads what an earlier layer has made of the same tokens; a stage may begin with %s",
+			return usage.Errorf("--stages %v: stage %d begins with layer %d, which reads what an earlier layer has made of the same tokens; a stage may begin with %s",
 				o.Stages, i+1, l.Start, starts(plan.Splits))
 		}
 	}
@@ -309,7 +313,7 @@ func (o Options) evenStages(s Stages, shares []float64, whole decoder.Plan) ([]p
 	for i, end := s.Count-1, whole.Layers; i >= 0; i-- {
 		from := least[i][end].from
 		if from < 0 {
-			return nil, fmt.Errorf("--stages %v: the model has no such stages; beside layer 0, a stage may begin with %s", o.Stages, starts(whole.Splits))
+			return nil, usage.Errorf("--stages %v: the model has no such stages; beside layer 0, a stage may begin with %s", o.Stages, starts(whole.Splits))
 		}
 		layers[i] = parallel.Range{Start: from, End: end}
 		end = from

@@ -1,6 +1,7 @@
 package groupplan
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -40,9 +41,9 @@ func TestParseStages(t *testing.T) {
 	}
 	two, err := ParseStages("0-21:2,22-42:1")
 	require.NoError(t, err)
-	require.NoError(t, two.Check(3))
-	require.ErrorContains(t, two.Check(2), "stages of 3 ranks together; there are 2")
-	require.ErrorContains(t, Stages{Count: 3}.Check(2), "3 stages need as many ranks")
+	require.NoError(t, two.Check(3, Share{}))
+	require.ErrorContains(t, two.Check(2, Share{}), "stages of 3 ranks together; there are 2")
+	require.ErrorContains(t, Stages{Count: 3}.Check(2, Share{}), "3 stages need as many ranks")
 	require.Equal(t, []int{2, 1, 1}, Stages{Count: 3}.of(4, 4).Ranks)
 	require.Equal(t, Stages{Count: 2, Ranks: []int{1, 1}}, two.of(2, 3), "after a loss")
 }
@@ -106,14 +107,14 @@ func TestStages(t *testing.T) {
 	// Without --stages they are taken where nothing else has room.
 	o = Options{Model: f, Sequences: 4, MaxTokens: 64, Share: Share{Auto: true}}
 	two := func(memory int64) []cluster.Hello { return members(memory, memory) }
-	q, err := o.planOrStages(two(max(one.Ranks[0].Resident(), one.Ranks[1].Resident())), 0)
+	q, err := o.PlanOrStages(two(max(one.Ranks[0].Resident(), one.Ranks[1].Resident())), 0)
 	require.NoError(t, err)
 	require.Len(t, q.Settings.Placement.Stages(), 2, q.Text)
 	require.Contains(t, q.Text, "--share auto chose stages")
-	q, err = o.planOrStages(two(300*mib), 0)
+	q, err = o.PlanOrStages(two(300*mib), 0)
 	require.NoError(t, err)
 	require.Empty(t, q.Settings.Placement.Stages())
-	_, err = o.planOrStages(two(20*mib), 0)
+	_, err = o.PlanOrStages(two(20*mib), 0)
 	require.ErrorContains(t, err, "rank 0")
 
 	// Shares decide how many layers a stage gets.
@@ -142,6 +143,8 @@ func TestStagesOfReleasedShapes(t *testing.T) {
 			require.NoError(t, err)
 			two := []cluster.Hello{{Rank: 0, Size: 2}, {Rank: 1, Size: 2}}
 			o := Options{Model: f, Sequences: 1, MaxTokens: 512, Stages: Stages{Count: 2}}
+			_, err = o.forSpeed(two, 4096)
+			require.Equal(t, name == "v41", errors.Is(err, errNoStages), "the staircase of V4.1 saves more: %v", err)
 			p, err := o.Plan(two, 0)
 			require.NoError(t, err)
 			s := p.Settings.Placement.Stages()

@@ -55,6 +55,7 @@ type Options struct {
 	Tokenizes bool // the vocabulary is used, too
 	Profile   bool // ops can be measured
 	Measure   bool // a group is measured even if nothing is to be chosen
+	Portable  bool // sequences are copied from rank 0 to its disk, so that they are not divided for speed alone
 
 	// Popularity is a file in which a leader keeps how often experts were chosen; empty for
 	// none.
@@ -188,7 +189,7 @@ func (n *Node) wrapBackend() {
 // planOptions are the options of the plan.
 func (n *Node) planOptions() groupplan.Options {
 	p := groupplan.Options{Model: n.File, Sequences: n.o.Sequences, Context: n.o.Context, MaxTokens: n.o.MaxTokens, Reduce: n.o.Reduce,
-		Overcommit: n.o.Overcommit, Heap: max(n.o.Heap, groupplan.LeastHeap), Measure: n.o.Measure, Chosen: n.popular.counts, DraftFile: n.blockFile}
+		Overcommit: n.o.Overcommit, Heap: max(n.o.Heap, groupplan.LeastHeap), Measure: n.o.Measure, Portable: n.o.Portable, Chosen: n.popular.counts, DraftFile: n.blockFile}
 	if g := n.o.Group; g != nil {
 		p.Share, p.Stages = g.Share, g.Stages
 	}

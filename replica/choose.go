@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"ringmaster/distributed"
 	"ringmaster/model/calibrate"
@@ -12,10 +13,12 @@ import (
 
 // Choice is the choice for an epoch: one of its placements [1 + Settings.Alternatives], the
 // rows from which it divides a step, 0 for never, and the speeds of the ranks, nil for those
-// of the placement.
+// of the placement. SequenceBudget, if not 0, takes the place of that of the settings on rank 0,
+// because ranks in stages have caches of other layers.
 type Choice struct {
 	Placement, Rows int
 	Speeds          []int
+	SequenceBudget  int64
 }
 
 // Of returns the chosen placement from all, without copies that would never serve.
@@ -57,8 +60,8 @@ func (c choosing) Connect(ctx context.Context, l distributed.Link) (*distributed
 	return g, nil
 }
 
-// chooseOn splits the group if the settings have stages; if they say so it measures the
-// group, and sets the placement of the settings to rank 0's choice.
+// chooseOn measures the group if the settings say so, and sets their placement to rank 0's
+// choice; if that has stages it splits the group.
 func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 	if err := h.acquire(ctx); err != nil {
 		return err
@@ -68,20 +71,26 @@ func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 		return context.Cause(ctx) // as in form
 	}
 	h.inside = nil
-	if h.staged() {
-		var err error
-		h.inside, err = h.settings.Placement.SplitStages(ctx, g)
-		return err
+	if h.rank != nil && h.settings.Measure {
+		if err := h.choose(ctx, g); err != nil {
+			return err
+		}
 	}
-	if h.rank == nil || !h.settings.Measure {
-		return nil
-	}
+	var err error
+	h.inside, err = h.settings.Placement.SplitStages(ctx, g)
+	return err
+}
+
+// choose measures the group and sets the placement of the settings to rank 0's choice. The
+// caller has the turn.
+func (h *resident) choose(ctx context.Context, g *distributed.Group) error {
 	h.rank.Forget()
 	h.loads++ // so that every user of its sequences sees that they are gone
 	all := h.settings.placements()
 	// Ops are timed on all rows of a step, because otherwise the rows of other ranks would
-	// be missing.
-	costs, err := h.host.Measure(ctx, g, h.rank, all[len(all)-1].DivideRows(0))
+	// be missing, and on all layers.
+	whole := slices.DeleteFunc(slices.Clone(all), parallel.Placement.Staged)
+	costs, err := h.host.Measure(ctx, g, h.rank, whole[len(whole)-1].DivideRows(0))
 	if err != nil {
 		return err
 	}
@@ -96,6 +105,7 @@ func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 	if err != nil {
 		return err
 	}
+	budget := c.SequenceBudget
 	c = Choice{Placement: agreed[0], Rows: agreed[1]}
 	if c.Placement < 0 || c.Placement >= len(all) || c.Rows < 0 {
 		return fmt.Errorf("invalid choice: placement %d of %d, steps divided from %d rows", c.Placement, len(all), c.Rows)
@@ -108,5 +118,8 @@ func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 		return fmt.Errorf("invalid choice: %w", err)
 	}
 	h.settings.Placement, h.settings.Measure, h.settings.Alternatives = p, false, nil
+	if budget > 0 {
+		h.settings.SequenceBudget = budget
+	}
 	return nil
 }

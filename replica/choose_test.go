@@ -78,7 +78,7 @@ func TestChoose(t *testing.T) {
 		return calibrate.Costs{Models: make([]cost.Model, g.Size())}, nil
 	}
 	for choice, want := range s.placements() {
-		got, errs := chosen(t, 3, s, Choice{choice, 48, []int{3, 0, 2}}, measure)
+		got, errs := chosen(t, 3, s, Choice{Placement: choice, Rows: 48, Speeds: []int{3, 0, 2}}, measure)
 		for r := range got {
 			require.NoError(t, errs[r])
 			require.Equal(t, want.DivideRows(48).WithSpeeds([]int{3, 0, 2}), got[r])
@@ -107,6 +107,29 @@ func TestChoose(t *testing.T) {
 	for r := range got {
 		require.NoError(t, errs[r])
 		require.Equal(t, one, got[r])
+	}
+}
+
+// TestChooseStages: stages that are chosen split the group, on all of which ranks are measured
+// without stages, and rank 0 has the budget of its layers.
+func TestChooseStages(t *testing.T) {
+	whole := upTo(1, 2, 8)
+	layers := []parallel.Range{{Start: 0, End: 1}, {Start: 1, End: 2}, {Start: 2, End: 3}}
+	stages := parallel.InStages(layers, []parallel.Placement{upTo(8), upTo(8), upTo(8)})
+	s := Settings{Context: 4096, MaxTokens: 64, Reduce: parallel.Sum, Placement: whole, Measure: true, Alternatives: []parallel.Placement{upTo(2, 4, 8), stages}, SequenceBudget: 1 << 20}
+	measure := func(g *distributed.Group, p parallel.Placement) (calibrate.Costs, error) {
+		if p.Staged() {
+			return calibrate.Costs{}, errors.New("stages are measured")
+		}
+		if g.Rank() > 0 {
+			return calibrate.Costs{}, nil
+		}
+		return calibrate.Costs{Models: make([]cost.Model, g.Size())}, nil
+	}
+	got, errs := chosen(t, 3, s, Choice{Placement: 2, SequenceBudget: 1 << 19}, measure)
+	for r := range got {
+		require.NoError(t, errs[r])
+		require.Equal(t, stages, got[r])
 	}
 }
 

@@ -89,7 +89,9 @@ func (s Settings) check() error {
 		return bad("alternatives", len(s.Alternatives), fmt.Sprintf("at most %d", mostAlternatives))
 	}
 	for _, p := range s.placements() {
-		if err := p.Check(s.Placement.Sizes(), len(s.Placement)); err != nil {
+		sizes := s.Placement.Sizes()
+		sizes.Layers = p.Sizes().Layers // which only one with stages has; the model checks them
+		if err := p.Check(sizes, len(s.Placement)); err != nil {
 			return fmt.Errorf("settings of the plan: %w", err)
 		}
 	}

@@ -64,7 +64,7 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	flags.Typed(f, &o.Ports, "data-port", "", portsForm, network.ParsePorts, "`port` on which this rank listens for the data connections of the others, as a firewall must allow it beside the coordinator's; a range such as 7701-7708 takes the first that is free, for several groups on a host, and with RDMA two are needed; empty leaves the choice to the system")
 	flags.File(f, &o.keyFile, "cluster-key-file", "`file` with the secret that all ranks share; without it a rank listens only on loopback or on an explicit address")
 	o.registerEncrypt(f)
-	flags.Propose(flags.Typed(f, &o.Share, "share", groupplan.AutoShare, shareForm, groupplan.ParseShare, "what is divided: the experts, or all: also attention, the shared expert and the output head, for one more exchange a layer; or auto: what is expected to be faster, measured for two seconds when a group forms, and the experts if that is not possible. Shares follow after a colon: all:2,1,1 by rank, or all:memory in proportion to the free memory; without them all ranks get equal shares (rank 0 decides)"), shareWords...)
+	flags.Propose(flags.Typed(f, &o.Share, "share", groupplan.AutoShare, shareForm, groupplan.ParseShare, "what is divided: the experts, or all: also attention, the shared expert and the output head, for one more exchange a layer; or auto: what is expected to be faster, measured for two seconds when a group forms, also with --stages of one rank each, and the experts if that is not possible. Shares follow after a colon: all:2,1,1 by rank, or all:memory in proportion to the free memory; without them all ranks get equal shares (rank 0 decides)"), shareWords...)
 	flags.Typed(f, &o.Stages, "stages", "", stagesForm, groupplan.ParseStages, "divide the layers into `stages`, each on ranks of its own that have the weights and KV caches of its layers alone; inside a stage --share decides. Rows pass from stage to stage, so little travels (a long prompt is computed in all stages at once, a single answer takes a little longer than on one host): for slow links, and models and contexts that need the memory of all ranks. A number, such as 2, or the layers of each stage, 0-21,22-42, also with how many ranks each has, 0-21:2,22-42:1 (rank 0 decides)")
 	flags.Bool(f, &o.verify, "verify-model", false, "before loading, check that no weight is NaN or infinite, and compare a hash of the whole model file across the ranks (reads the whole file); the small tensors that every token needs are always checked")
 	flags.Duration(f, &o.ConnectTimeout, "connect-timeout", time.Minute, flags.AnyDuration(), "how long to wait for the other ranks at startup, and how long a follower that lost its leader keeps the model loaded and looks for it")
@@ -107,11 +107,8 @@ func (o *clusterOptions) check() error {
 	if err := o.Share.Check(o.Size); err != nil {
 		return err
 	}
-	if err := o.Stages.Check(o.Size); err != nil {
+	if err := o.Stages.Check(o.Size, o.Share); err != nil {
 		return err
-	}
-	if o.Stages.Given() && o.Share.Shares.Memory {
-		return fmt.Errorf("--share memory: with --stages give the shares as numbers, or the layers of each stage")
 	}
 	var err error
 	if o.Key, err = o.key(); err != nil { // now, and not when the model is open

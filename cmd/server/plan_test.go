@@ -195,15 +195,15 @@ func TestPlanAuto(t *testing.T) {
 	}
 	const host = "2GiB,0.01GB/s,0.1TFLOP/s,op=0s,x2"
 	out := plan(host, "9GB/s,1us")
-	require.Regexp(t, `(?m)^ +experts +1024 .* t/s +\d+\.\d t/s *\n +all +1024 .* t/s *\n *auto \(all\) +1024 .* t/s *\nrecommended: --share auto, which takes all: a prompt of 512 tokens and 128 of an answer in 0\.\d\d times the time of experts\n`, out)
+	require.Regexp(t, `(?m)^ +experts +1024 .* t/s +\d+\.\d t/s *\n +all +1024 .* t/s *\n *auto \(all\) +1024 .* t/s *\n +stages 2 +1024 .* t/s *\nrecommended: --share auto, which takes all: a prompt of 512 tokens and 128 of an answer in 0\.\d\d times the time of experts\n`, out)
 	require.Contains(t, out, "--share auto chose all; 2 ranks: ")
 	require.Contains(t, out, "; with experts ")
 	require.Contains(t, out, "x of one (prefill ")
 	require.NotContains(t, out, "slower than")
 	out = plan(host, "0.00001GB/s,1s")
-	require.Contains(t, out, "--share auto chose experts; 2 ranks: ")
+	require.Contains(t, out, "--share auto chose stages; 2 ranks: ", "which send least")
 	require.Contains(t, out, "; slower than rank 0 alone: prefill by ")
-	require.Regexp(t, `recommended: --share auto, which takes experts: .*; one host is faster if it holds the model: the group is slower than rank 0 alone: prefill by `, out)
+	require.Regexp(t, `recommended: --share auto, which takes stages: .*; one host is faster if it holds the model: the group is slower than rank 0 alone: prefill by `, out)
 	out = plan("2GiB,1GB/s,x2", "1g")
 	require.Contains(t, out, "--share auto divides experts: what is faster is not known without the rate of each memory and the speed of each host")
 	require.Contains(t, out, "recommended: --share auto, which measures the group when it forms")

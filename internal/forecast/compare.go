@@ -7,23 +7,39 @@ import (
 
 	"ringmaster/groupplan"
 	"ringmaster/internal/units"
+	"ringmaster/internal/usage"
 	"ringmaster/parallel"
 )
 
-// Alternative is one value of --share on the hosts of a plan.
+// Alternative is one value of --share or --stages on the hosts of a plan.
 type Alternative struct {
 	Share   string `json:"share"`
+	Stages  string `json:"stages,omitempty"`  // the value of --stages; Share is then divided inside
 	Chooses string `json:"chooses,omitempty"` // of auto: what it divides
 	Fits    bool   `json:"fits"`
 	Why     string `json:"why,omitempty"` // why it does not fit
 	Context int    `json:"context,omitempty"`
-	Caches  int64  `json:"kv_caches,omitempty"` // bytes of all sequences on each rank, at most
+	Caches  int64  `json:"kv_caches,omitempty"` // bytes of all sequences on each rank, with stages on rank 0, at most
 	Needs   int64  `json:"needs,omitempty"`     // bytes of the rank that needs most
 	Left    int64  `json:"left,omitempty"`      // bytes of the rank that has least left
 	// In tokens per second of one sequence; 0 if a rate of a host is unknown.
 	Prefill float64 `json:"prefill,omitempty"` // of 512 tokens
 	Decode  float64 `json:"decode,omitempty"`
+
+	slower string // by how much it is slower than one host, "" if it is not
 }
+
+// worth reports whether stages are to be taken in place of what --share auto takes, which may be
+// others.
+func (a *Alternative) worth(auto *Alternative) bool {
+	if auto.Chooses == stagesName {
+		return a.request() <= (1-groupplan.LeastGain)*auto.request()
+	}
+	return groupplan.WorthStages(a.request(), auto.request())
+}
+
+// stagesName is what --share auto chooses where it takes stages.
+const stagesName = "stages"
 
 // request is the seconds of the request by which --share auto compares; 0 if unknown.
 func (a Alternative) request() float64 {
@@ -33,38 +49,58 @@ func (a Alternative) request() float64 {
 	return groupplan.RequestPrompt/a.Prefill + groupplan.RequestAnswer/a.Decode
 }
 
-// compare plans the hosts with each value of --share and recommends one. p is the plan for
-// the options' own. One host has nothing to divide, and gives no alternatives.
+// compare plans the hosts with each value of --share and in stages, and recommends one. p is
+// the plan for the options' own. One host has nothing to divide, and gives no alternatives.
 func (o *Forecaster) compare(p *Plan) (all []Alternative, recommended string, err error) {
 	if len(o.hosts) < 2 {
 		return nil, "", nil
 	}
-	plans, slower := map[string]*Plan{what(o.Share): p}, ""
 	for _, share := range []groupplan.Share{{Of: parallel.ShareExperts}, {Of: parallel.ShareAll}, {Auto: true}} {
 		share.Shares = o.Share.Shares
-		plan := plans[what(share)]
-		if plan == nil {
-			one := *o
-			one.Share = share
-			plan, err = one.plan(o.hosts)
-			o.tracer = one.tracer
-			if err != nil {
+		plan := p
+		if o.Stages.Given() || what(share) != what(o.Share) {
+			if plan, err = o.with(share, groupplan.Stages{}); err != nil {
 				return nil, "", err
-			}
-			if plan.Fits && predictable(o.hosts) {
-				if plan.Predicted, err = one.predict(plan, o.hosts); err != nil {
-					return nil, "", err
-				}
 			}
 		}
 		all = append(all, alternative(what(share), plan))
-		_, slower, _ = strings.Cut(plan.Expected, "; slower than ") // of auto, the last
 	}
-	recommended = recommend(all)
-	if slower != "" {
-		recommended += "; one host is faster if it holds the model: the group is slower than " + slower
+	for _, stages := range o.candidates() {
+		plan, inside := p, o.Share // auto means experts inside of stages
+		if inside.Auto {
+			inside.Auto, inside.Of = false, parallel.ShareExperts
+		}
+		if !o.Stages.Given() {
+			if plan, err = o.with(inside, stages); usage.Is(err) { // the model has no such stages
+				plan, err = &Plan{Why: err.Error()}, nil
+			}
+			if err != nil {
+				return nil, "", err
+			}
+		}
+		a := alternative(inside.String(), plan)
+		if a.Stages = stages.String(); plan.Fits {
+			a.Stages = stagesFlag(plan.placement)
+		}
+		all = append(all, a)
+	}
+	best, recommended := recommend(all)
+	if best != nil && best.slower != "" {
+		recommended += "; one host is faster if it holds the model: the group is slower than " + best.slower
 	}
 	return all, recommended, nil
+}
+
+// with is the plan with another division, and its predictions.
+func (o *Forecaster) with(share groupplan.Share, stages groupplan.Stages) (*Plan, error) {
+	one := *o
+	one.Share, one.Stages = share, stages
+	plan, err := one.plan(o.hosts)
+	o.tracer = one.tracer
+	if err == nil && plan.Fits && predictable(o.hosts) {
+		plan.Predicted, err = one.predict(plan, o.hosts)
+	}
+	return plan, err
 }
 
 // what is the name of what a share divides.
@@ -79,8 +115,11 @@ func what(s groupplan.Share) string {
 func alternative(share string, p *Plan) Alternative {
 	a := Alternative{Share: share, Fits: p.Fits, Why: p.Why, Context: p.Context, Caches: p.Caches}
 	if share == groupplan.AutoShare && p.Fits {
-		a.Chooses = p.Share
+		if a.Chooses = p.Share; p.Stages != "" {
+			a.Chooses = stagesName
+		}
 	}
+	_, a.slower, _ = strings.Cut(p.Expected, "; slower than ")
 	for i, r := range p.Ranks {
 		a.Needs = max(a.Needs, r.Resident)
 		if i == 0 || r.Free < a.Left {
@@ -98,23 +137,37 @@ func alternative(share string, p *Plan) Alternative {
 	return a
 }
 
-// recommend says which alternative to take, and why.
-func recommend(all []Alternative) string {
-	experts, divided, auto := all[0], all[1], all[2]
+// recommend says which alternative to take, and why. Without one that fits it is nil.
+func recommend(all []Alternative) (*Alternative, string) {
+	experts, divided, auto := &all[0], &all[1], &all[2]
+	var stages *Alternative // the fastest, or the first
+	for i := range all[3:] {
+		if a := &all[3+i]; a.Fits && (stages == nil || a.request() < stages.request()) {
+			stages = a
+		}
+	}
+	request := fmt.Sprintf("a prompt of %d tokens and %d of an answer in", groupplan.RequestPrompt, groupplan.RequestAnswer)
 	switch {
+	case !auto.Fits && stages != nil:
+		return stages, fmt.Sprintf("--stages %s, because nothing else has room", stages.Stages)
 	case !auto.Fits:
-		return "none of them: " + auto.Why
+		return nil, "none of them: " + auto.Why
+	case auto.request() > 0 && stages != nil && stages.worth(auto):
+		return stages, fmt.Sprintf("--stages %s: %s %.2f times the time of --share auto, which takes %s",
+			stages.Stages, request, stages.request()/auto.request(), auto.Chooses)
+	case !experts.Fits && !divided.Fits:
+		return auto, "--share auto, which takes stages, because nothing else has room"
 	case !experts.Fits || !divided.Fits:
-		return fmt.Sprintf("--share auto, which takes %s, because the other does not fit", auto.Chooses)
+		return auto, fmt.Sprintf("--share auto, which takes %s, because the other does not fit", auto.Chooses)
 	case experts.request() == 0 || divided.request() == 0:
-		return "--share auto, which measures the group when it forms and takes what is faster; nothing is predicted without the rate of each memory and the speed of each host (--host 64GiB,40GB/s,1TFLOP/s)"
+		return auto, "--share auto, which measures the group when it forms and takes what is faster; nothing is predicted without the rate of each memory and the speed of each host (--host 64GiB,40GB/s,1TFLOP/s)"
 	}
 	other := experts
-	if auto.Chooses == experts.Share {
+	switch {
+	case auto.Chooses == experts.Share, auto.Chooses == stagesName && divided.request() < experts.request():
 		other = divided
 	}
-	return fmt.Sprintf("--share auto, which takes %s: a prompt of %d tokens and %d of an answer in %.2f times the time of %s",
-		auto.Chooses, groupplan.RequestPrompt, groupplan.RequestAnswer, auto.request()/other.request(), other.Share)
+	return auto, fmt.Sprintf("--share auto, which takes %s: %s %.2f times the time of %s", auto.Chooses, request, auto.request()/other.request(), other.Share)
 }
 
 // writeAlternatives prints the alternatives side by side, with the recommendation.
@@ -123,7 +176,7 @@ func writeAlternatives(b *strings.Builder, all []Alternative, recommended string
 		return
 	}
 	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "--share\tcontext\tKV caches\tneeds at most\tleft at least\tprefill of %d\tdecode\t\n", groupplan.RequestPrompt)
+	fmt.Fprintf(t, "divided\tcontext\tKV caches of rank 0\tneeds at most\tleft at least\tprefill of %d\tdecode\t\n", groupplan.RequestPrompt)
 	rate := func(r float64) string {
 		if r == 0 {
 			return "unknown"
@@ -132,6 +185,9 @@ func writeAlternatives(b *strings.Builder, all []Alternative, recommended string
 	}
 	for _, a := range all {
 		name := a.Share
+		if a.Stages != "" {
+			name = stagesName + " " + a.Stages
+		}
 		if a.Chooses != "" {
 			name += " (" + a.Chooses + ")"
 		}

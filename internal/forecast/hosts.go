@@ -40,7 +40,8 @@ type Host struct {
 	Threads int     `json:"threads,omitempty"`
 	GPU     int64   `json:"gpu,omitempty"` // bytes that the model may use of a graphics card
 
-	card *groupplan.Card // what of the model is there, nil without a GPU
+	card   *groupplan.Card // what of the model is there, nil without a GPU
+	island int             // the number of the value of --host
 }
 
 // The syntax of a host.
@@ -69,7 +70,8 @@ func ParseHosts(value string) (Hosts, error) {
 // expand lists the hosts of a group.
 func expand(values []Hosts) ([]Host, error) {
 	var hosts []Host
-	for _, v := range values {
+	for i, v := range values {
+		v.island = i
 		hosts = append(hosts, slices.Repeat([]Host{v.Host}, v.Count)...)
 	}
 	if len(hosts) == 0 || len(hosts) > groupplan.MaxRanks {

@@ -14,7 +14,10 @@ type Link struct {
 	Rate    float64 // bytes per second of each direction
 	Latency float64 // seconds of the shortest exchange between two hosts
 	Cables  bool    // a cable between every two hosts instead of a switch
-	text    string
+	// Inside, if given, links the hosts of an island, which are those of one value of --host;
+	// the link itself is then that of different islands.
+	Inside *Link
+	text   string
 }
 
 // String returns the text that ParseLink read.
@@ -29,6 +32,13 @@ func (l Link) network(hosts []Host) calibrate.Network {
 	n := calibrate.Network{Latency: l.Latency, Rate: l.Rate, Hops: 1}
 	if l.Cables && len(hosts) > macPorts+1 {
 		n.Hops = len(hosts) / 2
+	}
+	if l.Inside != nil {
+		for _, h := range hosts {
+			n.Islands = append(n.Islands, h.island)
+		}
+		inside := l.Inside.network(hosts)
+		n.Inside = &inside
 	}
 	return n
 }
@@ -47,10 +57,10 @@ const (
 
 // links maps names to links.
 var links = map[string]Link{
-	"rdma":     {6e9, thunderboltLatency, true, ""},
-	"roce-25g": {3.125e9, roceLatency, false, ""}, "roce-100g": {12.5e9, roceLatency, false, ""},
-	"1g": {0.125e9, tcpLatency, false, ""}, "2.5g": {0.3125e9, tcpLatency, false, ""}, "10g": {1.25e9, tcpLatency, false, ""}, "25g": {3.125e9, tcpLatency, false, ""},
-	"40g": {5e9, tcpLatency, false, ""}, "100g": {12.5e9, tcpLatency, false, ""}, "200g": {25e9, tcpLatency, false, ""}, "400g": {50e9, tcpLatency, false, ""},
+	"rdma":     {Rate: 6e9, Latency: thunderboltLatency, Cables: true},
+	"roce-25g": {Rate: 3.125e9, Latency: roceLatency}, "roce-100g": {Rate: 12.5e9, Latency: roceLatency},
+	"1g": {Rate: 0.125e9, Latency: tcpLatency}, "2.5g": {Rate: 0.3125e9, Latency: tcpLatency}, "10g": {Rate: 1.25e9, Latency: tcpLatency}, "25g": {Rate: 3.125e9, Latency: tcpLatency},
+	"40g": {Rate: 5e9, Latency: tcpLatency}, "100g": {Rate: 12.5e9, Latency: tcpLatency}, "200g": {Rate: 25e9, Latency: tcpLatency}, "400g": {Rate: 50e9, Latency: tcpLatency},
 }
 
 // LinkForm is the syntax of a link.
@@ -75,6 +85,25 @@ func ParseLink(s string) (Link, error) {
 		return Link{}, fmt.Errorf("expected %s", LinkForm)
 	}
 	return l, nil
+}
+
+// LinksForm is the syntax of ParseLinks.
+const LinksForm = LinkForm + "; rdma+1g: the first between the hosts of one --host, the second between the others"
+
+// ParseLinks reads a link of all hosts, or two joined by a plus sign: that between the hosts of
+// one value of --host, and that between the others.
+func ParseLinks(s string) (Link, error) {
+	first, second, islands := strings.Cut(s, "+")
+	inside, err := ParseLink(first)
+	if err != nil || !islands {
+		return inside, err
+	}
+	across, err := ParseLink(second)
+	if err != nil {
+		return Link{}, err
+	}
+	across.Inside, across.text = &inside, s
+	return across, nil
 }
 
 // positive reads a positive number of at most a million.

@@ -29,6 +29,7 @@ type Options struct {
 	MaxTokens     int // in one step
 	Sequences     int // held at once
 	Share         groupplan.Share
+	Stages        groupplan.Stages
 	Reduce        parallel.Reduce
 	Reach         float64 // fraction of the hosts' rates that ops are assumed to reach
 	Heap          int64   // bytes of Go's heap on each host
@@ -63,7 +64,7 @@ func Open(o Options) (*Forecaster, error) {
 
 // plans are the options of the plans of a group.
 func (o *Forecaster) plans() groupplan.Options {
-	return groupplan.Options{Model: o.file, Sequences: o.Sequences, Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, Share: o.Share, Heap: o.Heap}
+	return groupplan.Options{Model: o.file, Sequences: o.Sequences, Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, Share: o.Share, Stages: o.Stages, Heap: o.Heap}
 }
 
 // Close frees the model.
@@ -119,11 +120,14 @@ type Plan struct {
 	Context  int        `json:"context,omitempty"`
 	Limit    int        `json:"context_limit"`
 	Share    string     `json:"share"`              // experts or all
+	Stages   string     `json:"stages,omitempty"`   // the layers of each, inside of which Share is divided
 	Expected string     `json:"expected,omitempty"` // what was chosen, and why, in one line
 	Ranks    []RankNeed `json:"ranks,omitempty"`
-	Caches   int64      `json:"kv_caches,omitempty"` // bytes of all sequences on each rank, at most
-	Sequence int64      `json:"kv_sequence,omitempty"`
-	Bounds   *Bounds    `json:"bounds,omitempty"`
+	// Caches is bytes of all sequences on each rank, at most; with stages on rank 0, of its
+	// layers.
+	Caches   int64   `json:"kv_caches,omitempty"`
+	Sequence int64   `json:"kv_sequence,omitempty"`
+	Bounds   *Bounds `json:"bounds,omitempty"`
 	// Predicted is nil if a rate of a host is unknown.
 	Predicted []Prediction `json:"predicted,omitempty"`
 	ranks     []decoder.RankPlan
@@ -136,6 +140,7 @@ type Plan struct {
 // RankNeed is the memory of one rank in bytes.
 type RankNeed struct {
 	Host
+	Layers   parallel.Range `json:"layers"` // zero: all
 	Experts  parallel.Range `json:"experts"`
 	Resident int64          `json:"resident"` // with one sequence of full length, without copies
 	Copies   int64          `json:"copies"`   // of other ranks' experts
@@ -145,7 +150,7 @@ type RankNeed struct {
 // plan returns the plan that the leader of a group of hosts would make. A model that does
 // not fit is not an error.
 func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
-	if err := o.Share.Check(len(hosts)); err != nil {
+	if err := errors.Join(o.Share.Check(len(hosts)), o.Stages.Check(len(hosts), o.Share)); err != nil {
 		return nil, usage.Wrap(err)
 	}
 	options := o.plans()
@@ -161,7 +166,10 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 		return nil, usage.Errorf("--ctx is %d; the model allows at most %d", o.Context, p.ContextLimit)
 	}
 	out := &Plan{Model: p.Name, Weights: p.Weights(), Tables: p.Tables, Reads: p.TableReadBytes, Limit: p.ContextLimit, Share: o.Share.Of.String()}
-	group, err := options.Plan(members(hosts), 0)
+	group, err := options.PlanOrStages(members(hosts), 0)
+	if usage.Is(err) {
+		return nil, err
+	}
 	if err != nil {
 		out.Why = strings.ReplaceAll(err.Error(), o.file.Path(), p.Name)
 		return out, nil
@@ -176,7 +184,7 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 	out.Fits, out.Context, out.Caches, out.Sequence = true, settings.Context, settings.SequenceBudget, out.plan.PerSequence()
 	for r, one := range group.Ranks {
 		needs := one.Resident() - one.CopyBytes
-		out.Ranks = append(out.Ranks, RankNeed{hosts[r], one.Part.Experts, needs, one.CopyBytes, hosts[r].Offer - needs})
+		out.Ranks = append(out.Ranks, RankNeed{hosts[r], one.Part.Layers, one.Part.Experts, needs, one.CopyBytes, hosts[r].Offer - needs})
 	}
 	out.sums = out.plan.Sums(group.Share)
 	reads, err := o.reads(out, len(hosts))
@@ -184,6 +192,10 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 		return nil, err
 	}
 	b := decodeBounds(out.plan, reads, hosts, o.Link, out.sums)
+	if out.placement.Staged() {
+		out.Stages = groupplan.StagesOf(out.placement).String()
+		b = stagesBounds(out.plan, out.placement, reads, hosts, o.Link.network(hosts))
+	}
 	out.Bounds = &b
 	return out, nil
 }
@@ -191,8 +203,8 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 // further returns the plan with one more host like the last, or how many hosts the model
 // needs.
 func (o *Forecaster) further(p *Plan) (*Plan, string, error) {
-	if len(o.Share.Shares.Numbers) > 0 {
-		return nil, "", nil // the shares are given by rank
+	if len(o.Share.Shares.Numbers) > 0 || o.Stages.Ranks != nil {
+		return nil, "", nil // the shares are given by rank, or the ranks of each stage
 	}
 	for n := len(o.hosts) + 1; n <= groupplan.MaxRanks; n++ {
 		last := o.hosts[len(o.hosts)-1:]

@@ -70,7 +70,7 @@ func (o *Forecaster) decide(out *Plan, group groupplan.Planned, options grouppla
 		return group, nil
 	}
 	if !predictable(hosts) {
-		if o.Share.Auto {
+		if o.Share.Auto && !group.Settings.Placement.Staged() {
 			out.Expected = fmt.Sprintf("--share auto divides %s: what is faster is not known without the rate of each memory and the speed of each host (--host 64GiB,40GB/s,1TFLOP/s)", group.Share.Divides())
 			out.Share = group.Share.String()
 		}
@@ -91,6 +91,9 @@ func (o *Forecaster) decide(out *Plan, group groupplan.Planned, options grouppla
 	if out.Expected = line; !o.Share.Auto {
 		return group, nil
 	}
+	if group.Settings.Placement.Staged() && !o.Stages.Given() {
+		out.Expected = "--share auto chose stages, because nothing else has room; " + line
+	}
 	out.Share = chosen.Share.String()
 	return chosen, nil
 }
@@ -110,6 +113,9 @@ func (p *Plan) decodeWork() calibrate.Work {
 
 // reads returns the bytes of weights that the ranks of a plan read for a token, [ranks].
 func (o *Forecaster) reads(plan *Plan, ranks int) ([]int64, error) {
+	if plan.placement.Staged() {
+		return o.stagesReads(plan, ranks)
+	}
 	traces, err := o.traces(plan, plan.placement, plan.decodeWork())
 	if err != nil {
 		return nil, err
@@ -148,24 +154,56 @@ func (o *Forecaster) predict(plan *Plan, hosts []Host) ([]Prediction, error) {
 		if length > plan.open.Context {
 			continue
 		}
-		out := Prediction{What: "prefill", N: length}
-		for at := 0; at < length; {
-			rows := min(length-at, plan.open.MaxTokens)
-			if err := o.step(plan, costs, n, calibrate.Work{Rows: rows, Pos: at}, &out); err != nil {
-				return nil, err
-			}
-			at += rows
+		out, err := o.prefill(plan, costs, n, length)
+		if err != nil {
+			return nil, err
 		}
 		out.Rate = float64(length) / out.Seconds
 		all = append(all, out)
 	}
 	w := plan.decodeWork()
-	out := Prediction{What: "decode", N: w.Pos}
-	if err := o.step(plan, costs, n, w, &out); err != nil {
+	out, decode := Prediction{What: "decode", N: w.Pos}, o.step
+	if plan.placement.Staged() {
+		decode = o.passes
+	}
+	if err := decode(plan, costs, n, w, &out); err != nil {
 		return nil, err
 	}
 	out.Rate = 1 / out.Seconds
-	return append(all, out), nil
+	all = append(all, out)
+	for i := range all {
+		for _, h := range hosts {
+			if len(hosts) > 1 {
+				all[i].Wait = max(all[i].Wait, h.Wait)
+			}
+		}
+	}
+	return all, nil
+}
+
+// known is an error if a cost is missing.
+func known(e cost.Estimate) error {
+	if len(e.Unknown) > 0 {
+		return fmt.Errorf("plan: no cost is known for %v", e.Unknown)
+	}
+	return nil
+}
+
+// prefill predicts a prompt of so many tokens.
+func (o *Forecaster) prefill(plan *Plan, costs calibrate.Costs, n calibrate.Network, length int) (Prediction, error) {
+	out := Prediction{What: "prefill", N: length}
+	if plan.placement.Staged() { // whose steps overlap
+		err := o.passes(plan, costs, n, calibrate.Work{Rows: length}, &out)
+		return out, err
+	}
+	for at := 0; at < length; {
+		rows := min(length-at, plan.open.MaxTokens)
+		if err := o.step(plan, costs, n, calibrate.Work{Rows: rows, Pos: at}, &out); err != nil {
+			return out, err
+		}
+		at += rows
+	}
+	return out, nil
 }
 
 // step adds a step to a prediction, with its rows divided if that is allowed and takes
@@ -189,16 +227,11 @@ func (o *Forecaster) step(plan *Plan, costs calibrate.Costs, n calibrate.Network
 		if err != nil {
 			return err
 		}
-		if len(e.Unknown) > 0 {
-			return fmt.Errorf("plan: no cost is known for %v", e.Unknown)
+		if err := known(e); err != nil {
+			return err
 		}
 		if i == 0 || e.Seconds <= (1-groupplan.LeastGain)*best.Seconds {
 			best.Estimate, best.received = e, n.Received(traces[0], 0, ranks)
-		}
-	}
-	for _, m := range costs.Models {
-		if ranks > 1 {
-			out.Wait = max(out.Wait, m.Wait)
 		}
 	}
 	out.Seconds += best.Seconds

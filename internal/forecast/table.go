@@ -45,8 +45,8 @@ type sized struct {
 // groups returns the predictions of groups of hosts like the one given, which the table and
 // the charts share. flag is what asks for them.
 func (o *Forecaster) groups(flag string) ([]sized, error) {
-	if len(o.hosts) != 1 || !predictable(o.hosts) || o.Share.Shares.String() != "" {
-		return nil, usage.Errorf("--%s needs one --host, with the rate of its memory and its speed, such as 512GiB,800GB/s,28TFLOP/s, and no shares in --share", flag)
+	if len(o.hosts) != 1 || !predictable(o.hosts) || o.Share.Shares.String() != "" || o.Stages.Given() {
+		return nil, usage.Errorf("--%s needs one --host, with the rate of its memory and its speed, such as 512GiB,800GB/s,28TFLOP/s, and no shares in --share and no --stages", flag)
 	}
 	if o.sizes != nil {
 		return o.sizes, nil

@@ -18,20 +18,33 @@ func (p Outcome) Write(w io.Writer, reach float64) error {
 			units.Bytes(p.Tables), units.Bytes(p.Reads))
 	}
 	if p.Fits {
-		fmt.Fprintf(&b, "it fits: context of %d tokens, one such sequence takes %s; KV caches of all together at most %s on each rank; --share %s\n",
-			p.Context, units.Bytes(p.Sequence), units.Bytes(p.Caches), p.Share)
+		on, divided := "on each rank", "--share "+p.Share
+		if p.Stages != "" {
+			on, divided = "on rank 0, of its layers", "--stages "+p.Stages+" with --share "+p.Share+" inside"
+		}
+		fmt.Fprintf(&b, "it fits: context of %d tokens, one such sequence takes %s; KV caches of all together at most %s %s; %s\n",
+			p.Context, units.Bytes(p.Sequence), units.Bytes(p.Caches), on, divided)
 		t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprint(t, "rank\tmemory\toffers\tneeds\tleft\texperts\tcopies\tread for a token\t  limit\t\n")
+		layers := func(text string) string { // a column of plans in stages
+			if p.Stages == "" {
+				return ""
+			}
+			return text + "\t"
+		}
+		fmt.Fprintf(t, "rank\tmemory\toffers\tneeds\tleft\t%sexperts\tcopies\tread for a token\t  limit\t\n", layers("layers"))
 		for i, r := range p.Ranks {
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%d-%d\t%s\t%s\t  %s\t\n", i, units.Bytes(r.Memory), units.Bytes(r.Offer), units.Bytes(r.Resident), units.Bytes(r.Free),
-				r.Experts.Start, r.Experts.End-1, units.Bytes(r.Copies), units.Bytes(p.Bounds.Bytes[i]), r.Limit)
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s%d-%d\t%s\t%s\t  %s\t\n", i, units.Bytes(r.Memory), units.Bytes(r.Offer), units.Bytes(r.Resident), units.Bytes(r.Free),
+				layers(fmt.Sprintf("%d-%d", r.Layers.Start, r.Layers.End-1)), r.Experts.Start, r.Experts.End-1, units.Bytes(r.Copies), units.Bytes(p.Bounds.Bytes[i]), r.Limit)
 		}
 		if err := t.Flush(); err != nil {
 			return err
 		}
 		if p.Bounds.Decode > 0 {
-			fmt.Fprintf(&b, "decode of one sequence: at most %.1f tokens/s, by the memory of rank %d and the %s that each rank receives; latency, arithmetic and KV cache are not counted\n",
-				p.Bounds.Decode, p.Bounds.Slow, units.Bytes(p.Bounds.Wire))
+			by := fmt.Sprintf("by the memory of rank %d and the %s that each rank receives", p.Bounds.Slow, units.Bytes(p.Bounds.Wire))
+			if p.Stages != "" {
+				by = fmt.Sprintf("by the memories of all stages one after the other and the %s that each receives", units.Bytes(p.Bounds.Wire))
+			}
+			fmt.Fprintf(&b, "decode of one sequence: at most %.1f tokens/s, %s; latency, arithmetic and KV cache are not counted\n", p.Bounds.Decode, by)
 		} else if !onCards(p.GPUs) {
 			b.WriteString("decode: no bound without the rates of all memories (--host 64GiB,40GB/s; ringmaster doctor measures them)\n")
 		}

@@ -113,6 +113,7 @@ func Run(ctx context.Context, o Options, nodeOptions node.Options) (err error) {
 	defer disk.close()
 	options.Disk = disk.store
 	if disk.dir != "" {
+		nodeOptions.Portable = true
 		nodeOptions.Popularity = filepath.Join(disk.dir, "experts.json")
 	}
 	listener, err := network.Listen(ctx, o.Listen, net.KeepAliveConfig{}, nil)

@@ -51,10 +51,21 @@ func Standard() Budget {
 // Costs is what was measured on a group.
 type Costs struct {
 	Models []cost.Model // [ranks]
-	Links  cost.Links
+	Links  cost.Links   // of all ranks
+	// Among are the links of some of the ranks where pairs of them differ; nil: they are like
+	// those of all.
+	Among func(ranks ...int) cost.Links
 	// Missing is why the group could not be measured, "" if it was. The other fields are
 	// then empty.
 	Missing string
+}
+
+// among are the links of some of the ranks.
+func (c Costs) among(ranks ...int) cost.Links {
+	if c.Among == nil {
+		return c.Links
+	}
+	return c.Among(ranks...)
 }
 
 // mostModel is the most bytes that a rank may send as its cost.Model, and mostReason as the
@@ -105,7 +116,7 @@ func Measure(ctx context.Context, g *distributed.Group, m Model, b *record.Backe
 		c.Models[r] = from.Model
 	}
 	complete(c.Models)
-	if c.Links, err = fitLinks(samples); err != nil {
+	if c.Links, err = fitLinks(samples, g.Size()); err != nil {
 		return Costs{Missing: err.Error()}, nil
 	}
 	return c, nil

@@ -100,8 +100,8 @@ func exchanges(ctx context.Context, g *distributed.Group, b Budget) (map[distrib
 	return samples, nil
 }
 
-// fitLinks fits a line to each kind.
-func fitLinks(samples map[distributed.Kind][]cost.Sample) (cost.Links, error) {
+// fitLinks fits a line to each kind, on a group of so many ranks.
+func fitLinks(samples map[distributed.Kind][]cost.Sample, ranks int) (cost.Links, error) {
 	links := cost.Links{}
 	for kind, s := range samples {
 		l, err := cost.Fit(s)
@@ -114,6 +114,13 @@ func fitLinks(samples map[distributed.Kind][]cost.Sample) (cost.Links, error) {
 	// value beyond float16 is such an exchange.
 	shortest := samples[distributed.AllSum][repeats[0]/2].Seconds
 	links[cost.Message] = cost.Line{Fixed: shortest, Points: 1, Sizes: 1}
+	// In an all-gather a rank receives the parts of all others, by the port by which a message
+	// between two ranks comes. A broadcast is taken to be as a message.
+	if ranks > 1 {
+		gather := links[distributed.AllGatherV.String()]
+		gather.Fixed, gather.PerByte = shortest, gather.PerByte*float64(ranks)/float64(ranks-1)
+		links[cost.Message], links[distributed.Broadcast.String()] = gather, gather
+	}
 	links[distributed.AllMax.String()] = cost.Line{Fixed: shortest, Points: 1, Sizes: 1}
 	return links, nil
 }

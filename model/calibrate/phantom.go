@@ -13,7 +13,7 @@ import (
 // buffers as they are. A model computes wrong values over it, but runs the ops that it
 // would run in a true group.
 type phantom struct {
-	trace *cost.Trace // where exchanges are noted
+	trace *cost.Trace // where exchanges are noted; nil: nowhere
 }
 
 // phantomGroup makes one rank of a group of so many ranks over a phantom.
@@ -26,6 +26,9 @@ func phantomGroup(ctx context.Context, rank, size int, trace *cost.Trace) (*dist
 
 // Start implements distributed.Driver.
 func (p *phantom) Start(op *distributed.Op) error {
+	if p.trace == nil {
+		return nil
+	}
 	x := cost.Exchange{Kind: op.Kind.String(), Bytes: len(op.Dst), Root: -1}
 	switch op.Kind {
 	case distributed.Gather:
@@ -42,7 +45,9 @@ func (p *phantom) Start(op *distributed.Op) error {
 
 // Wait implements distributed.Driver.
 func (p *phantom) Wait(*distributed.Op) (distributed.Timing, error) {
-	*p.trace = append(*p.trace, cost.Event{})
+	if p.trace != nil {
+		*p.trace = append(*p.trace, cost.Event{})
+	}
 	return distributed.Timing{}, nil
 }
 

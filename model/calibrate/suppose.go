@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"slices"
 	"strings"
 
 	"ringmaster/distributed"
@@ -26,6 +27,30 @@ type Network struct {
 	Latency float64 // seconds of the shortest exchange of two neighbours
 	Rate    float64 // bytes a second that a rank receives from all others together, while it sends as many
 	Hops    int     // to the farthest rank: 1 with a switch, or with a cable for each two ranks
+	// Islands [ranks], if given, are the numbers of islands of ranks that Inside links; the
+	// network itself links ranks of different islands.
+	Islands []int
+	Inside  *Network
+}
+
+// among is the network of some of the ranks.
+func (n Network) among(ranks []int) Network {
+	if n.Inside != nil && !slices.ContainsFunc(ranks, func(r int) bool { return n.Islands[r] != n.Islands[ranks[0]] }) {
+		return n.Inside.among(ranks)
+	}
+	n.Hops = min(n.Hops, max(1, len(ranks)/2)) // ranks of a stage, and of stages that follow, are neighbours
+	return n
+}
+
+// links are the lines of exchanges of so many ranks.
+func (n Network) links(ranks int) cost.Links {
+	links := cost.Links{}
+	for _, kind := range supposed {
+		for _, w := range ways(kind, ranks) {
+			links[kind+w.suffix] = n.line(w)
+		}
+	}
+	return links
 }
 
 // way is a way in which n ranks do an exchange.
@@ -45,7 +70,7 @@ func ways(kind string, n int) []way {
 	switch kind {
 	case distributed.AllSum.String(), distributed.AllMax.String():
 		return []way{{"", 1, others}, {cost.InTwoPhases, 2, 2 * share}}
-	case cost.Message:
+	case cost.Message, distributed.Broadcast.String():
 		return []way{{"", 1, 1}}
 	default:
 		return []way{{"", 1, share}}
@@ -59,20 +84,15 @@ func (n Network) line(w way) cost.Line {
 
 // supposed are the exchanges that models use.
 var supposed = []string{cost.Message, distributed.AllSum.String(), distributed.AllMax.String(), distributed.ReduceScatter.String(),
-	distributed.AllGather.String(), distributed.AllGatherV.String(), distributed.Gather.String()}
+	distributed.AllGather.String(), distributed.AllGatherV.String(), distributed.Gather.String(), distributed.Broadcast.String()}
 
 // Suppose is what a group of such hosts would cost if each op reached the rates of its
 // host, and each exchange those of the network. Nothing checks these lines, because
 // nothing has been measured.
 func Suppose(hosts []Host, n Network) Costs {
-	c := Costs{Links: cost.Links{}}
+	c := Costs{Links: n.links(len(hosts)), Among: func(ranks ...int) cost.Links { return n.among(ranks).links(len(ranks)) }}
 	for _, h := range hosts {
 		c.Models = append(c.Models, h.model())
-	}
-	for _, kind := range supposed {
-		for _, w := range ways(kind, len(hosts)) {
-			c.Links[kind+w.suffix] = n.line(w)
-		}
 	}
 	return c
 }

@@ -54,9 +54,8 @@ const sequence model.SeqID = 1
 
 // Traces lists what each rank of a group with the placement does in the step, [ranks].
 func (t *Tracer) Traces(ctx context.Context, p parallel.Placement, w Work) ([]cost.Trace, error) {
-	info := t.m.Info()
-	if w.Rows < 1 || w.Pos < 0 || w.Rows > info.MaxTokens || w.Rows+w.Pos > info.ContextLength {
-		return nil, fmt.Errorf("a step of %d tokens after %d; steps have at most %d, sequences %d", w.Rows, w.Pos, info.MaxTokens, info.ContextLength)
+	if err := t.check(w, t.m.Info().MaxTokens); err != nil {
+		return nil, err
 	}
 	if err := t.advance(ctx, w.Pos); err != nil {
 		return nil, err
@@ -71,6 +70,14 @@ func (t *Tracer) Traces(ctx context.Context, p parallel.Placement, w Work) ([]co
 	return out, nil
 }
 
+// check refuses work of more than so many tokens, or beyond the context.
+func (t *Tracer) check(w Work, most int) error {
+	if context := t.m.Info().ContextLength; w.Rows < 1 || w.Pos < 0 || w.Rows > most || w.Rows+w.Pos > context {
+		return fmt.Errorf("a step of %d tokens after %d; steps have at most %d, sequences %d", w.Rows, w.Pos, most, context)
+	}
+	return nil
+}
+
 // rank is the trace of one rank.
 func (t *Tracer) rank(ctx context.Context, p parallel.Placement, r int, w Work) (trace cost.Trace, err error) {
 	g, err := phantomGroup(ctx, r, len(p), &trace)
@@ -81,9 +88,7 @@ func (t *Tracer) rank(ctx context.Context, p parallel.Placement, r int, w Work) 
 	if err := t.m.Join(g, p); err != nil {
 		return nil, err
 	}
-	_, err = t.run(ctx, w, func(op cost.Op, _ func()) {
-		trace = append(trace, cost.Event{Op: &op})
-	})
+	_, err = t.run(ctx, w, model.WantLast, noted(&trace))
 	if rule, rank, grouped := t.m.Rule(); grouped && p.Copies() {
 		for _, e := range trace {
 			if e.Op != nil && e.Op.Chosen != nil {
@@ -94,9 +99,14 @@ func (t *Tracer) rank(ctx context.Context, p parallel.Placement, r int, w Work) 
 	return trace, errors.Join(err, t.m.Join(nil, nil))
 }
 
+// noted adds each op to a trace.
+func noted(trace *cost.Trace) record.Each {
+	return func(op cost.Op, _ func()) { *trace = append(*trace, cost.Event{Op: &op}) }
+}
+
 // run runs the step without its ops.
-func (t *Tracer) run(ctx context.Context, w Work, each record.Each) (model.Step, error) {
-	s := model.Step{Entries: []model.Entry{{Seq: sequence, Pos: w.Pos, Tokens: make([]int32, w.Rows), Want: model.WantLast}}}
+func (t *Tracer) run(ctx context.Context, w Work, want model.Want, each record.Each) (model.Step, error) {
+	s := model.Step{Entries: []model.Entry{{Seq: sequence, Pos: w.Pos, Tokens: make([]int32, w.Rows), Want: want}}}
 	t.b.Show(each, false)
 	defer t.b.Show(nil, false)
 	if err := t.m.Prepare(s); err != nil {
@@ -112,7 +122,7 @@ func (t *Tracer) advance(ctx context.Context, length int) error {
 		t.m.Forget()
 	}
 	for at := t.m.Len(sequence); at < length; at = t.m.Len(sequence) {
-		s, err := t.run(ctx, Work{min(length-at, t.m.Info().MaxTokens), at}, func(cost.Op, func()) {})
+		s, err := t.run(ctx, Work{min(length-at, t.m.Info().MaxTokens), at}, model.WantNone, func(cost.Op, func()) {})
 		if err != nil {
 			return err
 		}
@@ -121,8 +131,16 @@ func (t *Tracer) advance(ctx context.Context, length int) error {
 	return nil
 }
 
-// Expect is what the step takes with the placement on a group with the costs.
+// Expect is what the step takes with the placement on a group with the costs. With stages the
+// work may be several steps, see Pipeline.
 func (t *Tracer) Expect(ctx context.Context, p parallel.Placement, c Costs, w Work) (cost.Estimate, error) {
+	if p.Staged() {
+		pipeline, err := t.Pipeline(ctx, p, c, w)
+		if err != nil {
+			return cost.Estimate{}, err
+		}
+		return pipeline.Expect()
+	}
 	traces, err := t.Traces(ctx, p, w)
 	if err != nil {
 		return cost.Estimate{}, err

@@ -33,6 +33,7 @@ type Plan struct {
 	Splits       []bool         // [Layers] whether a stage may begin with the layer
 	Span         parallel.Range // layers that the plan is for
 	CarriedRow   int64          // bytes of a row between two stages
+	Stairs       bool           // its prompts leave rows out of the last layers, except in stages
 	Sizes        parallel.Sizes // what a placement divides
 	Vocab        int            // rows of the embedding
 	Used         int            // experts of a token

@@ -36,10 +36,11 @@ type pipeline struct {
 // (docs/distributed-benchmark.md).
 const pieceCost = 64
 
-// pieceRows divides rows into as many pieces as take the least time through a number of
-// stages: n pieces take (n+stages-1)·(rows/n+pieceCost) times a row. Of a step without wanted
-// rows they are larger, because the next step follows without waiting for its end.
-func pieceRows(rows, stages int, wanted bool) []parallel.Range {
+// Pieces divides the rows of a step into the pieces in which they go through a number of
+// stages: as many as take the least time if n pieces take (n+stages-1)·(rows/n+pieceCost) times
+// a row. Of a step without wanted rows they are larger, because the next step follows without
+// waiting for its end.
+func Pieces(rows, stages int, wanted bool) []parallel.Range {
 	n := max(1, min(rows, int(math.Round(math.Sqrt(float64(rows*(stages-1))/pieceCost)))))
 	if !wanted {
 		n = min(n, max(1, rows/(8*pieceCost)))
@@ -56,7 +57,7 @@ func pieceRows(rows, stages int, wanted bool) []parallel.Range {
 func StageBytes(maxTokens, stages int, carried int64) int64 {
 	most := 0
 	for rows := 1; rows <= maxTokens; rows++ {
-		most = max(most, pieceRows(rows, stages, false)[0].Len())
+		most = max(most, Pieces(rows, stages, false)[0].Len())
 	}
 	return (4*int64(most+1) + int64(maxTokens)) * carried
 }
@@ -119,7 +120,7 @@ func (m *Model[C]) runStage(ctx context.Context, s *Step[C]) error {
 	for _, c := range carried {
 		width += c.Width
 	}
-	pieces := pieceRows(s.Rows, len(p.stages), len(s.Wanted) > 0)
+	pieces := Pieces(s.Rows, len(p.stages), len(s.Wanted) > 0)
 	p.kept, p.sum = p.kept[:0], 0
 	room := (pieces[0].Len() + 1) * width
 	for i := range min(2, len(pieces)) {

@@ -28,6 +28,7 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	n := forward{Pass: hyper.Pass{Shape: &c.Shape}, c: &c}
 	p := shape.NewPlan(o, sequences, n.StepBuffers, n.HeadBuffers)
 	p.SetStages(n.Splits, n.Carried())
+	p.Stairs = true
 	p.Summary = fmt.Sprintf("%d layers (%d raw, %d of ratio 2, %d of ratio 1, %d with engram), %d experts, %d used, hidden size %d",
 		c.Layers, layers[0], layers[2], layers[1], len(c.Engram.Layers), c.Experts, c.Used, c.Embd) + c.trunkRemark + decoder.SaysUnread(c.unreadKeys)
 	caches := newFootprint(c.within(p.Span), o.Context, o.MaxTokens)

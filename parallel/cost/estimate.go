@@ -34,13 +34,19 @@ const draws = 16
 // without data, because a message with the step must reach them first. Traces with
 // different exchanges from rank 0's are an error.
 func Expect(traces []Trace, models []Model, links Links) (Estimate, error) {
+	return expect(traces, models, links, true)
+}
+
+// expect is Expect; without announced the ranks begin together, and no rank tells rank 0 that
+// they have ended.
+func expect(traces []Trace, models []Model, links Links, announced bool) (Estimate, error) {
 	if len(traces) == 0 || len(traces) != len(models) {
 		return Estimate{}, fmt.Errorf("%d traces and %d models; expected one of each for every rank", len(traces), len(models))
 	}
 	if err := alike(traces); err != nil {
 		return Estimate{}, err
 	}
-	s := &simulation{models: models, links: links, ranks: len(traces),
+	s := &simulation{models: models, links: links, ranks: len(traces), announced: announced,
 		sum: Estimate{Compute: make([]float64, len(traces)), Waiting: make([]float64, len(traces))},
 		by:  map[string]part{}, unknown: map[string]bool{}}
 	n := 1
@@ -80,15 +86,17 @@ func alike(traces []Trace) error {
 
 // simulation runs the ranks of a group against each other.
 type simulation struct {
-	models  []Model
-	links   Links
-	ranks   int
-	random  *rand.Rand      // of the choices of experts
-	noises  *rand.Rand      // of the ops
-	choices [][]int32       // of the layers so far, see choice
-	counts  [][]int         // [layers so far][experts] how often choices has each
-	reads   [][]float64     // [layers so far][ranks] bytes of routed experts
-	loads   [][]assign.Load // [layers so far][ranks] with a Chosen.Rule; see part
+	models []Model
+	links  Links
+	ranks  int
+	// announced: a message begins the step on the other ranks, and one of each ends it.
+	announced bool
+	random    *rand.Rand      // of the choices of experts
+	noises    *rand.Rand      // of the ops
+	choices   [][]int32       // of the layers so far, see choice
+	counts    [][]int         // [layers so far][experts] how often choices has each
+	reads     [][]float64     // [layers so far][ranks] bytes of routed experts
+	loads     [][]assign.Load // [layers so far][ranks] with a Chosen.Rule; see part
 
 	sum     Estimate        // over the draws
 	by      map[string]part // by kind and line, on rank 0
@@ -121,7 +129,7 @@ func (s *simulation) run(traces []Trace) {
 	ranks := make([]rankState, s.ranks)
 	for r := range ranks {
 		ranks[r] = rankState{trace: traces[r], layer: -1}
-		if r > 0 {
+		if r > 0 && s.announced {
 			ranks[r].now = s.link(Exchange{Kind: Message, Root: -1}, false)
 		}
 	}
@@ -154,7 +162,11 @@ func (s *simulation) run(traces []Trace) {
 	// Rank 0 receives a message from every rank that ends.
 	end := ranks[0].now + s.models[0].Wait
 	for r := 1; r < s.ranks; r++ {
-		end = math.Max(end, ranks[r].now+s.models[r].Wait+s.link(Exchange{Kind: Message, Root: -1}, false))
+		told := ranks[r].now + s.models[r].Wait
+		if s.announced {
+			told += s.link(Exchange{Kind: Message, Root: -1}, false)
+		}
+		end = math.Max(end, told)
 	}
 	s.sum.Seconds += end
 	for _, layer := range s.reads {
