@@ -82,7 +82,6 @@ and loads then: /readyz says how far it is. With --distributed it is one rank of
 			if err := o.settle(m); err != nil {
 				return usage.Wrap(err)
 			}
-			n.Block = o.Drafts.Block
 			return server.Run(cmd.Context(), o.Options, n)
 		},
 	}

@@ -87,6 +87,7 @@ func Run(ctx context.Context, o Options, nodeOptions node.Options) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
+	nodeOptions.Block = o.Drafts.Block
 	options := Limits(o.Engine)
 	ring, err := o.ring()
 	if err != nil {
