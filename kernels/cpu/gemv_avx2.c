@@ -24,12 +24,19 @@ EACH_ROW(DEFINE_ROW)
 // Of these kernels that of Q8_0 is the one that is faster than memory.
 DEFINE_ROW(q8_0_far, RM_Q8_0, with(KIND_Q8_0, FAR))
 
-// load_dense reads 8 weights of F32, F16 or BF16, type constant.
+// load_dense reads 8 weights of F32, F16, BF16 or NVFP4, type constant.
 INLINE __m256 load_dense(const uint8_t *row, int64_t i, int32_t type) {
+	if (type == RM_NVFP4) return load_nvfp4(row, i);
 	if (type == RM_F32) return _mm256_loadu_ps((const float *)(const void *)(row + 4 * i));
 	__m128i v = load128(row + 2 * i);
 	if (type == RM_F16) return _mm256_cvtph_ps(v);
 	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
+}
+
+// dense_bytes is the bytes of n weights.
+INLINE int64_t dense_bytes(int32_t type, int64_t n) {
+	if (type == RM_NVFP4) return n / 64 * 36;
+	return type == RM_F32 ? 4 * n : 2 * n;
 }
 
 // dense_rows is nr rows, `stride` bytes apart, times nt tokens, as rm_dense_fn. With one
@@ -40,11 +47,14 @@ INLINE void dense_rows(int32_t type, const uint8_t *w, int64_t stride, int nr, c
 	for (int r = 0; r < nr; r++) {
 		for (int n = 0; n < nt; n++) acc[r][n][0] = acc[r][n][1] = _mm256_setzero_ps();
 	}
-	int64_t size = type == RM_F32 ? 4 : 2;
+	int64_t line = type == RM_F32 ? 16 : type == RM_NVFP4 ? 64 : 32; // weights in about 64 bytes
 	for (int64_t i = 0; i < cols; i += 16) {
 		for (int r = 0; r < nr; r++) {
 			const uint8_t *row = w + r * stride;
-			if (nt > 1 && size * i % 64 == 0) rm_prefetch((uintptr_t)row + (uintptr_t)(size * i) + rm_ahead_from(next, size * i), 64, 1);
+			if (nt > 1 && i % line == 0) {
+				int64_t at = dense_bytes(type, i);
+				rm_prefetch((uintptr_t)row + (uintptr_t)at + rm_ahead_from(next, at), 64, 1);
+			}
 			__m256 first = load_dense(row, i, type), last = load_dense(row, i + 8, type);
 			for (int n = 0; n < nt; n++) {
 				const float *v = (const float *)x[n] + i;
@@ -59,7 +69,7 @@ INLINE void dense_rows(int32_t type, const uint8_t *w, int64_t stride, int nr, c
 }
 
 INLINE void run_dense(int32_t type, const rm_tile *t, int nt) {
-	rm_ahead next = rm_ahead_of(t->cols * (type == RM_F32 ? 4 : 2), t->row_bytes, PREFETCH);
+	rm_ahead next = rm_ahead_of(dense_bytes(type, t->cols), t->row_bytes, PREFETCH);
 	int64_t r = 0;
 	for (; r + 2 <= t->nrows; r += 2) dense_rows(type, t->w + r * t->row_bytes, t->row_bytes, 2, &next, t->cols, t->x, nt, t->out, t->off + r);
 	if (r < t->nrows) dense_rows(type, t->w + r * t->row_bytes, t->row_bytes, 1, &next, t->cols, t->x, nt, t->out, t->off + r);
@@ -76,6 +86,7 @@ INLINE void run_dense(int32_t type, const rm_tile *t, int nt) {
 DEFINE_DENSE(f32, RM_F32)
 DEFINE_DENSE(f16, RM_F16)
 DEFINE_DENSE(bf16, RM_BF16)
+DEFINE_DENSE(nvfp4, RM_NVFP4)
 
 RM_END_TARGET
 
@@ -84,6 +95,7 @@ static rm_tile_fn rows_of(int32_t type, int64_t cols) {
 	if (type == RM_F32) return row_f32;
 	if (type == RM_F16) return row_f16;
 	if (type == RM_BF16) return row_bf16;
+	if (type == RM_NVFP4) return row_nvfp4;
 	if (cols % 256 != 0) return NULL;
 	if (type == RM_Q8_0 && rm_prefetch_far()) return row_q8_0_far;
 	switch (type) {

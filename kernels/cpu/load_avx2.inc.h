@@ -8,6 +8,16 @@ INLINE __m128i load128(const void *p) { return _mm_loadu_si128((const __m128i *)
 INLINE __m256 half1(const uint8_t *p) { return _mm256_set1_ps(_cvtsh_ss(rm_load16(p))); }
 INLINE __m256i table32(const int8_t *table) { return _mm256_broadcastsi128_si256(load128(table)); }
 
+// load_nvfp4 converts weights i to i+7 of a row of NVFP4: 16 weights have a scale and eight
+// bytes, the first eight in their low nibbles.
+INLINE __m256 load_nvfp4(const uint8_t *row, int64_t i) {
+	const uint8_t *block = row + i / 64 * 36;
+	int64_t k = i / 16 % 4;
+	uint64_t q = rm_load64(block + 4 + 8 * k) >> (i % 16 / 8 * 4) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+	__m128i v = _mm_shuffle_epi8(load128(rm_mxfp4_values), _mm_cvtsi64_si128((int64_t)q));
+	return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)), _mm256_set1_ps(rm_nvfp4_scales[block[k]]));
+}
+
 // scales_k unpacks the 8 scales and 8 minima of Q4_K and Q5_K from their 12
 // bytes to bytes 0..7 and 8..15.
 INLINE __m128i scales_k(const uint8_t *s) {

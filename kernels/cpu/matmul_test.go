@@ -145,6 +145,8 @@ func TestMatMulExtremes(t *testing.T) {
 					switch typ {
 					case gguf.MXFP4:
 						data[at] = random[at]
+					case gguf.NVFP4:
+						copy(data[at:at+4], random[at:at+4])
 					case gguf.IQ1M:
 						copy(data[at+48:at+56], random[at+48:at+56])
 					}

@@ -420,6 +420,9 @@ static void widen(int32_t type, const uint8_t *src, float *dst, int64_t n) {
 			__m256i v = _mm256_slli_epi32(_mm256_cvtepu16_epi32(load128(src + 2 * i)), 16);
 			_mm256_storeu_si256((__m256i *)(void *)(dst + i), v);
 		}
+	} else if (type == RM_NVFP4) {
+		for (; i < n; i += 8) _mm256_storeu_ps(dst + i, load_nvfp4(src, i));
+		return;
 	}
 	rm_dequant_row(type, i > 0 ? src + 2 * i : src, dst + i, n - i);
 }
