@@ -302,6 +302,8 @@ func cWeight(w kernels.Weight) C.rm_weight {
 		row_bytes:   C.int64_t(w.Stride()),
 		slice_bytes: C.int64_t(w.SliceBytes),
 		slices:      C.int64_t(w.Slices),
+		scales:      f32(w.Scales),
+		scale_step:  C.int64_t(w.ScaleStep()),
 		_type:       C.int32_t(w.Type),
 	}
 }
