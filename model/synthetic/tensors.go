@@ -86,9 +86,37 @@ func (m *maker) matrix(name string, t gguf.Type, std float64, shape ...int) {
 	if m.err == nil && !CanMake(t) {
 		m.err = fmt.Errorf("tensor %q: cannot make random weights of type %s", name, t)
 	}
+	std *= m.scale(name, t, shape)
 	m.large(name, t, wide, func(s source, w io.Writer) error {
 		return gaussian(s, w, t, elements/int64(t.BlockElements()), std)
 	})
+}
+
+// The values of Config.Scale.
+const (
+	ScaleOnes   = "ones"
+	ScaleRandom = "random"
+)
+
+// meanScale is the geometric mean of random scales.
+const meanScale = 1. / 64
+
+// scale adds the scales of a matrix, if it has some: one, or of ScaleRandom one for each expert.
+// It returns the factor of the standard deviation of the blocks.
+func (m *maker) scale(name string, t gguf.Type, shape []int) float64 {
+	base, ok := strings.CutSuffix(name, ".weight")
+	if m.c.Scale == "" || t != gguf.NVFP4 || !ok || base == "token_embd" {
+		return 1
+	}
+	value, by, n := constant(1), 1., 1
+	if m.c.Scale == ScaleRandom {
+		value, by = func(s source, _ int) float64 { return meanScale * math.Exp2(2*s.Float64()-1) }, 1/meanScale
+		if strings.HasSuffix(base, "_exps") {
+			n = m.c.Experts
+		}
+	}
+	m.vector(base+".scale", gguf.F32, value, n)
+	return by
 }
 
 // dims is a shape in GGUF's integer width, and the number of its elements.
