@@ -24,9 +24,8 @@ EACH_ROW(DEFINE_ROW)
 // Of these kernels that of Q8_0 is the one that is faster than memory.
 DEFINE_ROW(q8_0_far, RM_Q8_0, with(KIND_Q8_0, FAR))
 
-// load_dense reads 8 weights of F32, F16, BF16 or NVFP4, type constant.
+// load_dense reads 8 weights of F32, F16 or BF16, type constant.
 INLINE __m256 load_dense(const uint8_t *row, int64_t i, int32_t type) {
-	if (type == RM_NVFP4) return load_nvfp4(row, i);
 	if (type == RM_F32) return _mm256_loadu_ps((const float *)(const void *)(row + 4 * i));
 	__m128i v = load128(row + 2 * i);
 	if (type == RM_F16) return _mm256_cvtph_ps(v);
@@ -47,19 +46,24 @@ INLINE void dense_rows(int32_t type, const uint8_t *w, int64_t stride, int nr, c
 	for (int r = 0; r < nr; r++) {
 		for (int n = 0; n < nt; n++) acc[r][n][0] = acc[r][n][1] = _mm256_setzero_ps();
 	}
-	int64_t line = type == RM_F32 ? 16 : type == RM_NVFP4 ? 64 : 32; // weights in about 64 bytes
-	for (int64_t i = 0; i < cols; i += 16) {
+	int64_t step = type == RM_NVFP4 ? 64 : 16, line = type == RM_F32 ? 16 : 32; // weights in 64 bytes
+	for (int64_t i = 0; i < cols; i += step) {
 		for (int r = 0; r < nr; r++) {
 			const uint8_t *row = w + r * stride;
 			if (nt > 1 && i % line == 0) {
 				int64_t at = dense_bytes(type, i);
 				rm_prefetch((uintptr_t)row + (uintptr_t)at + rm_ahead_from(next, at), 64, 1);
 			}
-			__m256 first = load_dense(row, i, type), last = load_dense(row, i + 8, type);
+			__m256 v[8];
+			if (type == RM_NVFP4) {
+				load_nvfp4(row + dense_bytes(type, i), v);
+			} else {
+				for (int k = 0; k < 2; k++) v[k] = load_dense(row, i + 8 * k, type);
+			}
 			for (int n = 0; n < nt; n++) {
-				const float *v = (const float *)x[n] + i;
-				acc[r][n][0] = _mm256_fmadd_ps(first, _mm256_loadu_ps(v), acc[r][n][0]);
-				acc[r][n][1] = _mm256_fmadd_ps(last, _mm256_loadu_ps(v + 8), acc[r][n][1]);
+				for (int k = 0; k < step / 8; k++) {
+					acc[r][n][k % 2] = _mm256_fmadd_ps(v[k], _mm256_loadu_ps((const float *)x[n] + i + 8 * k), acc[r][n][k % 2]);
+				}
 			}
 		}
 	}

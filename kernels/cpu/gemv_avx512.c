@@ -31,20 +31,22 @@ EACH_ROW(DEFINE_ROW)
 // Of these kernels that of Q8_0 is the one that is faster than memory.
 DEFINE_ROW(q8_0_far, RM_Q8_0, with(KIND_Q8_0, FAR))
 
-// load_nvfp4 reads 16 weights of NVFP4: a scale, and eight bytes with the first eight quants in
+// load_nvfp4 reads a block of NVFP4: 16 weights have a scale and eight bytes, the first eight in
 // their low nibbles.
-INLINE __m512 load_nvfp4(const uint8_t *row, int64_t i) {
-	const uint8_t *block = row + i / 64 * 36;
-	int64_t k = i / 16 % 4;
-	uint64_t nibbles = rm_load64(block + 4 + 8 * k), low = UINT64_C(0x0f0f0f0f0f0f0f0f);
-	__m128i q = _mm_set_epi64x((int64_t)(nibbles >> 4 & low), (int64_t)(nibbles & low));
+INLINE void load_nvfp4(const uint8_t *block, __m512 w[4]) {
+	__m256i q = load256(block + 4), nibble = _mm256_set1_epi8(15);
+	__m256i low = _mm256_and_si256(q, nibble), high = _mm256_and_si256(_mm256_srli_epi16(q, 4), nibble);
+	__m256i even = _mm256_unpacklo_epi64(low, high), odd = _mm256_unpackhi_epi64(low, high);
+	__m128i v[4] = {_mm256_castsi256_si128(even), _mm256_castsi256_si128(odd), _mm256_extracti128_si256(even, 1), _mm256_extracti128_si256(odd, 1)};
 	__m512 table = _mm512_setr_ps(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12); // rm_mxfp4_values
-	return _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_cvtepu8_epi32(q), table), _mm512_set1_ps(rm_nvfp4_scales[block[k]]));
+	for (int k = 0; k < 4; k++) {
+		__m512 d = _mm512_set1_ps(rm_nvfp4_scales[block[k]]);
+		w[k] = _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_cvtepu8_epi32(v[k]), table), d);
+	}
 }
 
-// load_dense reads 16 weights of F32, F16, BF16 or NVFP4, type constant.
+// load_dense reads 16 weights of F32, F16 or BF16, type constant.
 INLINE __m512 load_dense(const uint8_t *row, int64_t i, int32_t type, __mmask16 mask) {
-	if (type == RM_NVFP4) return load_nvfp4(row, i);
 	if (type == RM_F32) return _mm512_maskz_loadu_ps(mask, row + 4 * i);
 	__m256i v = mask == 0xffff ? load256(row + 2 * i) : _mm256_maskz_loadu_epi16(mask, row + 2 * i);
 	if (type == RM_F16) return _mm512_cvtph_ps(v);
@@ -65,16 +67,25 @@ INLINE void dense4(int32_t type, const uint8_t *const row[4], const quads *next,
 	for (int r = 0; r < 4; r++) {
 		for (int n = 0; n < nt; n++) acc[r][n] = _mm512_setzero_ps();
 	}
-	int64_t i = 0, line = type == RM_F32 ? 16 : type == RM_NVFP4 ? 64 : 32; // weights in about 64 bytes
-	for (; i + 16 <= cols; i += 16) {
+	int64_t i = 0, step = type == RM_NVFP4 ? 64 : 16, line = type == RM_F32 ? 16 : 32; // weights in 64 bytes
+	for (; i + step <= cols; i += step) {
 		if (nt > 1 && i % line == 0) {
 			int64_t at = dense_bytes(type, i);
 			uintptr_t ahead = quads_ahead(next, at) + (uintptr_t)at;
 			for (int r = 0; r < 4; r++) rm_prefetch((uintptr_t)row[r] + ahead, 64, 1);
 		}
 		for (int r = 0; r < 4; r++) {
-			__m512 w = load_dense(row[r], i, type, 0xffff);
-			for (int n = 0; n < nt; n++) acc[r][n] = _mm512_fmadd_ps(w, _mm512_loadu_ps((const float *)x[n] + i), acc[r][n]);
+			__m512 w[4];
+			if (type == RM_NVFP4) {
+				load_nvfp4(row[r] + dense_bytes(type, i), w);
+			} else {
+				w[0] = load_dense(row[r], i, type, 0xffff);
+			}
+			for (int k = 0; k < step / 16; k++) {
+				for (int n = 0; n < nt; n++) {
+					acc[r][n] = _mm512_fmadd_ps(w[k], _mm512_loadu_ps((const float *)x[n] + i + 16 * k), acc[r][n]);
+				}
+			}
 		}
 	}
 	if (i < cols) {
