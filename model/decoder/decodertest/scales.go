@@ -99,6 +99,9 @@ func (a Architecture) Scales(t *testing.T) {
 			}
 		}
 	}
+	if !a.NoBlock {
+		a.scaledBlock(t, c)
+	}
 	f := InMemory(t, c)
 	ids := RandomIDs(rand.New(rand.NewPCG(43, 44)), c.Vocab, 60)
 	want := Feed(t, a.OpenOn(t, f, false, o), 1, 0, ids, Always(48))
@@ -107,6 +110,26 @@ func (a Architecture) Scales(t *testing.T) {
 	}
 	none, ones := a.scaled(t, ""), a.scaled(t, synthetic.ScaleOnes)
 	RequireSame(t, a.PlayAlone(t, InMemory(t, none), o, steps), a.PlayAlone(t, InMemory(t, ones), o, steps), "scales of 1")
+}
+
+// scaledBlock checks the guesses of a block for multi-token prediction as Scales does the logits.
+func (a Architecture) scaledBlock(t *testing.T, c synthetic.Config) {
+	c.Block, c.Latent.Split = synthetic.BlockJoined, 1
+	f := InMemory(t, c)
+	_, scaled := f.Tensor(fmt.Sprintf("blk.%d.nextn.eh_proj.scale", c.Layers))
+	require.True(t, scaled)
+	ids := RandomIDs(rand.New(rand.NewPCG(45, 46)), c.Vocab, 20)
+	guesses := func(f *gguf.File) (rows [][]float32) {
+		for _, of := range oneByOne(t, a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 32, DraftFile: f}), ids, 1) {
+			rows = append(rows, of[0])
+		}
+		return rows
+	}
+	got := guesses(f)
+	near, far := distance(guesses(without(t, c, f, true)), got), distance(guesses(without(t, c, f, false)), got)
+	t.Logf("guesses of a block: %.2g from folded scales, %.2g from none", near, far)
+	require.Less(t, near, 0.002)
+	require.Greater(t, far, 0.1)
 }
 
 // ScalesAreChecked: scales of a wrong number, that are not finite, or that belong to nothing
