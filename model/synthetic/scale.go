@@ -36,7 +36,7 @@ const meanScale = 1. / 64
 
 // scale adds the scales of a matrix, if it has some: one, or of ScaleRandom one for each expert.
 // It returns the factor of the standard deviation of the blocks.
-func (m *maker) scale(name string, t gguf.Type, shape []int) float64 {
+func (m *maker) scale(name string, t gguf.Type) float64 {
 	base, ok := strings.CutSuffix(name, ".weight")
 	if m.c.Scale == "" || t != gguf.NVFP4 || !ok || base == "token_embd" {
 		return 1
