@@ -15,7 +15,7 @@ type decoder func(dst []float32, src []byte)
 var decoders = map[Type]decoder{
 	F32: decodeF32, F16: decodeF16, BF16: decodeBF16,
 	Q4_0: decodeQ4_0, Q4_1: decodeQ4_1, Q5_0: decodeQ5_0, Q5_1: decodeQ5_1,
-	Q8_0: decodeQ8_0, MXFP4: decodeMXFP4, IQ4NL: decodeIQ4NL,
+	Q8_0: decodeQ8_0, MXFP4: decodeMXFP4, NVFP4: decodeNVFP4, IQ4NL: decodeIQ4NL,
 	Q2_K: decodeQ2K, Q3_K: decodeQ3K, Q4_K: decodeQ4K, Q5_K: decodeQ5K, Q6_K: decodeQ6K,
 	IQ1S: decodeIQ1S, IQ1M: decodeIQ1M,
 	IQ2XXS: decodeIQ2XXS, IQ2XS: decodeIQ2XS, IQ2S: decodeIQ2S,
@@ -129,6 +129,34 @@ func decodeMXFP4(dst []float32, src []byte) {
 	for i, b := range src[1:] {
 		dst[i] = d * float32(MXFP4Values[b&15])
 		dst[16+i] = d * float32(MXFP4Values[b>>4])
+	}
+}
+
+// NVFP4Scale is half the value of a scale byte e of NVFP4, the factor of the doubled values of
+// MXFP4Values. e is UE4M3: three bits of mantissa m, four of exponent x, a highest bit that
+// means nothing. The value is (8+m) * 2^(x-10), or m * 2^-9 if x is 0. UE4M3's NaN (127) is
+// treated as 0, as GGML does.
+func NVFP4Scale(e uint8) float32 {
+	exponent, mantissa := e>>3&15, float32(e&7)
+	switch {
+	case e == nvfp4NaN:
+		return 0
+	case exponent == 0:
+		return mantissa * 0x1p-10
+	}
+	return (8 + mantissa) * math.Float32frombits(uint32(exponent+127-11)<<23)
+}
+
+// nvfp4NaN is the NaN of UE4M3.
+const nvfp4NaN = 0x7f
+
+// decodeNVFP4: d UE4M3[4], q 32 bytes, 8 for each 16 elements (low nibbles are the first 8);
+// y = d/2 * table[q].
+func decodeNVFP4(dst []float32, src []byte) {
+	for i, b := range src[4:] {
+		d, at := NVFP4Scale(src[i/8]), 16*(i/8)+i%8
+		dst[at] = d * float32(MXFP4Values[b&15])
+		dst[at+8] = d * float32(MXFP4Values[b>>4])
 	}
 }
 

@@ -103,6 +103,12 @@ func TestDequantizeByHand(t *testing.T) {
 		{"MXFP4 e=2", MXFP4, block([]byte{2}, splat(16, 0x21)...), map[int]float32{0: 0x1p-126, 16: 0x1p-125}},
 		{"MXFP4 e=127", MXFP4, block([]byte{127}, splat(16, 0xa3)...), map[int]float32{0: 1.5, 16: -1}},
 		{"MXFP4 e=254", MXFP4, block([]byte{254}, splat(16, 0x02)...), map[int]float32{0: 0x1p127, 16: 0}},
+		// Scales 0, the NaN 127, the least subnormal, 0x38 = 1; quants 1/2 and 6.
+		{"NVFP4 edges", NVFP4, block([]byte{0, 127, 1, 0x38}, splat(32, 0x71)...), map[int]float32{0: 0, 15: 0, 16: 0, 31: 0, 32: 0x1p-10, 40: 6 * 0x1p-9, 48: 0.5, 56: 6}},
+		{"NVFP4 extremes", NVFP4, block([]byte{126, 7, 8, 0xff}, splat(32, 0xf7)...), map[int]float32{0: 2688, 8: -2688, 16: 42 * 0x1p-9, 24: -42 * 0x1p-9, 32: 6 * 0x1p-6, 48: 2880, 63: -2880}},
+		{"NVFP4 highest bit", NVFP4, block([]byte{0x80, 0x81, 0xb8, 0xfe}, splat(32, 0x08)...), map[int]float32{0: 0, 8: 0, 16: 0}},
+		{"NVFP4 order", NVFP4, block([]byte{0x38, 0x38, 0x38, 0x38}, 0x21, 0x43, 0x65, 0x87, 0xa9, 0xcb, 0xed, 0x0f, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x30),
+			map[int]float32{0: 0.5, 1: 1.5, 2: 3, 3: 6, 4: -0.5, 5: -1.5, 6: -3, 7: -6, 8: 1, 9: 2, 10: 4, 12: -1, 13: -2, 14: -4, 15: 0, 16: 1, 24: 0.5, 63: 1.5}},
 		{"Q8_0 extremes", Q8_0, block([]byte{0, 0x38}, splat(32, 0x80)...), map[int]float32{0: -64, 31: -64}},
 		{"Q8_0 infinite scale", Q8_0, block([]byte{0, 0x7c}, splat(32, 1)...), map[int]float32{0: inf}},
 		{"Q4_0", Q4_0, block([]byte{0, 0x3c}, splat(16, 0xf0)...), map[int]float32{0: -8, 15: -8, 16: 7, 31: 7}},

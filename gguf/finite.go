@@ -28,7 +28,7 @@ type scaleField struct {
 
 // scaleFields are all fields of a block that can be NaN or infinite. With finite ones
 // every element is finite: the largest float16 times the largest quants and small
-// scales of any type is below 2^28. MXFP4 and IQ1_M have a scale of another form.
+// scales of any type is below 2^28. MXFP4, NVFP4 and IQ1_M have scales of another form.
 var scaleFields = map[Type][]scaleField{
 	Q4_0: {{"d", 0}}, Q4_1: {{"d", 0}, {"m", 2}}, Q5_0: {{"d", 0}}, Q5_1: {{"d", 0}, {"m", 2}},
 	Q8_0: {{"d", 0}}, IQ4NL: {{"d", 0}},
@@ -39,8 +39,8 @@ var scaleFields = map[Type][]scaleField{
 
 // FirstNonFinite finds the first element or scale in whole blocks of type t that is not
 // finite; ok is false if there is none. Of block types it reads the scales only. An
-// exponent of 255 in MXFP4 is NaN by the OCP Microscaling specification, although
-// Dequantize follows GGML, where it is not. It finds nothing in I8, I32 and unknown types,
+// exponent of 255 in MXFP4 is NaN by the OCP Microscaling specification, and so are scales of
+// 127 and 255 in NVFP4, although Dequantize follows GGML, where they are not. It finds nothing in I8, I32 and unknown types,
 // because they hold no weights.
 func FirstNonFinite(t Type, data []byte) (bad NonFinite, ok bool) {
 	size := t.BlockBytes()
@@ -69,6 +69,14 @@ func FirstNonFinite(t Type, data []byte) (bad NonFinite, ok bool) {
 				if bad, ok := largeMXFP4(data[i : i+size]); ok {
 					bad.Block = i / size
 					return bad, true
+				}
+			}
+		}
+	case NVFP4:
+		for i := 0; i+size <= len(data); i += size {
+			for _, d := range data[i : i+4] {
+				if d&nvfp4NaN == nvfp4NaN {
+					return NonFinite{Block: i / size, Field: "d", Value: float32(math.NaN())}, true
 				}
 			}
 		}

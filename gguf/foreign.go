@@ -45,7 +45,7 @@ var foreign = map[Type]struct {
 	25: {"I16", ofNumbers}, 27: {"I64", ofNumbers}, 28: {"F64", ofNumbers},
 	31: {"Q4_0_4_4", ofOldGGML}, 32: {"Q4_0_4_8", ofOldGGML}, 33: {"Q4_0_8_8", ofOldGGML}, 34: {"TQ1_0", ofGGML},
 	35: {"TQ2_0", ofGGML}, 36: {"I2_S or IQ4_NL_4_4", ofIK}, 37: {"IQ4_NL_4_8", ofOldGGML},
-	38: {"IQ4_NL_8_8", ofOldGGML}, 40: {"NVFP4", ofGGML}, 41: {"Q1_0", ofGGML}, 42: {"F8_E4M3 or Q2_0", ofGGML},
+	38: {"IQ4_NL_8_8", ofOldGGML}, 41: {"Q1_0", ofGGML}, 42: {"F8_E4M3 or Q2_0", ofGGML},
 	97: {"Q8_0_X4", ofActivations}, 98: {"Q8_1_X4", ofActivations}, 99: {"Q8_2_X4", ofActivations},
 	133: {"Q6_0", ofIK}, 134: {"IQ1_BN", ofIK}, 135: {"IQ2_BN", ofIK}, 136: {"Q8_K64", ofActivations},
 	137: {"IQ2_K", ofIK}, 138: {"IQ3_K", ofIK}, 139: {"IQ4_K", ofIK}, 140: {"IQ5_K", ofIK}, 141: {"IQ6_K", ofIK},

@@ -22,13 +22,13 @@ func TestForeignTypesOfAllPartsAreNamed(t *testing.T) {
 	}
 	first := newRaw().kv("general.architecture", kindString, rawString("deepseek2"))
 	part(0, 2, first.tensor("a", F32, 0, 16, 4).tensor("b", Type(338), 32, 32, 256).tensor("c", Type(338), 64, 32, 256))
-	part(1, 2, newRaw().tensor("d", Type(139), 0, 32, 256).tensor("e", Type(40), 32, 32, 64).tensor("f", Type(77), 64, 32, 32))
+	part(1, 2, newRaw().tensor("d", Type(139), 0, 32, 256).tensor("e", Type(41), 32, 32, 64).tensor("f", Type(77), 64, 32, 32))
 	_, err := Open(filepath.Join(dir, "m-00001-of-00002.gguf"))
 	var types *ForeignTypes
 	require.ErrorAs(t, err, &types)
 	require.Equal(t, "deepseek2", types.Architecture)
 	for _, want := range []string{"m-00001-of-00002.gguf: ", `IQ3_K_R4 (ik_llama.cpp, rows interleaved; 2 tensors, the first "b")`,
-		`IQ4_K (ik_llama.cpp; 1 tensor, "d")`, `NVFP4 (GGML; 1 tensor, "e")`, `type 77 (unknown; 1 tensor, "f")`, "only ik_llama.cpp reads them", "Q4_K_M"} {
+		`IQ4_K (ik_llama.cpp; 1 tensor, "d")`, `Q1_0 (GGML; 1 tensor, "e")`, `type 77 (unknown; 1 tensor, "f")`, "only ik_llama.cpp reads them", "Q4_K_M"} {
 		require.Contains(t, err.Error(), want)
 	}
 	require.NotContains(t, err.Error(), "\n")

@@ -83,7 +83,7 @@ func TestEveryTypeHasItsSize(t *testing.T) {
 	r, offset := newRaw(), 0
 	sizes := map[string]int{ // 512 elements: twice the spec's (256 elements, bytes), 16 times (32, bytes), 512 times
 		"F32": 2048, "F16": 1024, "BF16": 1024, "I8": 512, "I32": 2048, "Q4_0": 288, "Q4_1": 320, "Q5_0": 352, "Q5_1": 384, "Q8_0": 544,
-		"MXFP4": 272, "IQ4_NL": 288, "Q2_K": 168, "Q3_K": 220, "Q4_K": 288, "Q5_K": 352, "Q6_K": 420, "IQ1_S": 100, "IQ1_M": 112,
+		"MXFP4": 272, "NVFP4": 288, "IQ4_NL": 288, "Q2_K": 168, "Q3_K": 220, "Q4_K": 288, "Q5_K": 352, "Q6_K": 420, "IQ1_S": 100, "IQ1_M": 112,
 		"IQ2_XXS": 132, "IQ2_XS": 148, "IQ2_S": 164, "IQ3_XXS": 196, "IQ3_S": 220, "IQ4_XS": 272,
 	}
 	for _, typ := range slices.Sorted(maps.Keys(layouts)) {

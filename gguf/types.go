@@ -34,7 +34,11 @@ const (
 	IQ1M   Type = 29
 	BF16   Type = 30
 	MXFP4  Type = 39
+	NVFP4  Type = 40
 )
+
+// LastType is the largest number of a type that this package knows.
+const LastType = NVFP4
 
 // layout is the shape of one block: how many elements in how many bytes.
 type layout struct {
@@ -51,6 +55,7 @@ var layouts = map[Type]layout{
 	Q5_K: {"Q5_K", 256, 176}, Q6_K: {"Q6_K", 256, 210},
 	IQ1S: {"IQ1_S", 256, 50}, IQ1M: {"IQ1_M", 256, 56},
 	IQ2XXS: {"IQ2_XXS", 256, 66}, IQ2XS: {"IQ2_XS", 256, 74}, IQ2S: {"IQ2_S", 256, 82},
+	NVFP4:  {"NVFP4", 64, 36},
 	IQ3XXS: {"IQ3_XXS", 256, 98}, IQ3S: {"IQ3_S", 256, 110}, IQ4XS: {"IQ4_XS", 256, 136},
 }
 

@@ -360,10 +360,10 @@ type Backend interface {
 
 	// Embed writes row ids[t] of w, as float32, to out [len(ids)][w.Cols].
 	Embed(out []float32, w Weight, ids []int32)
-	// MatMul multiplies x [rows][K] by each weight; all have Cols == K.
+	// MatMul multiplies x [rows][K] by each weight, times its scale; all have Cols == K.
 	MatMul(x []float32, rows int, products ...Product)
 	// MatMulGrouped multiplies each matrix of a stack by columns of x of its
-	// own: out[t][g][r] = w[g][r] · x[t][g*w.Cols:], g < w.Slices, x
+	// own: out[t][g][r] = w[g][r] · x[t][g*w.Cols:], times the scale of w, g < w.Slices, x
 	// [rows][w.Slices][w.Cols], out [rows][w.Slices][w.Rows].
 	MatMulGrouped(out, x []float32, rows int, w Weight)
 	// RMSNorm: out = x/sqrt(mean(x²)+eps) * weight, per row of cols
@@ -403,13 +403,13 @@ type Backend interface {
 	// Slots of one expert ascend.
 	ExpertCompact(out ExpertGroups, ids []int32, rows, used, experts, start, end int)
 	// ExpertGateUp: for every slot of a.Groups, expert e, token t: g = gate[e]·x[t], u =
-	// up[e]·x[t]; with clamp > 1e-6, g = min(g, clamp) and u is clamped to [-clamp,
+	// up[e]·x[t], each times the expert's scale; with clamp > 1e-6, g = min(g, clamp) and u is clamped to [-clamp,
 	// clamp]; mid[slot] = Weights[slot]*silu(g)*u. A slot in the groups that has weight
 	// 0, or an expert outside [a.Start, a.End), gets a row of zeros and no expert is read
 	// for it; a slot outside the groups is left unchanged. x [rows][K], mid
 	// [rows*Used][F], F = gate.Rows = up.Rows.
 	ExpertGateUp(mid, x []float32, gate, up Weight, clamp float32, a ExpertArgs)
-	// ExpertDown: out[slot] = down[e]·mid[slot] for the slots of a.Groups with
+	// ExpertDown: out[slot] = down[e]·mid[slot], times the expert's scale, for the slots of a.Groups with
 	// a nonzero weight; every other row of out [rows*Used][D] is set to zero. A
 	// row of mid of an expert that is not in [a.Start, a.End) is zero: a
 	// backend may set its row of out to zero without reading it.

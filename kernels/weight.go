@@ -25,6 +25,27 @@ type Weight struct {
 	// Data holds the matrices; it reaches at least to the end of the last row of
 	// the last one. It is empty for a Weight that does not exist.
 	Data []byte
+	// Scales are factors of the products, in a mapping as Data: one for each matrix, or one
+	// for all. Without any, which costs nothing, a factor is 1. Only MatMul and MatMulGrouped
+	// (one for all) and the routed experts apply them.
+	Scales []float32
+}
+
+// ScaleStep is how far the scales of two consecutive matrices are apart in Scales: 1, or 0 if
+// there are none or one for all.
+func (w Weight) ScaleStep() int {
+	if len(w.Scales) > 1 {
+		return 1
+	}
+	return 0
+}
+
+// Scale is the factor of the products with matrix i.
+func (w Weight) Scale(i int) float32 {
+	if len(w.Scales) == 0 {
+		return 1
+	}
+	return w.Scales[i*w.ScaleStep()]
 }
 
 // RowBytes is the length in bytes of one row.
@@ -59,6 +80,9 @@ func (w Weight) RowRange(start, end int) Weight {
 func (w Weight) SliceRange(start, end int) Weight {
 	w.check(start, end, w.Slices, "matrices")
 	w.Data, w.Slices = w.Data[start*w.SliceBytes:], end-start
+	if len(w.Scales) > 1 {
+		w.Scales = w.Scales[start:end]
+	}
 	return w
 }
 

@@ -41,6 +41,7 @@ type options struct {
 	experts, gate, up, down       string
 	dense, aux, embd, output      string
 	layerExperts                  string
+	scale                         string
 	layerGate, layerUp, layerDown string
 	split                         int
 	mtp                           string
@@ -114,6 +115,7 @@ Each flag has an environment variable, used when the flag is not given:
 	f.StringVar(&o.layerGate, "layer-gate", "", "the same for their gate matrices alone")
 	f.StringVar(&o.layerUp, "layer-up", "", "the same for their up matrices alone")
 	f.StringVar(&o.layerDown, "layer-down", "", "the same for their down matrices alone")
+	f.StringVar(&o.scale, "scale", "", "add the tensor of its scale to each matrix of nvfp4: "+strings.Join(synthetic.Scales(), " or "))
 	f.IntVar(&o.split, "split", 1, "write this many files, FILE-00001-of-0000N.gguf and on")
 	f.BoolVar(&o.holes, "holes", false, "leave the data of large tensors out (a sparse file); presets flash and pro do\nunless --holes=false")
 	f.BoolVar(&o.vocabOnly, "vocab-only", false, "write metadata and vocabulary, no tensors")
@@ -149,7 +151,7 @@ func (o *options) config() (synthetic.Config, error) {
 		return c, fmt.Errorf("--split %d: want at least 1", o.split)
 	}
 	c.Seed, c.Parts, c.VocabOnly, c.Alias = o.seed, o.split, o.vocabOnly, o.alias
-	c.Block = o.mtp
+	c.Block, c.Scale = o.mtp, o.scale
 	if o.pre != "" {
 		c.Pre = o.pre
 	}

@@ -104,6 +104,22 @@ func TestFlagsReachTheFile(t *testing.T) {
 	require.False(t, bytes.Equal(seeded.Data, first.Data), "the seed of the environment")
 }
 
+func TestScales(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	out, err := execute(t, "--preset", "tiny", "--out", path, "--experts", "nvfp4", "--scale", "random")
+	require.NoError(t, err, out)
+	f := gguftest.OpenFile(t, path)
+	require.Equal(t, gguf.NVFP4, kind(t, f, "blk.0.ffn_up_exps.weight"))
+	x, ok := f.Tensor("blk.0.ffn_up_exps.scale")
+	require.True(t, ok)
+	require.Equal(t, []int64{16}, x.Shape)
+	_, ok = f.Tensor("blk.0.attn_q_a.scale")
+	require.False(t, ok, "it is Q8_0")
+	out, err = execute(t, "--preset", "tiny", "--out", path, "--scale", "twos")
+	require.Error(t, err)
+	require.Contains(t, out, "want ones or random")
+}
+
 func TestHoles(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {

@@ -58,9 +58,17 @@ func (c *Call) weight(name string, w *kernels.Weight) {
 	}
 }
 
+// scales fails unless w has at most so many factors for its products.
+func (c *Call) scales(name string, w *kernels.Weight, most int) {
+	if n := len(w.Scales); n > 1 && n != most || n > most {
+		c.fail("%s (weight %q) has %d scales, can have %d", name, w.Name, n, most)
+	}
+}
+
 // single is weight for one matrix.
 func (c *Call) single(name string, w *kernels.Weight) {
 	c.weight(name, w)
+	c.scales(name, w, 1)
 	if w.Slices != 1 {
 		c.fail("%s (weight %q) is a stack of %d matrices", name, w.Name, w.Slices)
 	}
@@ -69,6 +77,7 @@ func (c *Call) single(name string, w *kernels.Weight) {
 // matrix is weight for a matrix of the given shape.
 func (c *Call) matrix(name string, w *kernels.Weight, rows, cols int) {
 	c.weight(name, w)
+	c.scales(name, w, 0)
 	if w.Rows != rows || w.Cols != cols {
 		c.fail("%s (weight %q) is [%d][%d], must be [%d][%d]", name, w.Name, w.Rows, w.Cols, rows, cols)
 	}
@@ -77,6 +86,7 @@ func (c *Call) matrix(name string, w *kernels.Weight, rows, cols int) {
 // stack is weight for a stack of a matrix for each of n experts.
 func (c *Call) stack(name string, w *kernels.Weight, n int) {
 	c.weight(name, w)
+	c.scales(name, w, n)
 	if w.Slices != n {
 		c.fail("%s (weight %q) has %d matrices for %d experts", name, w.Name, w.Slices, n)
 	}

@@ -10,6 +10,7 @@ import (
 func Embed(dst []float32, w kernels.Weight, ids []int32) Call {
 	c := Call{Op: "Embed"}
 	c.weight("w", &w)
+	c.scales("w", &w, 0)
 	in(&c, "ids", ids, len(ids))
 	out(&c, "out", dst, len(ids), w.Cols)
 	c.apart()
@@ -40,6 +41,7 @@ func Product(x []float32, rows int, p *kernels.Product) Call {
 func MatMulGrouped(dst, x []float32, rows int, w kernels.Weight) Call {
 	c := Call{Op: "MatMulGrouped"}
 	c.weight("w", &w)
+	c.scales("w", &w, 1)
 	in(&c, "x", x, rows, w.Slices, w.Cols)
 	out(&c, "out", dst, rows, w.Slices, w.Rows)
 	c.apart()

@@ -125,7 +125,19 @@ static int takes_lanes(const rm_kernels *k, const rm_tile *t) {
 	return k->lanes && k->lanes[t->type] && t->nx >= k->limits[t->type].lanes && t->nrows >= k->lane_rows && t->cols % 256 == 0;
 }
 
-void rm_tile_run(const rm_kernels *k, const rm_tile *t) {
+// scale_products multiplies what the tile computed by its scale.
+static void scale_products(const rm_tile *t) {
+	int64_t sums = t->sums.count > 0 ? t->sums.count : 1;
+	for (int64_t n = 0; n < t->nx; n++) {
+		for (int64_t i = 0; i < sums; i++) {
+			float *out = t->out[n] + t->off + i * t->sums.apart;
+			for (int64_t r = 0; r < t->nrows; r++) out[r] *= *t->scale;
+		}
+	}
+}
+
+// run_products computes the tile but for its scale.
+static void run_products(const rm_kernels *k, const rm_tile *t) {
 	if (t->layout == RM_AS_FEW) {
 		k->few(t->type)(t);
 		return;
@@ -143,4 +155,9 @@ void rm_tile_run(const rm_kernels *k, const rm_tile *t) {
 		}
 		skip(&rest, part.nrows);
 	}
+}
+
+void rm_tile_run(const rm_kernels *k, const rm_tile *t) {
+	run_products(k, t);
+	if (t->scale) scale_products(t);
 }

@@ -295,6 +295,10 @@ func u16(x []uint16) *C.uint16_t { return (*C.uint16_t)(unsafe.Pointer(unsafe.Sl
 
 // cWeight converts w for C. w has passed contract.Weight.
 func cWeight(w kernels.Weight) C.rm_weight {
+	var scales *C.float
+	if len(w.Scales) > 0 {
+		scales = f32(w.Scales)
+	}
 	return C.rm_weight{
 		data:        (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(w.Data))),
 		cols:        C.int64_t(w.Cols),
@@ -302,6 +306,8 @@ func cWeight(w kernels.Weight) C.rm_weight {
 		row_bytes:   C.int64_t(w.Stride()),
 		slice_bytes: C.int64_t(w.SliceBytes),
 		slices:      C.int64_t(w.Slices),
+		scales:      scales,
+		scale_step:  C.int64_t(w.ScaleStep()),
 		_type:       C.int32_t(w.Type),
 	}
 }

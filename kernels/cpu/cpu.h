@@ -93,8 +93,15 @@ typedef struct rm_weight {
 	int64_t row_bytes;   // bytes from one row to the next
 	int64_t slice_bytes; // bytes from one matrix to the next
 	int64_t slices;      // number of matrices
+	const float *scales; // by which products are multiplied, or NULL: matrix i's is scales[i * scale_step]
+	int64_t scale_step;  // 1, or 0 if one is for all
 	int32_t type;
 } rm_weight;
+
+// rm_scale_of is where the scale of a matrix is, or NULL.
+static inline const float *rm_scale_of(const rm_weight *w, int64_t slice) {
+	return w->scales ? w->scales + slice * w->scale_step : NULL;
+}
 
 typedef struct rm_product {
 	rm_weight w;

@@ -63,6 +63,18 @@ static inline void table16(const int8_t *table, float d, const uint8_t *q, float
 }
 
 BLOCK(mxfp4) { table16(rm_mxfp4_values, rm_mxfp4_scale(s[0]), s + 1, y); }
+
+BLOCK(nvfp4) {
+	for (int k = 0; k < 4; k++, y += 16) {
+		float d = rm_nvfp4_scales[s[k]];
+		for (int i = 0; i < 8; i++) {
+			int q = s[4 + 8 * k + i];
+			y[i] = d * (float)rm_mxfp4_values[q & 15];
+			y[8 + i] = d * (float)rm_mxfp4_values[q >> 4];
+		}
+	}
+}
+
 BLOCK(iq4nl) { table16(rm_iq4nl_values, half_at(s), s + 2, y); }
 
 BLOCK(iq4xs) {
@@ -234,6 +246,7 @@ static const format formats[] = {
 	[RM_IQ4_XS] = {256, 136, iq4xs},
 	[RM_IQ1_M] = {256, 56, iq1m},
 	[RM_MXFP4] = {32, 17, mxfp4},
+	[RM_NVFP4] = {64, 36, nvfp4},
 };
 
 int rm_can_compute(int32_t type) {

@@ -90,6 +90,7 @@ static rm_tile tile_of(const expert_arg *a, const rm_weight *w, const active *x,
 	    .layout = quantised ? layout : RM_BY_ROWS,
 	    .upper_only = a->k->upper_only,
 	    .batches = quantised && layout ? batches : NULL,
+	    .scale = rm_scale_of(w, x->expert),
 	};
 }
 

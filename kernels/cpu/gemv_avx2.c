@@ -32,6 +32,12 @@ INLINE __m256 load_dense(const uint8_t *row, int64_t i, int32_t type) {
 	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
 }
 
+// dense_bytes is the bytes of n weights.
+INLINE int64_t dense_bytes(int32_t type, int64_t n) {
+	if (type == RM_NVFP4) return n / 64 * 36;
+	return type == RM_F32 ? 4 * n : 2 * n;
+}
+
 // dense_rows is nr rows, `stride` bytes apart, times nt tokens, as rm_dense_fn. With one
 // token the processor's own prefetching keeps up.
 INLINE void dense_rows(int32_t type, const uint8_t *w, int64_t stride, int nr, const rm_ahead *next, int64_t cols, const void *const *x, int nt,
@@ -40,16 +46,24 @@ INLINE void dense_rows(int32_t type, const uint8_t *w, int64_t stride, int nr, c
 	for (int r = 0; r < nr; r++) {
 		for (int n = 0; n < nt; n++) acc[r][n][0] = acc[r][n][1] = _mm256_setzero_ps();
 	}
-	int64_t size = type == RM_F32 ? 4 : 2;
-	for (int64_t i = 0; i < cols; i += 16) {
+	int64_t step = type == RM_NVFP4 ? 64 : 16, line = type == RM_F32 ? 16 : 32; // weights in 64 bytes
+	for (int64_t i = 0; i < cols; i += step) {
 		for (int r = 0; r < nr; r++) {
 			const uint8_t *row = w + r * stride;
-			if (nt > 1 && size * i % 64 == 0) rm_prefetch((uintptr_t)row + (uintptr_t)(size * i) + rm_ahead_from(next, size * i), 64, 1);
-			__m256 first = load_dense(row, i, type), last = load_dense(row, i + 8, type);
+			if (nt > 1 && i % line == 0) {
+				int64_t at = dense_bytes(type, i);
+				rm_prefetch((uintptr_t)row + (uintptr_t)at + rm_ahead_from(next, at), 64, 1);
+			}
+			__m256 v[8];
+			if (type == RM_NVFP4) {
+				load_nvfp4(row + dense_bytes(type, i), v);
+			} else {
+				for (int k = 0; k < 2; k++) v[k] = load_dense(row, i + 8 * k, type);
+			}
 			for (int n = 0; n < nt; n++) {
-				const float *v = (const float *)x[n] + i;
-				acc[r][n][0] = _mm256_fmadd_ps(first, _mm256_loadu_ps(v), acc[r][n][0]);
-				acc[r][n][1] = _mm256_fmadd_ps(last, _mm256_loadu_ps(v + 8), acc[r][n][1]);
+				for (int k = 0; k < step / 8; k++) {
+					acc[r][n][k % 2] = _mm256_fmadd_ps(v[k], _mm256_loadu_ps((const float *)x[n] + i + 8 * k), acc[r][n][k % 2]);
+				}
 			}
 		}
 	}
@@ -59,7 +73,7 @@ INLINE void dense_rows(int32_t type, const uint8_t *w, int64_t stride, int nr, c
 }
 
 INLINE void run_dense(int32_t type, const rm_tile *t, int nt) {
-	rm_ahead next = rm_ahead_of(t->cols * (type == RM_F32 ? 4 : 2), t->row_bytes, PREFETCH);
+	rm_ahead next = rm_ahead_of(dense_bytes(type, t->cols), t->row_bytes, PREFETCH);
 	int64_t r = 0;
 	for (; r + 2 <= t->nrows; r += 2) dense_rows(type, t->w + r * t->row_bytes, t->row_bytes, 2, &next, t->cols, t->x, nt, t->out, t->off + r);
 	if (r < t->nrows) dense_rows(type, t->w + r * t->row_bytes, t->row_bytes, 1, &next, t->cols, t->x, nt, t->out, t->off + r);
@@ -76,6 +90,7 @@ INLINE void run_dense(int32_t type, const rm_tile *t, int nt) {
 DEFINE_DENSE(f32, RM_F32)
 DEFINE_DENSE(f16, RM_F16)
 DEFINE_DENSE(bf16, RM_BF16)
+DEFINE_DENSE(nvfp4, RM_NVFP4)
 
 RM_END_TARGET
 
@@ -84,6 +99,7 @@ static rm_tile_fn rows_of(int32_t type, int64_t cols) {
 	if (type == RM_F32) return row_f32;
 	if (type == RM_F16) return row_f16;
 	if (type == RM_BF16) return row_bf16;
+	if (type == RM_NVFP4) return row_nvfp4;
 	if (cols % 256 != 0) return NULL;
 	if (type == RM_Q8_0 && rm_prefetch_far()) return row_q8_0_far;
 	switch (type) {

@@ -31,6 +31,20 @@ EACH_ROW(DEFINE_ROW)
 // Of these kernels that of Q8_0 is the one that is faster than memory.
 DEFINE_ROW(q8_0_far, RM_Q8_0, with(KIND_Q8_0, FAR))
 
+// load_nvfp4 reads a block of NVFP4: 16 weights have a scale and eight bytes, the first eight in
+// their low nibbles.
+INLINE void load_nvfp4(const uint8_t *block, __m512 w[4]) {
+	__m256i q = load256(block + 4), nibble = _mm256_set1_epi8(15);
+	__m256i low = _mm256_and_si256(q, nibble), high = _mm256_and_si256(_mm256_srli_epi16(q, 4), nibble);
+	__m256i even = _mm256_unpacklo_epi64(low, high), odd = _mm256_unpackhi_epi64(low, high);
+	__m128i v[4] = {_mm256_castsi256_si128(even), _mm256_castsi256_si128(odd), _mm256_extracti128_si256(even, 1), _mm256_extracti128_si256(odd, 1)};
+	__m512 table = _mm512_setr_ps(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12); // rm_mxfp4_values
+	for (int k = 0; k < 4; k++) {
+		__m512 d = _mm512_set1_ps(rm_nvfp4_scales[block[k]]);
+		w[k] = _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_cvtepu8_epi32(v[k]), table), d);
+	}
+}
+
 // load_dense reads 16 weights of F32, F16 or BF16, type constant.
 INLINE __m512 load_dense(const uint8_t *row, int64_t i, int32_t type, __mmask16 mask) {
 	if (type == RM_F32) return _mm512_maskz_loadu_ps(mask, row + 4 * i);
@@ -39,7 +53,13 @@ INLINE __m512 load_dense(const uint8_t *row, int64_t i, int32_t type, __mmask16 
 	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
 
-// dense4 is four rows of float32 or 16-bit weights times nt tokens, as
+// dense_bytes is the bytes of n weights.
+INLINE int64_t dense_bytes(int32_t type, int64_t n) {
+	if (type == RM_NVFP4) return n / 64 * 36;
+	return type == RM_F32 ? 4 * n : 2 * n;
+}
+
+// dense4 is four rows of float32, 16-bit or NVFP4 weights times nt tokens, as
 // rm_dense_fn. With one token the processor's own prefetching keeps up.
 INLINE void dense4(int32_t type, const uint8_t *const row[4], const quads *next, int64_t cols, const void *const *x, int nt,
                    float out[4][4]) {
@@ -47,16 +67,25 @@ INLINE void dense4(int32_t type, const uint8_t *const row[4], const quads *next,
 	for (int r = 0; r < 4; r++) {
 		for (int n = 0; n < nt; n++) acc[r][n] = _mm512_setzero_ps();
 	}
-	int64_t i = 0;
-	int64_t size = type == RM_F32 ? 4 : 2;
-	for (; i + 16 <= cols; i += 16) {
-		if (nt > 1 && size * i % 64 == 0) {
-			uintptr_t ahead = quads_ahead(next, size * i) + (uintptr_t)(size * i);
+	int64_t i = 0, step = type == RM_NVFP4 ? 64 : 16, line = type == RM_F32 ? 16 : 32; // weights in 64 bytes
+	for (; i + step <= cols; i += step) {
+		if (nt > 1 && i % line == 0) {
+			int64_t at = dense_bytes(type, i);
+			uintptr_t ahead = quads_ahead(next, at) + (uintptr_t)at;
 			for (int r = 0; r < 4; r++) rm_prefetch((uintptr_t)row[r] + ahead, 64, 1);
 		}
 		for (int r = 0; r < 4; r++) {
-			__m512 w = load_dense(row[r], i, type, 0xffff);
-			for (int n = 0; n < nt; n++) acc[r][n] = _mm512_fmadd_ps(w, _mm512_loadu_ps((const float *)x[n] + i), acc[r][n]);
+			__m512 w[4];
+			if (type == RM_NVFP4) {
+				load_nvfp4(row[r] + dense_bytes(type, i), w);
+			} else {
+				w[0] = load_dense(row[r], i, type, 0xffff);
+			}
+			for (int k = 0; k < step / 16; k++) {
+				for (int n = 0; n < nt; n++) {
+					acc[r][n] = _mm512_fmadd_ps(w[k], _mm512_loadu_ps((const float *)x[n] + i + 16 * k), acc[r][n]);
+				}
+			}
 		}
 	}
 	if (i < cols) {
@@ -77,7 +106,7 @@ INLINE void dense4(int32_t type, const uint8_t *const row[4], const quads *next,
 }
 
 INLINE void run_dense(int32_t type, const rm_tile *t, int nt) {
-	quads next = quads_of(t, t->cols * (type == RM_F32 ? 4 : 2));
+	quads next = quads_of(t, dense_bytes(type, t->cols));
 	for (int64_t r = 0; r <= t->nrows / 4; r++, next.at += t->row_bytes) {
 		const uint8_t *rows[4];
 		int64_t first, step = four(t, r, rows, &first);
@@ -91,6 +120,7 @@ INLINE void run_dense(int32_t type, const rm_tile *t, int nt) {
 static void row_f32(const rm_tile *t) { BY_TOKENS(run_dense, RM_F32); }
 static void row_f16(const rm_tile *t) { BY_TOKENS(run_dense, RM_F16); }
 static void row_bf16(const rm_tile *t) { BY_TOKENS(run_dense, RM_BF16); }
+static void row_nvfp4(const rm_tile *t) { BY_TOKENS(run_dense, RM_NVFP4); }
 
 RM_END_TARGET
 
@@ -117,6 +147,7 @@ static rm_tile_fn rows_of(int32_t type, int64_t cols, int *at_once) {
 	if (type == RM_F32) return row_f32;
 	if (type == RM_F16) return row_f16;
 	if (type == RM_BF16) return row_bf16;
+	if (type == RM_NVFP4) return row_nvfp4;
 	if (cols % 256 != 0) return NULL;
 	if (type == RM_IQ2_XXS) return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni") ? row_iq2_xxs : NULL;
 	*at_once = 2;

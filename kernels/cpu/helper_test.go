@@ -21,7 +21,7 @@ var _ kernels.Backend = (*cpu.Backend)(nil)
 // activations.
 func dense(t gguf.Type) bool {
 	switch t {
-	case gguf.F32, gguf.F16, gguf.BF16, gguf.IQ1S, gguf.IQ1M, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S:
+	case gguf.F32, gguf.F16, gguf.BF16, gguf.NVFP4, gguf.IQ1S, gguf.IQ1M, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S:
 		return true
 	}
 	return false

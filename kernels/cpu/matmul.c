@@ -93,6 +93,7 @@ typedef struct {
 	const void *const *x;
 	rm_layout layout;
 	const uint8_t *batches; // of all rows of x, unless by rows
+	const float *scale;     // of the matrix, or NULL
 	float *const *out;
 	int64_t off;   // first column of the output
 	int64_t tiles; // number of row tiles
@@ -150,6 +151,7 @@ static void run_task(void *arg, int64_t begin, int64_t end, int worker) {
 		    .out = j->out + x0,
 		    .off = j->off + r,
 		    .sums = a->sums,
+		    .scale = j->scale,
 		    .scratch = rm_pool_scratch(a->pool, worker, rm_tile_scratch(j->w.cols)),
 		};
 		rm_tile_run(a->k, &t);
@@ -212,6 +214,7 @@ static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, i
 		job *j = &jobs[i];
 		j->w = *e[i].w;
 		j->w.data += e[i].slice * e[i].w->slice_bytes;
+		j->scale = rm_scale_of(e[i].w, e[i].slice);
 		int quantised_type = rm_uses_act(j->w.type);
 		j->x = (const void *const *)(quantised_type ? act_rows : float_rows) + e[i].column * rows;
 		j->layout = quantised_type ? layout : RM_BY_ROWS;

@@ -29,6 +29,8 @@
 // float32 activations in 16 lanes, lane = column mod 16, acc = fma(w, x, acc)
 // (without fma on the portable level of a processor that lacks it), then
 // rm_sum16.
+//
+// The scale of a matrix (rm_weight) multiplies the result, rounded to float32 on both sides.
 #ifndef RM_MATMUL_H
 #define RM_MATMUL_H
 
@@ -73,6 +75,7 @@ typedef struct rm_tile {
 	float *const *out; // [nx]
 	int64_t off;
 	rm_row_sums sums;
+	const float *scale; // by which the products are multiplied once they are summed, or NULL
 	uint8_t *scratch; // rm_tile_scratch bytes, aligned to 64
 } rm_tile;
 

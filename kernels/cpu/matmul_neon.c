@@ -180,6 +180,24 @@ INLINE float32x4_t floats4(int32_t type, const uint8_t *p) {
 	return type == RM_F16 ? half4(h) : vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(h), 16));
 }
 
+// widen_nvfp4 converts n weights of NVFP4: 16 have a scale and eight bytes, the first eight in
+// their low nibbles.
+INLINE void widen_nvfp4(const uint8_t *src, float *dst, int64_t n) {
+	int8x16_t table = vld1q_s8(rm_mxfp4_values);
+	for (int64_t i = 0; i < n; i += 16) {
+		const uint8_t *block = src + i / 64 * 36;
+		int64_t k = i / 16 % 4;
+		uint8x8_t q = vld1_u8(block + 4 + 8 * k);
+		int8x16_t v = vqtbl1q_s8(table, vcombine_u8(vand_u8(q, vdup_n_u8(15)), vshr_n_u8(q, 4)));
+		int16x8_t low = vmovl_s8(vget_low_s8(v)), high = vmovl_s8(vget_high_s8(v));
+		float d = rm_nvfp4_scales[block[k]];
+		vst1q_f32(dst + i, vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))), d));
+		vst1q_f32(dst + i + 4, vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))), d));
+		vst1q_f32(dst + i + 8, vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))), d));
+		vst1q_f32(dst + i + 12, vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_high_s16(high))), d));
+	}
+}
+
 // widen converts a row of any type to float32.
 static void widen(int32_t type, const uint8_t *src, float *dst, int64_t n) {
 	int64_t i = 0;
@@ -187,6 +205,9 @@ static void widen(int32_t type, const uint8_t *src, float *dst, int64_t n) {
 		for (; i + 4 <= n; i += 4) vst1q_f32(dst + i, floats4(RM_F16, src + 2 * i));
 	} else if (type == RM_BF16) {
 		for (; i + 4 <= n; i += 4) vst1q_f32(dst + i, floats4(RM_BF16, src + 2 * i));
+	} else if (type == RM_NVFP4) {
+		widen_nvfp4(src, dst, n);
+		return;
 	}
 	rm_dequant_row(type, i > 0 ? src + 2 * i : src, dst + i, n - i);
 }

@@ -145,6 +145,8 @@ func TestMatMulExtremes(t *testing.T) {
 					switch typ {
 					case gguf.MXFP4:
 						data[at] = random[at]
+					case gguf.NVFP4:
+						copy(data[at:at+4], random[at:at+4])
 					case gguf.IQ1M:
 						copy(data[at+48:at+56], random[at+48:at+56])
 					}
@@ -377,7 +379,7 @@ func TestTablesAreCurrent(t *testing.T) {
 
 func benchTypes() []gguf.Type {
 	return []gguf.Type{
-		gguf.Q8_0, gguf.Q4_K, gguf.Q2_K, gguf.IQ2XXS, gguf.MXFP4, gguf.F16, gguf.F32, gguf.BF16,
+		gguf.Q8_0, gguf.Q4_K, gguf.Q2_K, gguf.IQ2XXS, gguf.MXFP4, gguf.NVFP4, gguf.F16, gguf.F32, gguf.BF16,
 		gguf.Q6_K, gguf.Q5_K, gguf.Q3_K, gguf.Q4_0, gguf.IQ4XS, gguf.IQ3S,
 	}
 }
@@ -423,8 +425,8 @@ func BenchmarkMatVec(b *testing.B) { benchmark(b, 8192, 4096, 1, benchTypes()) }
 
 // BenchmarkMatMul is the GEMM of a prefill; BenchmarkMatMulFew has as many rows
 // as one expert gets of it.
-func BenchmarkMatMul(b *testing.B)    { benchmark(b, 2048, 4096, 256, benchTypes()[:6]) }
-func BenchmarkMatMulFew(b *testing.B) { benchmark(b, 2048, 4096, 12, benchTypes()[:6]) }
+func BenchmarkMatMul(b *testing.B)    { benchmark(b, 2048, 4096, 256, benchTypes()[:7]) }
+func BenchmarkMatMulFew(b *testing.B) { benchmark(b, 2048, 4096, 12, benchTypes()[:7]) }
 
 // BenchmarkLimits prints from how many tokens which kernel is the fastest, as the tables of
 // choice.c have it. It takes some minutes.

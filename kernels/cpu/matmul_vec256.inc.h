@@ -420,6 +420,13 @@ static void widen(int32_t type, const uint8_t *src, float *dst, int64_t n) {
 			__m256i v = _mm256_slli_epi32(_mm256_cvtepu16_epi32(load128(src + 2 * i)), 16);
 			_mm256_storeu_si256((__m256i *)(void *)(dst + i), v);
 		}
+	} else if (type == RM_NVFP4) {
+		for (; i < n; i += 64) {
+			__m256 w[8];
+			load_nvfp4(src + i / 64 * 36, w);
+			for (int k = 0; k < 8; k++) _mm256_storeu_ps(dst + i + 8 * k, w[k]);
+		}
+		return;
 	}
 	rm_dequant_row(type, i > 0 ? src + 2 * i : src, dst + i, n - i);
 }

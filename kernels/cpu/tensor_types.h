@@ -9,7 +9,7 @@ enum {
 	RM_Q2_K = 10, RM_Q3_K = 11, RM_Q4_K = 12, RM_Q5_K = 13, RM_Q6_K = 14,
 	RM_IQ2_XXS = 16, RM_IQ2_XS = 17, RM_IQ3_XXS = 18, RM_IQ1_S = 19, RM_IQ4_NL = 20,
 	RM_IQ3_S = 21, RM_IQ2_S = 22, RM_IQ4_XS = 23, RM_IQ1_M = 29, RM_BF16 = 30, RM_MXFP4 = 39,
-	RM_TYPES = 40,
+	RM_NVFP4 = 40, RM_TYPES = 41,
 };
 
 // Elements and bytes of one block of a type that rm_can_compute.

@@ -158,6 +158,8 @@ func TestProducts(t *testing.T) {
 		{gguf.Q2_K, 10, 4096, 8, 1},  // four
 		{gguf.F16, 8200, 1024, 1, 1}, // one: there are rows enough
 		{gguf.MXFP4, 192, 256, 40, 3},
+		{gguf.NVFP4, 63, 192, 65, 1},
+		{gguf.NVFP4, 17, 1024, 1, 1},
 		{gguf.Q8_0, 63, 64, 5, 7},
 		{gguf.F32, 100, 50, 17, 4},
 		{gguf.Q4_K, 40, 256, 1, 8},

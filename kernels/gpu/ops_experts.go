@@ -6,6 +6,8 @@ package gpu
 import "C"
 
 import (
+	"unsafe"
+
 	"ringmaster/kernels"
 	"ringmaster/kernels/contract"
 )
@@ -14,7 +16,7 @@ import (
 // at once, which saves a dispatch, a barrier and the second read of x; expert_gemv
 // computes one matrix, as down needs. Gate and up of two different types go through
 // expert_gemv one after the other, with gate's products in mid, so that no kernel per
-// pair of types is needed. With many slots, GEMM: expert_gemm takes gate and up one after
+// pair of types is needed; so do those with scales. With many slots, GEMM: expert_gemm takes gate and up one after
 // the other as well, because that leaves threadgroup memory to larger tiles. The round
 // trip through mid costs 8 bytes per element, little against the work.
 var (
@@ -90,8 +92,25 @@ func (c *expertCall) views(w kernels.Weight) []view {
 func (c *expertCall) expertView(w kernels.Weight, v *view) C.struct_rmg_expert_view {
 	return C.struct_rmg_expert_view{
 		stride: C.uint64_t(w.SliceBytes), row_bytes: C.uint32_t(w.Stride()), shift: C.uint32_t(v.shift),
-		first: C.int32_t(c.a.Start + v.first),
+		first: C.int32_t(c.a.Start + v.first), scale: -1,
 	}
+}
+
+// scales binds the scales of a stack and describes them for the kernels.
+func (c *expertCall) scales(w kernels.Weight, v *C.struct_rmg_expert_view) bind {
+	if len(w.Scales) == 0 {
+		return c.b.faults() // not read
+	}
+	address, bytes := uintptr(unsafe.Pointer(unsafe.SliceData(w.Scales))), 4*len(w.Scales)
+	views := c.b.pieces(c.op, w.Name+", scales", address, bytes, bytes, 1)
+	if len(views) == 0 {
+		return c.b.faults() // the error is recorded: nothing is submitted
+	}
+	if views[0].shift%4 != 0 {
+		contract.Fail(c.op, "scales of weight %q do not begin at a multiple of 4 bytes", w.Name)
+	}
+	v.scale, v.scale_step = C.int32_t(views[0].shift/4), C.int32_t(w.ScaleStep())
+	return views[0].bound()
 }
 
 // ExpertGateUp: see kernels.Backend. A slot number out of range is skipped
@@ -101,7 +120,7 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 	c := b.expertCall(&call, &a)
 	in, out := &input{plain: c.operand("x")}, c.operand("mid")
 	switch {
-	case gate.Type != up.Type || isPlain(gate.Type) && b.info.Packed:
+	case gate.Type != up.Type || isPlain(gate.Type) && b.info.Packed || len(gate.Scales)+len(up.Scales) > 0:
 	case b.info.Packed && !c.tiles:
 		c.packedPair(out, in, gate, up, clamp)
 		return
@@ -173,6 +192,7 @@ func (c *expertCall) products(out bind, x *input, w kernels.Weight, args C.struc
 	for _, v := range c.views(w) {
 		args.low, args.high = C.int32_t(c.a.Start+v.first), C.int32_t(c.a.Start+v.first+v.count)
 		args.w = c.expertView(w, &v)
+		scales := c.scales(w, &args.w)
 		places := c.slots
 		g.work = c.work(w, c.slots)
 		if slots > 1 {
@@ -185,7 +205,7 @@ func (c *expertCall) products(out bind, x *input, w kernels.Weight, args C.struc
 		if args.zero != C.RMG_ZERO_NONE {
 			g.groups[1] += above(c.slots, g.groups[0])
 		}
-		dispatch(c.b, c.op, k, &args, g, c.b.withTables(out, in, groups[0], groups[1], groups[2], v.bound(), c.b.faults())...)
+		dispatch(c.b, c.op, k, &args, g, c.b.withTables(out, in, groups[0], groups[1], groups[2], v.bound(), c.b.faults(), scales)...)
 		args.zero = C.RMG_ZERO_NONE
 	}
 }

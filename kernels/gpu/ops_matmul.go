@@ -111,6 +111,7 @@ func runArgs(w kernels.Weight, v view, r run) C.struct_rmg_matmul {
 		rows: C.int32_t(r.rows), cols: C.int32_t(w.Cols), row_bytes: C.uint32_t(w.Stride()),
 		x_stride: C.uint32_t(w.Slices * w.Cols), x_first: C.uint32_t(r.group * w.Cols),
 		out_stride: C.uint32_t(w.Slices * w.Rows), out_first: C.uint32_t(r.group*w.Rows + r.row),
+		scale: C.float(w.Scale(0)),
 	}
 }
 

@@ -28,7 +28,7 @@ var packedTypes = []gguf.Type{
 
 // plainTypes are those that are converted to float32 and multiplied by float32 activations.
 var plainTypes = []gguf.Type{
-	gguf.F32, gguf.F16, gguf.BF16, gguf.IQ1S, gguf.IQ1M, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S,
+	gguf.F32, gguf.F16, gguf.BF16, gguf.NVFP4, gguf.IQ1S, gguf.IQ1M, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S,
 }
 
 var (

@@ -15,7 +15,7 @@ import (
 var decoders = map[gguf.Type]string{
 	gguf.F32: "f32", gguf.F16: "f16", gguf.BF16: "bf16",
 	gguf.Q4_0: "q4_0", gguf.Q4_1: "q4_1", gguf.Q5_0: "q5_0", gguf.Q5_1: "q5_1", gguf.Q8_0: "q8_0",
-	gguf.MXFP4: "mxfp4", gguf.IQ4NL: "iq4_nl",
+	gguf.MXFP4: "mxfp4", gguf.NVFP4: "nvfp4", gguf.IQ4NL: "iq4_nl",
 	gguf.Q2_K: "q2_k", gguf.Q3_K: "q3_k", gguf.Q4_K: "q4_k", gguf.Q5_K: "q5_k", gguf.Q6_K: "q6_k",
 	gguf.IQ1S: "iq1_s", gguf.IQ1M: "iq1_m", gguf.IQ2XXS: "iq2_xxs", gguf.IQ2XS: "iq2_xs", gguf.IQ2S: "iq2_s",
 	gguf.IQ3XXS: "iq3_xxs", gguf.IQ3S: "iq3_s", gguf.IQ4XS: "iq4_xs",

@@ -59,12 +59,12 @@ var plainTypes = []gguf.Type{gguf.F32, gguf.F16, gguf.BF16}
 
 // Types are all types of weights.
 var Types = append(plainTypes[:3:3],
-	gguf.Q4_0, gguf.Q4_1, gguf.Q5_0, gguf.Q5_1, gguf.Q8_0, gguf.IQ4NL, gguf.MXFP4,
+	gguf.Q4_0, gguf.Q4_1, gguf.Q5_0, gguf.Q5_1, gguf.Q8_0, gguf.IQ4NL, gguf.MXFP4, gguf.NVFP4,
 	gguf.Q2_K, gguf.Q3_K, gguf.Q4_K, gguf.Q5_K, gguf.Q6_K,
 	gguf.IQ1S, gguf.IQ1M, gguf.IQ2XXS, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S, gguf.IQ4XS)
 
 // ScaleAt are the offsets in a block of the float16 values that scale it. Every other
-// byte of a block may be arbitrary, but for the exponent of MXFP4 and the scale of IQ1_M.
+// byte of a block may be arbitrary, but for the scales of MXFP4, NVFP4 and IQ1_M.
 var ScaleAt = map[gguf.Type][]int{
 	gguf.Q4_0: {0}, gguf.Q4_1: {0, 2}, gguf.Q5_0: {0}, gguf.Q5_1: {0, 2}, gguf.Q8_0: {0}, gguf.IQ4NL: {0},
 	gguf.Q2_K: {80, 82}, gguf.Q3_K: {108}, gguf.Q4_K: {0, 2}, gguf.Q5_K: {0, 2}, gguf.Q6_K: {208},
@@ -122,6 +122,19 @@ func block(rng *rand.Rand, typ gguf.Type, deviation float64) []byte {
 	switch typ {
 	case gguf.MXFP4: // a power of two: 2^(e-128) with quants up to 12
 		b[0] = byte(128 + int(math.Round(math.Log2(deviation/6))) - rng.IntN(3))
+	case gguf.NVFP4: // scales of (8+m) * 2^(x-11) with quants up to 12; any of zero, subnormal and NaN at times
+		for i := range b[:4] {
+			x := 10 + int(math.Round(math.Log2(deviation/12))) - rng.IntN(3)
+			b[i] = byte(min(max(x, 0), 15))<<3 | b[i]&7
+			switch rng.IntN(32) {
+			case 0:
+				b[i] = 0
+			case 1:
+				b[i] = byte(rng.UintN(8))
+			case 2:
+				b[i] = 127
+			}
+		}
 	case gguf.IQ1M: // the float16 is in the top nibbles of the four words of scales
 		d := scale()
 		for i := range 4 {

@@ -234,11 +234,17 @@ var quantisedTolerance = tolerance{rel: 0.04, rms: 0.01}
 // expertTolerance: two such products passed through silu, and their product.
 var expertTolerance = tolerance{rel: 0.12, rms: 0.02}
 
+// exactOr is the tolerance of products of a type. NVFP4 is multiplied by float32 activations.
 func exactOr(typ gguf.Type, quantised tolerance) tolerance {
-	if typ.BlockElements() == 1 {
+	if typ.BlockElements() == 1 || typ == gguf.NVFP4 {
 		return tolerance{rel: 1e-5} // float32 sums of a few thousand products
 	}
 	return quantised
+}
+
+// asFloats views the bytes of a mapping as float32.
+func asFloats(data []byte) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/4)
 }
 
 // asInts views the bytes of a mapping as int32.

@@ -21,7 +21,7 @@ func matmulCases() []opCase {
 		cases = append(cases, embedCase(typ, 2*max(block, 19)), groupedCase(typ, 2*max(block, 19)),
 			columnsCase(typ, 3*max(block, 19), 3, 5, 3))
 	}
-	return append(cases, severalCase(), matmulCase(gguf.Q8_0, 4096, 7, 40), matmulCase(gguf.F16, 4096, 7, 40),
+	return append(append(cases, scaledCases()...), severalCase(), matmulCase(gguf.Q8_0, 4096, 7, 40), matmulCase(gguf.F16, 4096, 7, 40),
 		columnsCase(gguf.Q8_0, 2048, 4, 70, 40), columnsCase(gguf.Q4_K, 2048, 4, 33, 5), columnsCase(gguf.Q8_0, 640, 4, 20, 9),
 		columnsCase(gguf.F16, 2048, 4, 70, 40), columnsCase(gguf.Q8_0, 256, 8, 70, 40), columnsCase(gguf.Q5_1, 384, 6, 33, 5))
 }

@@ -18,6 +18,8 @@ func misuse(t *testing.T, open Open) {
 	w := m.plain(gguf.F32, 4, 8, make([]float32, 32))
 	short := w
 	short.Data = w.Data[:len(w.Data)-1]
+	scaled := w
+	scaled.Scales = x[:2]
 	calls := []struct {
 		op, why string
 		call    func()
@@ -31,6 +33,8 @@ func misuse(t *testing.T, open Open) {
 		{"MatMul", "short data", func() { b.MatMul(x, 1, kernels.Product{W: short, Out: y}) }},
 		{"MatMul", "no weight", func() { b.MatMul(x, 1, kernels.Product{Out: y}) }},
 		{"MatMul", "short x", func() { b.MatMul(x, 9, kernels.Product{W: w, Out: y}) }},
+		{"MatMul", "two scales of a matrix", func() { b.MatMul(x, 1, kernels.Product{W: scaled, Out: y}) }},
+		{"Embed", "scales", func() { b.Embed(y, scaled, ids[:1]) }},
 		{"RoPE", "odd RotDim", func() {
 			b.RoPE(kernels.RoPEArgs{X: x, Pos: ids, Freqs: y, Rows: 1, Heads: 1, HeadDim: 8, RotDim: 3})
 		}},

@@ -25,7 +25,7 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 		k, n := p.W.Cols, p.W.Rows
 		for r, w := range b.rows(p.W, 0) {
 			for t := range rows {
-				p.Out[t*n+r] = float32(dot(w, x[t*k:]))
+				p.Out[t*n+r] = float32(float64(p.W.Scale(0)) * dot(w, x[t*k:]))
 			}
 		}
 	}
@@ -37,7 +37,7 @@ func (b *Backend) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
 	for g := range w.Slices {
 		for r, row := range b.rows(w, g) {
 			for t := range rows {
-				out[(t*w.Slices+g)*w.Rows+r] = float32(dot(row, x[(t*w.Slices+g)*w.Cols:]))
+				out[(t*w.Slices+g)*w.Rows+r] = float32(float64(w.Scale(g)) * dot(row, x[(t*w.Slices+g)*w.Cols:]))
 			}
 		}
 	}

@@ -163,7 +163,8 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 			}
 			in := x[int(slot)/a.Used*gate.Cols:][:gate.Cols]
 			for i := range row {
-				row[i] = float32(weight * swiglu(dot(g[i], in), dot(u[i], in), float64(clamp)))
+				by := func(w kernels.Weight, y float64) float64 { return float64(w.Scale(e)) * y }
+				row[i] = float32(weight * swiglu(by(gate, dot(g[i], in)), by(up, dot(u[i], in)), float64(clamp)))
 			}
 		}
 	}
@@ -185,7 +186,7 @@ func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.
 			}
 			in := mid[int(slot)*down.Cols:][:down.Cols]
 			for i, row := range w {
-				out[int(slot)*down.Rows+i] = float32(dot(row, in))
+				out[int(slot)*down.Rows+i] = float32(float64(down.Scale(e)) * dot(row, in))
 			}
 		}
 	}

@@ -3,10 +3,13 @@
 package vulkan_test
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -34,6 +37,16 @@ func mapped(t testing.TB, data []byte, backends ...kernels.Backend) []byte {
 		require.NoError(t, b.Map(pages))
 	}
 	return pages[8:n:n]
+}
+
+// scales are n factors of products on pages that both backends know.
+func scales(t testing.TB, rng *rand.Rand, n int, backends ...kernels.Backend) []float32 {
+	var data []byte
+	for range n {
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(rng.Float32()-0.5))
+	}
+	data = mapped(t, data, backends...)
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(data))), n)
 }
 
 // activations are numbers of very different sizes, with a group of zeros and one so small
@@ -68,7 +81,7 @@ func types(t *testing.T, some ...gguf.Type) []gguf.Type {
 // and many.
 func TestProductsOfTheCPU(t *testing.T) {
 	host, device := openCPU(t), shared(t)
-	for _, typ := range types(t, gguf.F16, gguf.Q8_0, gguf.Q4_K, gguf.IQ3S) {
+	for _, typ := range types(t, gguf.F16, gguf.Q8_0, gguf.Q4_K, gguf.IQ3S, gguf.NVFP4) {
 		t.Run(typ.String(), func(t *testing.T) {
 			for _, s := range []struct{ rows, cols, slices, tokens int }{
 				{35, 288, 1, 1}, {5, 32, 1, 2}, {17, 544, 1, 4}, {33, 256, 2, 7}, {38, 544, 1, 9}, {36, 288, 2, 33},
@@ -81,15 +94,19 @@ func TestProductsOfTheCPU(t *testing.T) {
 				data := kerneltest.Blocks(rng, typ, s.slices*s.rows*cols, 0.1)
 				w := kernels.Weight{Name: "w", Type: typ, Cols: cols, Rows: s.rows, Slices: s.slices, SliceBytes: len(data) / s.slices}
 				w.Data = mapped(t, data, host, device)
+				scaled := w
+				scaled.Scales = scales(t, rng, 1, host, device)
 				x := activations(rng, s.tokens, s.slices*cols)
 				var bits [2][]uint32
 				for i, b := range []kernels.Backend{host, device} {
 					in, out := kerneltest.OnDevice(t, b, x), kerneltest.OnDevice(t, b, make([]float32, s.tokens*s.slices*s.rows))
 					ids, rows := kerneltest.OnDevice(t, b, []int32{int32(s.rows - 1), 0}), kerneltest.OnDevice(t, b, make([]float32, 2*cols))
 					b.MatMulGrouped(out, in, s.tokens, w)
+					by := kerneltest.OnDevice(t, b, make([]float32, len(out)))
+					b.MatMulGrouped(by, in, s.tokens, scaled)
 					b.Embed(rows, w.SliceRange(0, 1), ids)
 					require.NoError(t, b.Flush())
-					bits[i] = append(kerneltest.Bits(out), kerneltest.Bits(rows)...)
+					bits[i] = slices.Concat(kerneltest.Bits(out), kerneltest.Bits(rows), kerneltest.Bits(by))
 				}
 				requireBits(t, fmt.Sprintf("%dx%d, %d slices, %d tokens", s.rows, cols, s.slices, s.tokens), bits[0], bits[1])
 			}
@@ -117,7 +134,7 @@ func requireBits(t *testing.T, what string, want, got []uint32) {
 // many.
 func TestExpertsOfTheCPU(t *testing.T) {
 	host, device := openCPU(t), shared(t)
-	for _, typ := range types(t, gguf.F16, gguf.Q8_0) {
+	for _, typ := range types(t, gguf.F16, gguf.Q8_0, gguf.NVFP4) {
 		t.Run(typ.String(), func(t *testing.T) {
 			for _, rows := range []int{2, 41} {
 				experts, used, width, cols := 5, 2, 36, 256
@@ -127,6 +144,8 @@ func TestExpertsOfTheCPU(t *testing.T) {
 					return kernels.Weight{Name: "w", Type: typ, Cols: cols, Rows: width, Slices: experts, SliceBytes: len(data) / experts, Data: mapped(t, data, host, device)}
 				}
 				gate, up := stack(), stack()
+				gates, ups := gate, up
+				gates.Scales, ups.Scales = scales(t, rng, 1, host, device), scales(t, rng, experts, host, device)
 				offsets, slots, weights := groups(rng, rows, used, experts)
 				x := activations(rng, rows, cols)
 				var bits, downs [2][]uint32
@@ -138,8 +157,11 @@ func TestExpertsOfTheCPU(t *testing.T) {
 					// Down takes rows of its own, because its columns are whole blocks.
 					wide, out := kerneltest.OnDevice(t, b, activations(rand.New(rand.NewPCG(1, 1)), rows*used, cols)), kerneltest.OnDevice(t, b, make([]float32, rows*used*width))
 					b.ExpertDown(out, wide, up, a)
+					by, ofUps := kerneltest.OnDevice(t, b, make([]float32, len(mid))), kerneltest.OnDevice(t, b, make([]float32, len(out)))
+					b.ExpertGateUp(by, in, gates, ups, 10, a)
+					b.ExpertDown(ofUps, wide, ups, a)
 					require.NoError(t, b.Flush())
-					bits[i], downs[i] = kerneltest.Bits(mid), kerneltest.Bits(out)
+					bits[i], downs[i] = append(kerneltest.Bits(mid), kerneltest.Bits(by)...), append(kerneltest.Bits(out), kerneltest.Bits(ofUps)...)
 				}
 				requireBits(t, fmt.Sprintf("gate and up, %d rows", rows), bits[0], bits[1])
 				requireBits(t, fmt.Sprintf("down, %d rows", rows), downs[0], downs[1])

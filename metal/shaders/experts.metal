@@ -61,6 +61,11 @@ inline void set_zero(constant rmg_experts &args, device float *out, device const
 	for (uint r = thread_index; r < args.rows; r += threads) out[r] = 0;
 }
 
+// scaled is a product with the matrix of an expert times the expert's scale.
+inline float scaled(constant rmg_expert_view &v, device const float *scales, int expert, float product) {
+	return v.scale < 0 ? product : product * scales[v.scale + expert * v.scale_step];
+}
+
 // matrix_of is where the matrix of an expert begins.
 inline device const uchar *matrix_of(constant rmg_expert_view &v, device const uchar *data, int expert) {
 	return data + v.shift + ulong(expert - v.first) * v.stride;

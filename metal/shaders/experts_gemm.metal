@@ -27,6 +27,7 @@ kernel void expert_gemm(constant rmg_experts &args [[buffer(0)]],
                         device const float *weights [[buffer(5)]], // [slots]
                         device const uchar *w [[buffer(6)]],       // view
                         device atomic_uint *fault [[buffer(7)]],
+                        device const float *scales [[buffer(8)]],  // view, if args.w.scale >= 0
                         threadgroup float *shared [[threadgroup(0)]],
                         uint2 group [[threadgroup_position_in_grid]],
                         uint2 groups [[threadgroups_per_grid]],
@@ -124,7 +125,7 @@ kernel void expert_gemm(constant rmg_experts &args [[buffer(0)]],
 		const int s = who[i / ROWS];
 		if (s < 0 || r >= rows) continue;
 		device float *to = out + ulong(s) * rows + r;
-		const float v = yt[i / ROWS * OUT_PITCH + i % ROWS];
+		const float v = scaled(args.w, scales, e, yt[i / ROWS * OUT_PITCH + i % ROWS]);
 		*to = args.glu != 0 ? weights[s] * swiglu(*to, v, args.clamp) : v;
 	}
 }

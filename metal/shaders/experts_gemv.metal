@@ -104,6 +104,7 @@ kernel void expert_gemv(constant rmg_experts &args [[buffer(0)]],
                         device const float *weights [[buffer(5)]], // [slots]
                         device const uchar *w [[buffer(6)]],       // view
                         device atomic_uint *fault [[buffer(7)]],
+                        device const float *scales [[buffer(8)]],  // view, if args.w.scale >= 0
                         uint2 group [[threadgroup_position_in_grid]],
                         uint2 groups [[threadgroups_per_grid]],
                         ushort simdgroup [[simdgroup_index_in_threadgroup]],
@@ -119,7 +120,8 @@ kernel void expert_gemv(constant rmg_experts &args [[buffer(0)]],
 	if (slot < 0) return;
 	const float weight = weights[slot];
 	if (weight == 0 || int(place) < offsets[args.low] || int(place) >= offsets[args.high]) return;
-	device const uchar *matrix = matrix_of(args.w, w, expert_at(args, offsets, place, lane));
+	const int e = expert_at(args, offsets, place, lane);
+	device const uchar *matrix = matrix_of(args.w, w, e);
 	in += ulong(uint(slot) / args.share) * cols;
 	out += ulong(slot) * rows;
 	float y[R];
@@ -133,7 +135,7 @@ kernel void expert_gemv(constant rmg_experts &args [[buffer(0)]],
 		}
 	}
 	for (ushort r = 0; r < R; r++) {
-		const float yr = simd_sum(y[r]);
+		const float yr = scaled(args.w, scales, e, simd_sum(y[r]));
 		if (lane == r && first + r < rows) {
 			out[first + r] = args.glu != 0 ? weight * swiglu(out[first + r], yr, args.clamp) : yr;
 		}

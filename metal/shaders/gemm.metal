@@ -80,8 +80,8 @@ kernel void gemm(constant rmg_matmul &args [[buffer(0)]],
 		}
 	}
 
-	// A full tile is stored directly, a partial one through threadgroup memory.
-	if (here == RMG_GEMM_TOKENS && row + RMG_GEMM_ROWS <= rows) {
+	// A full tile without a scale is stored directly, others through threadgroup memory.
+	if (here == RMG_GEMM_TOKENS && row + RMG_GEMM_ROWS <= rows && args.scale == 1) {
 		out += ulong(token) * args.out_stride + row + 16 * simd;
 		for (ushort r = 0; r < 2; r++) {
 			for (ushort t = 0; t < RMG_GEMM_TOKENS / 8; t++) {
@@ -101,7 +101,7 @@ kernel void gemm(constant rmg_matmul &args [[buffer(0)]],
 	const uint r = thread_ % RMG_GEMM_ROWS;
 	if (row + r >= rows) return;
 	for (uint t = thread_ / RMG_GEMM_ROWS; t < here; t += 32 * RMG_GEMM_SIMDGROUPS / RMG_GEMM_ROWS) {
-		out[ulong(token + t) * args.out_stride + row + r] = products[t * RMG_GEMM_ROWS + r];
+		out[ulong(token + t) * args.out_stride + row + r] = products[t * RMG_GEMM_ROWS + r] * args.scale;
 	}
 }
 

@@ -96,7 +96,7 @@ kernel void gemv(constant rmg_matmul &args [[buffer(0)]],
 		const ushort r = lane / TOKENS, t = lane % TOKENS;
 		float sum = sums[simd][lane];
 		for (uint p = 1; p < split; p++) sum += sums[simd + p][lane];
-		if (row + r < rows && token + t < tokens) out[ulong(token + t) * args.out_stride + row + r] = sum;
+		if (row + r < rows && token + t < tokens) out[ulong(token + t) * args.out_stride + row + r] = sum * args.scale;
 	}
 }
 

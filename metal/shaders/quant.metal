@@ -7,7 +7,7 @@
 //	float quants(row, i, q, least)  q of chunk i, least, and scale as result
 //	void  decode(row, i, w)         the weights of chunk i, those of
 //	                                gguf.Dequantize bit for bit, but for the
-//	                                sign of MXFP4's second zero
+//	                                sign of the second zero of MXFP4 and NVFP4
 //	void  decode_to(row, i, n, w)   decode, for a row of n weights: those
 //	                                beyond the row are 0
 //
@@ -180,29 +180,49 @@ struct q5_1 : blocks<q5_1> {
 	}
 };
 
-// The values of MXFP4 are those of four-bit floats, doubled. As bits of a half
+// The values of MXFP4 and NVFP4 are those of four-bit floats, doubled. As bits of a half
 // (one sign, two bits of exponent, one of mantissa) they are 2^15 times too
 // small, with no case apart for the values below 1 of a half's exponents. That
 // takes fewer operations than a table, and the table's loads would diverge.
+// fp4_values gives the values of the low nibbles.
+inline void fp4_values(uint4 v, thread float *q) {
+	for (ushort k = 0; k < 4; k++) {
+		const uint word = v[k];
+		// Bytes 0 and 2, then 1 and 3, two halves at once.
+		const half2 even = as_type<half2>((word & 0x00070007) << 9 | (word & 0x00080008) << 12) * half2(32768.0h);
+		const half2 odd = as_type<half2>((word & 0x07000700) << 1 | (word & 0x08000800) << 4) * half2(32768.0h);
+		q[4 * k] = float(even.x);
+		q[4 * k + 1] = float(odd.x);
+		q[4 * k + 2] = float(even.y);
+		q[4 * k + 3] = float(odd.y);
+	}
+}
+
 struct mxfp4 : blocks<mxfp4> {
 	enum { MINIMA = 0 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 17 * ulong(i / 2);
-		const uint4 v = load16_aligned1(s + 1) >> (4 * (i % 2));
-		for (ushort k = 0; k < 4; k++) {
-			const uint word = v[k];
-			// Bytes 0 and 2, then 1 and 3, two halves at once.
-			const half2 even = as_type<half2>((word & 0x00070007) << 9 | (word & 0x00080008) << 12) * half2(32768.0h);
-			const half2 odd = as_type<half2>((word & 0x07000700) << 1 | (word & 0x08000800) << 4) * half2(32768.0h);
-			q[4 * k] = float(even.x);
-			q[4 * k + 1] = float(odd.x);
-			q[4 * k + 2] = float(even.y);
-			q[4 * k + 3] = float(odd.y);
-		}
+		fp4_values(load16_aligned1(s + 1) >> (4 * (i % 2)), q);
 		least = 0;
 		// 2^(e-128), subnormal for e of 0 and 1.
 		const uint e = s[0];
 		return as_type<float>(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+	}
+};
+
+// A chunk of NVFP4 has its own scale. Its first eight weights are in the low nibbles.
+struct nvfp4 : blocks<nvfp4> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 36 * ulong(i / 4);
+		device const packed_uint2 *p = (device const packed_uint2 *)(s + 4 + 8 * (i % 4));
+		const uint2 v = uint2(*p);
+		fp4_values(uint4(v, v >> 4), q);
+		least = 0;
+		// (8+m) * 2^(x-11), m * 2^-10 without exponent x; the NaN 127 is 0 (gguf.NVFP4Scale).
+		const uint e = s[i % 4], x = e >> 3 & 15, m = e & 7;
+		if (e == 127) return 0;
+		return x == 0 ? float(m) * 0.0009765625f : float(8 + m) * as_type<float>((x + 116) << 23);
 	}
 };
 
@@ -427,7 +447,7 @@ struct iq4_xs : blocks<iq4_xs> {
 
 // EACH_TYPE(X) is X(type) for every decoder.
 #define EACH_TYPE(X)                                                                                                   \
-	X(f32) X(f16) X(bf16) X(q4_0) X(q4_1) X(q5_0) X(q5_1) X(q8_0) X(mxfp4) X(iq4_nl)                                   \
+	X(f32) X(f16) X(bf16) X(q4_0) X(q4_1) X(q5_0) X(q5_1) X(q8_0) X(mxfp4) X(nvfp4) X(iq4_nl)                          \
 	X(q2_k) X(q3_k) X(q4_k) X(q5_k) X(q6_k) X(iq1_s) X(iq1_m) X(iq2_xxs) X(iq2_xs) X(iq2_s) X(iq3_xxs) X(iq3_s) X(iq4_xs)
 
 // INSTANCE(name, kernel<...>) is an instance of a template of kernels that the

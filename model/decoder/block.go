@@ -72,9 +72,12 @@ type BlockInput struct {
 func (l *Loader) BlockInput(at BlockNames, embd kernels.Weight) BlockInput {
 	d := embd.Cols
 	in := BlockInput{
-		Embd:       l.matrixOr(at.Own+"embed_tokens.weight", embd),
+		Embd:       embd,
 		TokenNorm:  l.Vector(at.Own+"enorm.weight", d),
 		HiddenNorm: l.Vector(at.Own+"hnorm.weight", d),
+	}
+	if _, ok := l.Find(at.Own + "embed_tokens.weight"); ok {
+		in.Embd = l.Embedding(at.Own+"embed_tokens.weight", d, embd.Rows)
 	}
 	if _, parts := l.Find(at.Own + "e_proj.weight"); parts {
 		in.Token = l.Matrix(at.Own+"e_proj.weight", d, d, 1)
@@ -101,15 +104,10 @@ func (l *Loader) BlockOutput(at BlockNames, norm []float32, output kernels.Weigh
 			break
 		}
 	}
-	return norm, l.matrixOr(at.Own+"shared_head_head.weight", output)
-}
-
-// matrixOr is a matrix of the shape of another, or that one if the file lacks it.
-func (l *Loader) matrixOr(name string, other kernels.Weight) kernels.Weight {
-	if _, ok := l.Find(name); !ok {
-		return other
+	if _, ok := l.Find(at.Own + "shared_head_head.weight"); ok {
+		output = l.Matrix(at.Own+"shared_head_head.weight", output.Cols, output.Rows, 1)
 	}
-	return l.Matrix(name, other.Cols, other.Rows, 1)
+	return norm, output
 }
 
 // RefuseUnusedOf is RefuseUnused for the tensors of a block. allowed are names without
@@ -117,6 +115,9 @@ func (l *Loader) matrixOr(name string, other kernels.Weight) kernels.Weight {
 func (l *Loader) RefuseUnusedOf(at BlockNames, allowed []string) {
 	for _, t := range l.f.Tensors() {
 		name, ours := strings.CutPrefix(t.Name, at.Layer)
+		if weight, kind := scaled(l.f, t.Name); kind == inputScale && l.found[weight] {
+			continue
+		}
 		if ours && !l.found[t.Name] && !slices.Contains(allowed, name) {
 			l.Fail("tensor %q is not part of a block for multi-token prediction as this program knows it", t.Name)
 		}

@@ -140,9 +140,23 @@ func holds(shape []int64, cols, rows, count int) bool {
 	return len(shape) == 3 && shape[1] == int64(rows) && shape[2] == int64(count)
 }
 
-// Matrix is the tensor of slices matrices [rows][cols] (GGUF shape {cols, rows, slices});
-// matrices may also be joined into one of slices*rows rows.
+// Matrix is the tensor of slices matrices [rows][cols] (GGUF shape {cols, rows, slices}) for
+// products, with its scales; matrices may also be joined into one of slices*rows rows.
 func (l *Loader) Matrix(name string, cols, rows, slices int) kernels.Weight {
+	w := l.matrix(name, cols, rows, slices)
+	if w.Exists() {
+		w.Scales = l.scales(w)
+	}
+	return w
+}
+
+// Embedding is a matrix [rows][cols] of which single rows are read. It has no scales.
+func (l *Loader) Embedding(name string, cols, rows int) kernels.Weight {
+	return l.matrix(name, cols, rows, 1)
+}
+
+// matrix is Matrix without scales.
+func (l *Loader) matrix(name string, cols, rows, slices int) kernels.Weight {
 	t, ok := l.Find(name)
 	if !ok {
 		l.Missing(name)
@@ -161,11 +175,12 @@ func (l *Loader) Matrix(name string, cols, rows, slices int) kernels.Weight {
 		SliceBytes: rows * t.Type.RowBytes(cols), Data: t.Data}
 }
 
-// Small is a matrix that is small and read by every token: its elements must be finite.
+// Small is a matrix that is small and read by every token: its elements must be finite. It has
+// no scales.
 // Other matrices are not checked here, because that would read the whole file (see
 // gguf.CheckWeights).
 func (l *Loader) Small(name string, cols, rows int) kernels.Weight {
-	w := l.Matrix(name, cols, rows, 1)
+	w := l.matrix(name, cols, rows, 1)
 	if w.Exists() {
 		t, _ := l.Find(name)
 		l.finite(t)
@@ -187,7 +202,7 @@ func (l *Loader) finite(t gguf.Tensor) {
 // computable names the types of matrices that the backend can compute with.
 func (l *Loader) computable() string {
 	var names []string
-	for t := gguf.Type(0); t <= gguf.MXFP4; t++ {
+	for t := gguf.Type(0); t <= gguf.LastType; t++ {
 		if t.Known() && l.b.CanCompute(t) {
 			names = append(names, t.String())
 		}
@@ -263,7 +278,13 @@ type Unread func(layer int, name string) (why string)
 const ropeFactors = "rope_freqs.weight"
 
 // whyUnread is why nothing reads a tensor of a file with so many layers.
-func whyUnread(layers int, mtp mtpBlocks, name string, unread Unread) string {
+func whyUnread(f *gguf.File, layers int, mtp mtpBlocks, name string, unread Unread) string {
+	if weight, kind := scaled(f, name); weight != "" {
+		if why := whyUnread(f, layers, mtp, weight, unread); why != "" || kind == weightScale {
+			return why
+		}
+		return "scales of activations in FP4, which stay as they are here"
+	}
 	layer, local := split(name)
 	switch {
 	case (layer < 0 || layer >= layers) && mtp.has(layer, local):
@@ -285,7 +306,7 @@ func (l *Loader) RefuseUnused(layers int, unread Unread) {
 		if l.found[t.Name] {
 			continue
 		}
-		if whyUnread(layers, mtp, t.Name, unread) == "" {
+		if whyUnread(l.f, layers, mtp, t.Name, unread) == "" {
 			l.Fail("tensor %q is not part of this architecture as this program knows it", t.Name)
 		} else if _, local := split(t.Name); local == ropeFactors {
 			l.onlyOnes(t)

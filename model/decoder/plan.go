@@ -103,7 +103,7 @@ func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division, unread Unre
 			continue // see AddBlock
 		}
 		layer, local := split(t.Name)
-		if why := whyUnread(p.Layers, mtp, t.Name, unread); why != "" {
+		if why := whyUnread(f, p.Layers, mtp, t.Name, unread); why != "" {
 			p.Unread += n
 			if layer >= p.Layers {
 				local = fmt.Sprintf("blk.%d", layer)

@@ -64,7 +64,7 @@ func transposeKeys(f *gguf.File, b kernels.Backend, layer int, keys kernels.Weig
 		return kernels.Weight{}, fmt.Errorf("%s: tensor %q: %s backend: %w", f.Path(), name, b.Name(), err)
 	}
 	return kernels.Weight{Name: name, Type: t, Cols: nope, Rows: rank, Slices: heads,
-		SliceBytes: rank * t.RowBytes(nope), Data: d.Data}, nil
+		SliceBytes: rank * t.RowBytes(nope), Data: d.Data, Scales: keys.Scales}, nil
 }
 
 // putter stores element i of a float type.

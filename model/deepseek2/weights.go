@@ -104,7 +104,7 @@ func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 	l := decoder.NewLoader(f, b, aliases)
 	d := c.Embd
 	w := &weights{
-		embd:       l.Matrix("token_embd.weight", d, c.Vocab, 1),
+		embd:       l.Embedding("token_embd.weight", d, c.Vocab),
 		outputNorm: l.Vector("output_norm.weight", d),
 		layers:     make([]layer, c.Layers),
 	}

@@ -167,7 +167,7 @@ func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 	l := &loader{decoder.NewLoader(f, b, aliases), b}
 	d := c.Embd
 	w := &weights{
-		embd:       l.Matrix("token_embd.weight", d, c.Vocab, 1),
+		embd:       l.Embedding("token_embd.weight", d, c.Vocab),
 		output:     l.Matrix("output.weight", d, c.Vocab, 1),
 		outputNorm: l.Vector("output_norm.weight", d),
 		headHC:     c.LoadConnection(l.Loader, "output_hc", c.Streams, 1),

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"sort"
 
 	"github.com/x448/float16"
 
@@ -108,6 +109,7 @@ var drawers = map[gguf.Type]func(s source, b []byte, std float64){
 	gguf.IQ1M:   drawIQ1M,
 	gguf.IQ4XS:  simple(uniformRMS(0, 63, 32) * tableRMS(gguf.IQ4NLValues[:])), // d*(s-32)*table[q]
 	gguf.MXFP4:  drawMXFP4,
+	gguf.NVFP4:  drawNVFP4,
 }
 
 // The root mean squares of the sub-block scales of the codebook types.
@@ -273,6 +275,22 @@ func drawMXFP4(s source, b []byte, std float64) {
 		e++
 	}
 	b[0] = byte(min(max(127+e, 0), 254))
+}
+
+// drawNVFP4: e/2 * table[q], e a UE4M3 for each 16 elements. The largest scale that is not too
+// large and the one after it are drawn in the proportion that gives the standard deviation,
+// after it is spread.
+func drawNVFP4(s source, b []byte, std float64) {
+	s.bytes(b[4:])
+	for k := range 4 {
+		want := math.Abs(s.scale(std, tableRMS(gguf.MXFP4Values[:])))
+		e := sort.Search(126, func(e int) bool { return float64(gguf.NVFP4Scale(uint8(e+1))) > want })
+		low, high := square(float64(gguf.NVFP4Scale(uint8(e)))), square(float64(gguf.NVFP4Scale(uint8(min(e+1, 126)))))
+		if e < 126 && s.Float64()*(high-low) < square(want)-low {
+			e++
+		}
+		b[k] = byte(e)
+	}
 }
 
 // bfloat16 rounds to nearest, ties to even.

@@ -94,6 +94,9 @@ type Config struct {
 	// joins gate and up of the routed experts (where their types are equal) in
 	// one tensor. The weights are the same as without it.
 	Alias bool
+	// Scale adds to each matrix of NVFP4, but the embedding, the tensor of its scale: ScaleOnes,
+	// which changes nothing, or ScaleRandom, for which the blocks are larger; "" for none.
+	Scale string
 	// Block is the form of a block for multi-token prediction, one of Blocks; "" for none.
 	Block string
 	// Parts above 1 splits the file.
@@ -319,6 +322,9 @@ func (c *Config) check() error {
 
 // checkCommon is the part of check for all architectures.
 func (c *Config) checkCommon() error {
+	if err := c.checkScale(); err != nil {
+		return err
+	}
 	if err := c.checkBlock(); err != nil {
 		return err
 	}

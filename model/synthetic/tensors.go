@@ -86,6 +86,7 @@ func (m *maker) matrix(name string, t gguf.Type, std float64, shape ...int) {
 	if m.err == nil && !CanMake(t) {
 		m.err = fmt.Errorf("tensor %q: cannot make random weights of type %s", name, t)
 	}
+	std *= m.scale(name, t)
 	m.large(name, t, wide, func(s source, w io.Writer) error {
 		return gaussian(s, w, t, elements/int64(t.BlockElements()), std)
 	})

@@ -54,6 +54,9 @@ var cases = []struct {
 		c.Types.Gate, c.Types.Up, c.Types.Down, c.Seed = gguf.MXFP4, gguf.MXFP4, gguf.MXFP4, 14
 		c.Pattern, c.Experts, c.Used, c.WeightsScale = "pro", 5, 3, 2.5
 	}, 0.06, 0.9},
+	{"nvfp4", func(c *synthetic.Config) {
+		c.Types.Gate, c.Types.Up, c.Types.Down, c.Seed = gguf.NVFP4, gguf.NVFP4, gguf.NVFP4, 20
+	}, 0.06, 0.9},
 	{"33 experts, a type a layer, no hash layer", func(c *synthetic.Config) {
 		c.Experts, c.HashLayers, c.Seed = 33, 0, 15
 		c.LayerGate = map[int]gguf.Type{0: gguf.Q6_K, 1: gguf.Q5_K, 2: gguf.IQ3XXS, 3: gguf.Q3_K, 4: gguf.IQ4XS, 5: gguf.IQ1S}

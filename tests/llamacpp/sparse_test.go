@@ -1,15 +1,36 @@
 package llamacpp_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/gguf"
 	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 	"ringmaster/tests/exact"
 )
+
+// TestScalesAgreeWithLlamaCpp compares a model whose routed and shared experts and dense FFN are NVFP4
+// with scales. It is of deepseek32, because llama.cpp's graphs of deepseek2 and deepseek4 load
+// these scales and do not apply them.
+func TestScalesAgreeWithLlamaCpp(t *testing.T) {
+	install(t)
+	c, err := synthetic.Preset("v32-tiny")
+	require.NoError(t, err)
+	c.Seed, c.Types, c.FF, c.TopK, c.Scale = 70, floats, 64, 4096, synthetic.ScaleRandom
+	c.Types.Gate, c.Types.Up, c.Types.Down = gguf.NVFP4, gguf.NVFP4, gguf.NVFP4
+	c.TensorTypes = map[string]gguf.Type{}
+	for i := range c.Layers {
+		for _, name := range []string{"gate", "up", "down"} {
+			c.TensorTypes[fmt.Sprintf("blk.%d.ffn_%s.weight", i, name)] = gguf.NVFP4
+			c.TensorTypes[fmt.Sprintf("blk.%d.ffn_%s_shexp.weight", i, name)] = gguf.NVFP4
+		}
+	}
+	agree(t, testenv.Program(t), c, 0.06, 0.9)
+}
 
 // TestSparseAgreesWithLlamaCpp compares models in float32 with attention that an indexer
 // makes sparse. Keys have 128 elements as in the released models, because with other widths

@@ -49,6 +49,8 @@ func header() []byte {
 	table(&b, "static const uint64_t", "rm_sign_bytes", "0x%016x", signBytes(gguf.SignMasks[:]))
 	table(&b, "static const int8_t", "rm_iq4nl_values", "%d", gguf.IQ4NLValues[:])
 	table(&b, "static const int8_t", "rm_mxfp4_values", "%d", gguf.MXFP4Values[:])
+	b.WriteString("\n// rm_nvfp4_scales are the scales of NVFP4 for rm_mxfp4_values, by their byte.")
+	table(&b, "static const float", "rm_nvfp4_scales", "%xf", nvfp4Scales())
 	b.WriteString("\n#endif\n")
 	return b.Bytes()
 }
@@ -79,6 +81,15 @@ func signBytes(masks []uint8) []uint64 {
 		}
 	}
 	return signs
+}
+
+// nvfp4Scales is gguf.NVFP4Scale of every byte.
+func nvfp4Scales() []float32 {
+	scales := make([]float32, 256)
+	for e := range scales {
+		scales[e] = gguf.NVFP4Scale(uint8(e))
+	}
+	return scales
 }
 
 // table writes one array, in lines of at most 190 characters.

@@ -13,7 +13,9 @@ struct rmg_expert_view {
 	uint32_t row_bytes;
 	uint32_t shift;
 	int32_t first;
-	int32_t unused; // padding to a multiple of 8
+	int32_t scale;      // where expert 0's factor of the products is in the buffer of scales; -1: none
+	int32_t scale_step; // from one expert's to the next
+	int32_t unused;     // padding to a multiple of 8
 };
 
 // The type of a member: GLSL has no keyword before it.

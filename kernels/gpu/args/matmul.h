@@ -30,7 +30,7 @@ struct rmg_matmul {
 	uint32_t x_first;     // first element of group 0 in a token's x
 	uint32_t out_stride;  // elements between the out of two tokens
 	uint32_t out_first;   // first element of group 0 in a token's out
-	uint32_t pad;
+	float scale;          // of the products, 1 for none
 };
 
 // Shapes of the threadgroups, which the host needs for the grid.

@@ -61,6 +61,13 @@ void set_zero(uint64_t out_, InInts offsets, InInts slots, InFloats weights, uin
 	for (uint r = gl_LocalInvocationIndex; r < args.rows; r += THREADS) row.at[r] = 0;
 }
 
+// scaled is a product with the matrix of an expert times the expert's scale, of the buffer of scales.
+float scaled(rmg_expert_view v, uint64_t scales, int expert, float product) {
+	if (v.scale < 0) return product;
+	precise const float y = product * InFloats(scales).at[v.scale + expert * v.scale_step];
+	return y;
+}
+
 // matrix_of is where the matrix of an expert begins.
 uint64_t matrix_of(rmg_expert_view v, uint64_t data, int expert) {
 	return data + v.shift + uint64_t(expert - v.first) * v.stride;

@@ -8,6 +8,7 @@ func init() {
 	}
 	plain := map[string]uint32{
 		"f32": 0, "f16": 1, "iq2_xs": 17, "iq3_xxs": 18, "iq1_s": 19, "iq3_s": 21, "iq2_s": 22, "iq1_m": 29, "bf16": 30,
+		"nvfp4": 40,
 	}
 	add("packed", "pack", "pack")
 	for name, t := range packed {

@@ -7,7 +7,7 @@ layout(constant_id = 10) const uint TYPE = 8;
 #define TOKENS 1
 #include "lanes.glsl"
 #include "exact.glsl"
-#define TABLES push.at[8]
+#define TABLES push.at[9]
 #include "decode.glsl"
 #include "../../gpu/args/packed.h"
 #include "packed.glsl"
@@ -32,11 +32,13 @@ void main() {
 	if (weight == 0 || int(place) < offsets.at[args.low] || int(place) >= offsets.at[args.high]) return;
 	const uint64_t x = push.at[2] + uint64_t(RMG_PACKED_GROUP) * (args.cols / 32u) * (uint(slot) / args.share);
 	const uint64_t apart[1] = uint64_t[1](0ul);
+	const int e = expert_at(offsets, place);
 	float y[1];
-	products(matrix_of(args.w, push.at[6], expert_at(offsets, place)), args.w.row_bytes, first, rows, args.cols, x, apart, y);
+	products(matrix_of(args.w, push.at[6], e), args.w.row_bytes, first, rows, args.cols, x, apart, y);
 	if (lane() < 4u && first + lane() < rows) {
 		Floats out_ = Floats(push.at[1] + 4ul * rows * uint(slot)); // row of [slots][rows]
 		const uint r = first + lane();
-		out_.at[r] = args.glu != 0 ? glu(out_.at[r], y[0], weight, args.clamp) : y[0];
+		const float product = scaled(args.w, push.at[8], e, y[0]);
+		out_.at[r] = args.glu != 0 ? glu(out_.at[r], product, weight, args.clamp) : product;
 	}
 }

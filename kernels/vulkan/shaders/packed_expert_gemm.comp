@@ -7,7 +7,7 @@
 layout(constant_id = 10) const uint TYPE = 8;
 #include "lanes.glsl"
 #include "exact.glsl"
-#define TABLES push.at[8]
+#define TABLES push.at[9]
 #include "decode.glsl"
 #include "../../gpu/args/packed.h"
 #include "packed_tile.glsl"
@@ -54,7 +54,7 @@ void main() {
 	const uint first = gl_WorkGroupID.x * RMG_TILE_ROWS;
 	tile_products(matrix_of(args.w, push.at[6], e), args.w.row_bytes, first, rows, args.cols, push.at[2], acc);
 	[[unroll]] for (uint pass = 0; pass < 4; pass++) {
-		const float y = tile_sum(acc, pass);
+		const float y = scaled(args.w, push.at[8], e, tile_sum(acc, pass));
 		const int slot = tile_slot[tile_token()];
 		const uint r = first + tile_row(pass);
 		if (slot >= 0 && r < rows) {

@@ -25,7 +25,7 @@ void main() {
 	vec4 acc[TILE_TOKENS];
 	tile_products(push.at[3] + args.skip + z * args.group_bytes, args.row_bytes, first, rows, cols, push.at[2], acc);
 	[[unroll]] for (uint pass = 0; pass < 4; pass++) {
-		const float y = tile_sum(acc, pass);
+		precise const float y = tile_sum(acc, pass) * args.scale;
 		const uint t = token + tile_token(), r = first + tile_row(pass);
 		if (t < tokens && r < rows) {
 			const uint64_t at = uint64_t(t) * args.out_stride + args.out_first + z * rows + r;

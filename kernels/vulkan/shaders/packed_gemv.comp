@@ -31,7 +31,8 @@ void main() {
 	if (lane() < 4u && first + lane() < rows) {
 		const uint64_t column = args.out_first + z * rows + first + lane();
 		[[unroll]] for (uint t = 0; t < TOKENS; t++) {
-			if (token + t < tokens) Floats(push.at[1] + 4ul * (uint64_t(token + t) * args.out_stride + column)).at[0] = y[t];
+			precise const float product = y[t] * args.scale;
+			if (token + t < tokens) Floats(push.at[1] + 4ul * (uint64_t(token + t) * args.out_stride + column)).at[0] = product;
 		}
 	}
 }

@@ -5,7 +5,7 @@
 layout(constant_id = 10) const uint TYPE = 1;
 #include "lanes.glsl"
 #include "exact.glsl"
-#define TABLES push.at[8]
+#define TABLES push.at[9]
 #include "plain.glsl"
 #include "../../gpu/args/experts.h"
 
@@ -27,8 +27,9 @@ void main() {
 	const float weight = weights.at[slot];
 	if (weight == 0 || int(place) < offsets.at[args.low] || int(place) >= offsets.at[args.high]) return;
 	const uint64_t x = push.at[2] + 4ul * args.cols * (uint(slot) / args.share);
-	const uint64_t w = matrix_of(args.w, push.at[6], expert_at(offsets, place)) + uint64_t(min(r, rows - 1u)) * args.w.row_bytes;
-	const float y = plain_product(w, x, args.cols);
+	const int e = expert_at(offsets, place);
+	const uint64_t w = matrix_of(args.w, push.at[6], e) + uint64_t(min(r, rows - 1u)) * args.w.row_bytes;
+	const float y = scaled(args.w, push.at[8], e, plain_product(w, x, args.cols));
 	if ((lane() & 15u) == 0u && r < rows) {
 		Floats out_ = Floats(push.at[1] + 4ul * rows * uint(slot)); // row of [slots][rows]
 		out_.at[r] = args.glu != 0 ? glu(out_.at[r], y, weight, args.clamp) : y;

@@ -39,7 +39,7 @@ void main() {
 	}
 	// rm_sum16: lanes 8 apart, then 4, 2 and 1.
 	[[unroll]] for (uint t = 0; t < TOKENS; t++) {
-		const float sum = lanes_sum(acc[t], 16);
+		precise const float sum = lanes_sum(acc[t], 16) * args.scale;
 		if (l == 0u && row < rows && token + t < tokens) {
 			const uint64_t at = uint64_t(token + t) * args.out_stride + args.out_first + z * rows + row;
 			Floats(push.at[1] + 4ul * at).at[0] = sum; // of [tokens][out_stride]

@@ -27,6 +27,7 @@
 #define IQ1_M 29u
 #define BF16 30u
 #define MXFP4 39u
+#define NVFP4 40u
 
 uint byte_at(uint64_t at) { return InBytes(at).at[0]; }
 uint short_at(uint64_t at) { return InShorts(at).at[0]; }                  // at even addresses

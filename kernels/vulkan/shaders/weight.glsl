@@ -1,11 +1,11 @@
 // Single weights as float32, those of package gguf, of the types that products multiply by float32
-// activations: F32, F16, BF16, and the codebook types but IQ2_XXS and IQ4. Included after
+// activations: F32, F16, BF16, NVFP4, and the codebook types but IQ2_XXS and IQ4. Included after
 // prelude.glsl and exact.glsl, with TYPE the number of the type in GGUF files and TABLES the
 // address of kernels/gpu/tables.go.
 #include "unblocked.glsl"
 #include "types.glsl"
 
-#define PLAIN (TYPE == F32 || TYPE == F16 || TYPE == BF16 || TYPE == IQ2_XS || TYPE == IQ2_S || \
+#define PLAIN (TYPE == F32 || TYPE == F16 || TYPE == BF16 || TYPE == NVFP4 || TYPE == IQ2_XS || TYPE == IQ2_S || \
                TYPE == IQ3_XXS || TYPE == IQ3_S || TYPE == IQ1_S || TYPE == IQ1_M)
 
 // A weight of the codebook types is element i & 7 of point p = i/8 of a block of 256. A point has
@@ -73,6 +73,17 @@ float iq1_m_at(uint64_t b, uint p, uint k) {
 	return ternary(scale, byte_at(b + p) | (nibble & 7u) << 8, k, nibble >> 3);
 }
 
+// nvfp4_at is weight i of NVFP4: 16 weights have a scale and eight bytes, the first eight in their
+// low nibbles. A quant is -1^s * {0, 1, 2, 3, 4, 6, 8, 12}, a scale gguf.NVFP4Scale. All is exact.
+float nvfp4_at(uint64_t row, uint i) {
+	const uint64_t b = row + 36ul * (i / 64u);
+	const uint e = byte_at(b + (i / 16u & 3u)), x = e >> 3 & 15u, m = e & 7u;
+	const uint q = byte_at(b + 4ul + 8u * (i / 16u & 3u) + (i & 7u)) >> (i >> 1 & 4u) & 15u, s = q & 7u;
+	const int size = s < 2u ? int(s) : int(2u + (s & 1u)) << ((s >> 1) - 1u);
+	const float scale = e == 127u ? 0.0 : x == 0u ? float(m) * 0.0009765625 : float(8u + m) * uintBitsToFloat((x + 116u) << 23);
+	return scale * float(q >= 8u ? -size : size);
+}
+
 // weight_at is weight i of a row.
 float weight_at(uint64_t row, uint i) {
 	const uint block = i / 256u, p = i / 8u & 31u, k = i & 7u;
@@ -83,6 +94,7 @@ float weight_at(uint64_t row, uint i) {
 	case IQ3_S: return iq3_s_at(row + 110ul * block, p, k);
 	case IQ1_S: return iq1_s_at(row + 50ul * block, p, k);
 	case IQ1_M: return iq1_m_at(row + 56ul * block, p, k);
+	case NVFP4: return nvfp4_at(row, i);
 	default: return unblocked_at(row, i);
 	}
 }

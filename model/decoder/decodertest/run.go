@@ -31,6 +31,8 @@ var alone = []shared{
 	{"BlocksAreRefused", testenv.Fast, Architecture.BlocksAreRefused},
 	{"UnknownTensors", testenv.Fast, Architecture.UnknownTensors},
 	{"ReduceExact", testenv.Fast, Architecture.ReduceExact},
+	{"Scales", testenv.Fast, Architecture.Scales},
+	{"ScalesAreChecked", testenv.Fast, Architecture.ScalesAreChecked},
 	{"StepErrors", testenv.Fast, Architecture.StepErrors},
 	{"FlushesAreWhereTheyMustBe", testenv.Fast, Architecture.FlushesAreWhereTheyMustBe},
 	{"ExpertsOnTheHost", testenv.Fast, Architecture.ExpertsOnTheHost},

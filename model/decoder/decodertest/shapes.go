@@ -28,7 +28,7 @@ func RandomExperts(r *rand.Rand, c *synthetic.Config) {
 	c.Types.Down = types[r.IntN(len(types))]
 	if c.Embd == 256 {
 		types = append(types, gguf.Q2_K, gguf.Q3_K, gguf.Q4_K, gguf.Q5_K, gguf.Q6_K, gguf.IQ1S, gguf.IQ1M,
-			gguf.IQ2XXS, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S, gguf.IQ4XS)
+			gguf.IQ2XXS, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S, gguf.IQ4XS, gguf.NVFP4)
 	}
 	c.Types.Gate, c.Types.Up = types[r.IntN(len(types))], types[r.IntN(len(types))]
 }

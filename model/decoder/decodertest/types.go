@@ -31,11 +31,11 @@ func (a Architecture) EveryTypeOfEveryTensor(t *testing.T, c synthetic.Config, n
 		if tensor.Type == gguf.I32 {
 			continue
 		}
-		for kind := gguf.Type(0); kind <= gguf.MXFP4; kind++ {
+		for kind := gguf.Type(0); kind <= gguf.LastType; kind++ {
 			if !synthetic.CanMake(kind) || tensor.Shape[0]%int64(kind.BlockElements()) != 0 {
 				continue
 			}
-			if !all && int(kind) != i%int(gguf.MXFP4+1) && !slices.Contains(named, tensor.Name) {
+			if !all && int(kind) != i%int(gguf.LastType+1) && !slices.Contains(named, tensor.Name) {
 				continue
 			}
 			c.TensorTypes = map[string]gguf.Type{tensor.Name: kind}
