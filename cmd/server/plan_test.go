@@ -20,6 +20,7 @@ import (
 	"ringmaster/model/arch"
 	"ringmaster/model/calibrate"
 	"ringmaster/model/decoder"
+	"ringmaster/model/synthetic"
 	"ringmaster/parallel"
 )
 
@@ -440,4 +441,31 @@ func TestPlanCountsWaits(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, out, "each exchange waits 200 us")
 	require.Contains(t, out, "slower than rank 0 alone: decode by ")
+}
+
+// TestPlanLeavesRowsOut: of a prompt of V4.1 the last layers compute the last rows only, except
+// on a GPU. What ranks receive is what a prompt of fewer rows takes.
+func TestPlanLeavesRowsOut(t *testing.T) {
+	c, err := synthetic.Preset("v41-tiny")
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "v41.gguf")
+	_, err = c.WriteFile(path)
+	require.NoError(t, err)
+	predicted := func(host string) forecast.Prediction {
+		p, err := planJSON(t, "--model", path, "--host", "8GiB,40GB/s,1TFLOP/s,x2"+host, "--link", "10g", "--share", "experts", "--ctx", "4096")
+		require.NoError(t, err)
+		return predictedOf(t, p.Predicted, "prefill", 2048)
+	}
+	cpu, gpu := predicted(""), predicted(",mac,wait=0s")
+	require.Zero(t, cpu.Least)
+	require.GreaterOrEqual(t, gpu.Received, gpu.Least)
+	// The last layer that makes entries of ten is number 5; windows have 32 rows.
+	rows := 0
+	for l := range 10 {
+		rows += 2048
+		if l >= 5 {
+			rows -= 2048 - 1 - 64 - 31*(9-l)
+		}
+	}
+	require.InEpsilon(t, float64(gpu.Received)*float64(rows)/(10*2048), float64(cpu.Received), 0.001)
 }

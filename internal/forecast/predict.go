@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"ringmaster/groupplan"
+	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
 	"ringmaster/kernels"
 	"ringmaster/model/arch"
@@ -39,8 +40,17 @@ type Prediction struct {
 	// of all ranks.
 	Imbalance float64 `json:"expert_imbalance"`
 	// Least is the bytes that each rank would receive if only the sums of the layers
-	// travelled, in float16, by all-reduces with the fewest bytes.
-	Least int64 `json:"received_at_least"`
+	// travelled, in float16, by all-reduces with the fewest bytes; 0 of a prompt of which the
+	// last layers leave rows out.
+	Least int64 `json:"received_at_least,omitempty"`
+}
+
+// received is the bytes that a rank receives, and the bound in parentheses behind a word.
+func (p Prediction) received(word string) string {
+	if p.Least == 0 {
+		return units.Bytes(p.Received)
+	}
+	return fmt.Sprintf("%s (%s%s)", units.Bytes(p.Received), word, units.Bytes(p.Least))
 }
 
 // opened returns the tracer of the model as a plan opens it.
@@ -154,7 +164,11 @@ func (o *Forecaster) predict(plan *Plan, hosts []Host) ([]Prediction, error) {
 		if length > plan.open.Context {
 			continue
 		}
-		out, err := o.prefill(plan, costs, n, length)
+		until := length
+		if slices.ContainsFunc(hosts, func(h Host) bool { return h.Threads == 0 }) {
+			until = 0 // a GPU leaves no rows of a prompt out
+		}
+		out, err := o.prefill(plan, costs, n, length, until)
 		if err != nil {
 			return nil, err
 		}
@@ -189,8 +203,8 @@ func known(e cost.Estimate) error {
 	return nil
 }
 
-// prefill predicts a prompt of so many tokens.
-func (o *Forecaster) prefill(plan *Plan, costs calibrate.Costs, n calibrate.Network, length int) (Prediction, error) {
+// prefill predicts a prompt of so many tokens; until is that of calibrate.Work.
+func (o *Forecaster) prefill(plan *Plan, costs calibrate.Costs, n calibrate.Network, length, until int) (Prediction, error) {
 	out := Prediction{What: "prefill", N: length}
 	if plan.placement.Staged() { // whose steps overlap
 		err := o.passes(plan, costs, n, calibrate.Work{Rows: length}, &out)
@@ -198,7 +212,7 @@ func (o *Forecaster) prefill(plan *Plan, costs calibrate.Costs, n calibrate.Netw
 	}
 	for at := 0; at < length; {
 		rows := min(length-at, plan.open.MaxTokens)
-		if err := o.step(plan, costs, n, calibrate.Work{Rows: rows, Pos: at}, &out); err != nil {
+		if err := o.step(plan, costs, n, calibrate.Work{Rows: rows, Pos: at, Until: until}, &out); err != nil {
 			return out, err
 		}
 		at += rows
@@ -239,6 +253,9 @@ func (o *Forecaster) step(plan *Plan, costs calibrate.Costs, n calibrate.Network
 	out.Compute += best.Compute[0]
 	out.Waiting += best.Waiting[0]
 	out.Received += best.received
+	if plan.plan.Stairs && w.Until > 0 {
+		return nil
+	}
 	out.Least += int64(2 * float64(ranks-1) / float64(ranks) * float64(plan.sums*w.Rows*plan.plan.Routed.Embd*2))
 	return nil
 }

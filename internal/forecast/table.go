@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"ringmaster/groupplan"
-	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
 	"ringmaster/parallel"
 )
@@ -96,7 +95,7 @@ func tableRow(ranks int, share string, all []Prediction, first map[string]float6
 	decode := all[len(all)-1]
 	fmt.Fprintf(&b, " %.2f, %.2f |", 1e3*decode.Compute, 1e3*decode.Waiting)
 	for _, p := range []Prediction{all[0], decode} {
-		fmt.Fprintf(&b, " %s (%s) |", units.Bytes(p.Received), units.Bytes(p.Least))
+		fmt.Fprintf(&b, " %s |", p.received(""))
 	}
 	b.WriteString("\n")
 	return b.String()

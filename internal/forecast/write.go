@@ -80,8 +80,8 @@ func writePredictions(b *strings.Builder, all []Prediction, reach float64) {
 		if p.What == "decode" {
 			name = fmt.Sprintf("decode after %d tokens", p.N)
 		}
-		fmt.Fprintf(b, "  %s: %.1f tokens/s; rank 0 computes %.2f ms and waits %.2f ms, and receives %s (at least %s); the busiest rank reads %.2f times the mean of the experts\n",
-			name, p.Rate, 1e3*p.Compute, 1e3*p.Waiting, units.Bytes(p.Received), units.Bytes(p.Least), p.Imbalance)
+		fmt.Fprintf(b, "  %s: %.1f tokens/s; rank 0 computes %.2f ms and waits %.2f ms, and receives %s; the busiest rank reads %.2f times the mean of the experts\n",
+			name, p.Rate, 1e3*p.Compute, 1e3*p.Waiting, p.received("at least "), p.Imbalance)
 	}
 	if wait := all[0].Wait; wait > 0 {
 		fmt.Fprintf(b, "  each exchange waits %.0f us until the CPU sees that the GPU is done (--host ...,wait=TIME); not measured here\n", 1e6*wait)

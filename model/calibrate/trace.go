@@ -46,8 +46,9 @@ func NewTracer(open func(b kernels.Backend) (decoder.Decoder, error)) (*Tracer, 
 // Close frees the model.
 func (t *Tracer) Close() error { return errors.Join(t.m.Close(), t.b.Close()) }
 
-// Work is a step: so many tokens of one sequence after so many others.
-type Work struct{ Rows, Pos int }
+// Work is a step: so many tokens of one sequence after so many others. With Until, that of
+// model.Entry, it has no logits unless it ends there.
+type Work struct{ Rows, Pos, Until int }
 
 // sequence is the one of a tracer.
 const sequence model.SeqID = 1
@@ -106,7 +107,10 @@ func noted(trace *cost.Trace) record.Each {
 
 // run runs the step without its ops.
 func (t *Tracer) run(ctx context.Context, w Work, want model.Want, each record.Each) (model.Step, error) {
-	s := model.Step{Entries: []model.Entry{{Seq: sequence, Pos: w.Pos, Tokens: make([]int32, w.Rows), Want: want}}}
+	if w.Pos+w.Rows < w.Until {
+		want = model.WantNone
+	}
+	s := model.Step{Entries: []model.Entry{{Seq: sequence, Pos: w.Pos, Tokens: make([]int32, w.Rows), Want: want, Until: w.Until}}}
 	t.b.Show(each, false)
 	defer t.b.Show(nil, false)
 	if err := t.m.Prepare(s); err != nil {
@@ -122,7 +126,7 @@ func (t *Tracer) advance(ctx context.Context, length int) error {
 		t.m.Forget()
 	}
 	for at := t.m.Len(sequence); at < length; at = t.m.Len(sequence) {
-		s, err := t.run(ctx, Work{min(length-at, t.m.Info().MaxTokens), at}, model.WantNone, func(cost.Op, func()) {})
+		s, err := t.run(ctx, Work{Rows: min(length-at, t.m.Info().MaxTokens), Pos: at}, model.WantNone, func(cost.Op, func()) {})
 		if err != nil {
 			return err
 		}
