@@ -164,9 +164,9 @@ func (o *Forecaster) predict(plan *Plan, hosts []Host) ([]Prediction, error) {
 		if length > plan.open.Context {
 			continue
 		}
-		until := length
-		if slices.ContainsFunc(hosts, func(h Host) bool { return h.Threads == 0 }) {
-			until = 0 // a GPU leaves no rows of a prompt out
+		until := 0 // a GPU leaves no rows of a prompt out
+		if plan.plan.Stairs && !slices.ContainsFunc(hosts, func(h Host) bool { return h.Threads == 0 }) {
+			until = length
 		}
 		out, err := o.prefill(plan, costs, n, length, until)
 		if err != nil {
@@ -253,7 +253,7 @@ func (o *Forecaster) step(plan *Plan, costs calibrate.Costs, n calibrate.Network
 	out.Compute += best.Compute[0]
 	out.Waiting += best.Waiting[0]
 	out.Received += best.received
-	if plan.plan.Stairs && w.Until > 0 {
+	if w.Until > 0 {
 		return nil
 	}
 	out.Least += int64(2 * float64(ranks-1) / float64(ranks) * float64(plan.sums*w.Rows*plan.plan.Routed.Embd*2))
