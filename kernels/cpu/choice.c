@@ -96,11 +96,20 @@ int64_t rm_long_tile(const rm_kernels *k, rm_layout layout, int64_t nx, int64_t 
 	return rows;
 }
 
-// tile_dense converts four rows at a time to float32 and multiplies them.
+// dense_rows is how many rows are converted to float32 at a time: for many tokens as many as
+// RM_PANELS_BYTES have room for.
+static int64_t dense_rows(const rm_tile *t) {
+	int64_t most = RM_PANELS_BYTES / (4 * t->cols) / 4 * 4;
+	if (t->nx < RM_DENSE_TOKENS || most < 4) return 4;
+	return most < RM_DENSE_ROWS ? most : RM_DENSE_ROWS;
+}
+
+// tile_dense converts some rows at a time to float32 and multiplies them.
 static void tile_dense(const rm_kernels *k, const rm_tile *t) {
-	const uint8_t *rows[4];
-	for (int64_t r = 0; r < t->nrows; r += 4) {
-		int64_t n = t->nrows - r < 4 ? t->nrows - r : 4;
+	const uint8_t *rows[RM_DENSE_ROWS];
+	int64_t most = dense_rows(t);
+	for (int64_t r = 0; r < t->nrows; r += most) {
+		int64_t n = t->nrows - r < most ? t->nrows - r : most;
 		for (int64_t i = 0; i < n; i++) {
 			const uint8_t *w = t->w + (r + i) * t->row_bytes;
 			rows[i] = w;

@@ -8,7 +8,7 @@ size_t rm_tile_scratch(int64_t cols) {
 	// Sets of 16 unpacked rows: as many as fit, at least one, at most a tile.
 	size_t panel = (size_t)(rm_act_padded(cols) / 32) * RM_PANEL_GROUP, panels = RM_TILE_ROWS / 16 * panel;
 	if (panels > RM_PANELS_BYTES) panels = panel > RM_PANELS_BYTES ? panel : RM_PANELS_BYTES;
-	size_t dense = 4 * sizeof(float) * (size_t)cols; // four widened rows
+	size_t dense = 4 * sizeof(float) * (size_t)cols; // four widened rows; more take no more than the panels (dense_rows)
 	return (panels > dense ? panels : dense) + 64;
 }
 

@@ -90,7 +90,12 @@ typedef struct rm_limits {
 	uint8_t lanes, panels;
 } rm_limits;
 
-// rm_dense is the float32 kernel: nr <= 4 rows of cols floats (unaligned),
+// RM_DENSE_ROWS is the most rows that the float32 kernel takes, RM_DENSE_TOKENS the tokens
+// whose sums it keeps meanwhile.
+#define RM_DENSE_ROWS 16
+#define RM_DENSE_TOKENS 16
+
+// rm_dense_fn is the float32 kernel: nr <= RM_DENSE_ROWS rows of cols floats (unaligned),
 // out[t][off+r].
 typedef void (*rm_dense_fn)(const uint8_t *const *rows, int64_t nr, int64_t cols, const float *const *x, int64_t nx,
                             float *const *out, int64_t off);

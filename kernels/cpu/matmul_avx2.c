@@ -81,54 +81,47 @@ INLINE void p_float_columns(float (*src)[8], float *dst, int64_t step) {
 
 #include "matmul_panel.inc.h"
 
-// dense_block is nr rows times nt tokens, 16 lanes each in two vectors.
-INLINE void dense_block(const uint8_t *const *rows, int nr, int64_t cols, const float *const *x, int nt,
-                        float *const *out, int64_t off) {
-	__m256 a[2][2][2];
-	for (int r = 0; r < nr; r++) {
-		for (int t = 0; t < nt; t++) a[r][t][0] = a[r][t][1] = _mm256_setzero_ps();
-	}
-	int64_t i = 0;
-	for (; i + 16 <= cols; i += 16) {
+// dense_columns adds the products of columns [from, to) to the sums of nr rows and nt tokens
+// from number first on, which begin with column 0. `to` is a multiple of 16 or the end of the rows. The first eight
+// lanes come first, so that all sums stay in registers.
+INLINE void dense_columns(const uint8_t *const *rows, int nr, int64_t from, int64_t to, const float *const *x,
+                          int64_t first, int nt, float (*sums)[RM_DENSE_TOKENS][16]) {
+	for (int64_t lane = 0; lane < 16; lane += 8) {
+		__m256 a[4][2];
 		for (int r = 0; r < nr; r++) {
-			__m256 w0 = _mm256_loadu_ps((const float *)(const void *)(rows[r] + 4 * i));
-			__m256 w1 = _mm256_loadu_ps((const float *)(const void *)(rows[r] + 4 * i + 32));
-			for (int t = 0; t < nt; t++) {
-				a[r][t][0] = _mm256_fmadd_ps(w0, _mm256_loadu_ps(x[t] + i), a[r][t][0]);
-				a[r][t][1] = _mm256_fmadd_ps(w1, _mm256_loadu_ps(x[t] + i + 8), a[r][t][1]);
+			for (int t = 0; t < nt; t++) a[r][t] = from == 0 ? _mm256_setzero_ps() : _mm256_load_ps(sums[r][first + t] + lane);
+		}
+		int64_t i = from + lane;
+		for (; i - lane + 16 <= to; i += 16) {
+			__m256 v[2];
+			for (int t = 0; t < nt; t++) v[t] = _mm256_loadu_ps(x[first + t] + i);
+			for (int r = 0; r < nr; r++) {
+				__m256 w = _mm256_loadu_ps((const float *)(const void *)(rows[r] + 4 * i));
+				for (int t = 0; t < nt; t++) a[r][t] = _mm256_fmadd_ps(w, v[t], a[r][t]);
 			}
 		}
-	}
-	if (i < cols) {
-		size_t left = (size_t)(cols - i) * 4;
-		for (int r = 0; r < nr; r++) {
-			float w[16] = {0};
-			memcpy(w, rows[r] + 4 * i, left);
+		if (i < to) {
+			size_t left = to - i < 8 ? (size_t)(to - i) * 4 : 32;
 			for (int t = 0; t < nt; t++) {
-				float v[16] = {0};
-				memcpy(v, x[t] + i, left);
-				a[r][t][0] = _mm256_fmadd_ps(_mm256_loadu_ps(w), _mm256_loadu_ps(v), a[r][t][0]);
-				a[r][t][1] = _mm256_fmadd_ps(_mm256_loadu_ps(w + 8), _mm256_loadu_ps(v + 8), a[r][t][1]);
+				float v[8] = {0};
+				memcpy(v, x[first + t] + i, left);
+				for (int r = 0; r < nr; r++) {
+					float w[8] = {0};
+					memcpy(w, rows[r] + 4 * i, left);
+					a[r][t] = _mm256_fmadd_ps(_mm256_loadu_ps(w), _mm256_loadu_ps(v), a[r][t]);
+				}
 			}
 		}
-	}
-	for (int r = 0; r < nr; r++) {
-		for (int t = 0; t < nt; t++) out[t][off + r] = sum8(_mm256_add_ps(a[r][t][0], a[r][t][1]));
+		for (int r = 0; r < nr; r++) {
+			for (int t = 0; t < nt; t++) _mm256_store_ps(sums[r][first + t] + lane, a[r][t]);
+		}
 	}
 }
 
-static void dense(const uint8_t *const *rows, int64_t nr, int64_t cols, const float *const *x, int64_t nx,
-                  float *const *out, int64_t off) {
-	for (int64_t r = 0; r < nr; r += 2) {
-		int64_t t = 0;
-		if (r + 2 <= nr) {
-			for (; t + 2 <= nx; t += 2) dense_block(rows + r, 2, cols, x + t, 2, out + t, off + r);
-			for (; t < nx; t++) dense_block(rows + r, 2, cols, x + t, 1, out + t, off + r);
-		} else {
-			for (; t < nx; t++) dense_block(rows + r, 1, cols, x + t, 1, out + t, off + r);
-		}
-	}
-}
+INLINE float dense_sum(const float *lanes) { return sum8(_mm256_add_ps(_mm256_load_ps(lanes), _mm256_load_ps(lanes + 8))); }
+
+#define DENSE_AT_ONCE 2
+#include "matmul_dense.inc.h"
 
 RM_END_TARGET
 

@@ -67,50 +67,41 @@ EACH_TYPE(DEFINE_SLABS)
 // sum16 is rm_sum16.
 INLINE float sum16(__m512 v) { return sum8(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1))); }
 
-// dense_block is nr rows times nt tokens.
-INLINE void dense_block(const uint8_t *const *rows, int nr, int64_t cols, const float *const *x, int nt,
-                        float *const *out, int64_t off) {
+// dense_columns adds the products of columns [from, to) to the sums of nr rows and nt tokens
+// from number first on, which begin with column 0. `to` is a multiple of 16 or the end of the rows.
+INLINE void dense_columns(const uint8_t *const *rows, int nr, int64_t from, int64_t to, const float *const *x,
+                          int64_t first, int nt, float (*sums)[RM_DENSE_TOKENS][16]) {
 	__m512 a[4][4];
 	for (int r = 0; r < nr; r++) {
-		for (int t = 0; t < nt; t++) a[r][t] = _mm512_setzero_ps();
+		for (int t = 0; t < nt; t++) a[r][t] = from == 0 ? _mm512_setzero_ps() : _mm512_load_ps(sums[r][first + t]);
 	}
-	int64_t i = 0;
-	for (; i + 16 <= cols; i += 16) {
+	int64_t i = from;
+	for (; i + 16 <= to; i += 16) {
 		__m512 w[4];
 		for (int r = 0; r < nr; r++) w[r] = _mm512_loadu_ps(rows[r] + 4 * i);
 		for (int t = 0; t < nt; t++) {
-			__m512 v = _mm512_loadu_ps(x[t] + i);
+			__m512 v = _mm512_loadu_ps(x[first + t] + i);
 			for (int r = 0; r < nr; r++) a[r][t] = _mm512_fmadd_ps(w[r], v, a[r][t]);
 		}
 	}
-	if (i < cols) {
-		__mmask16 mask = (__mmask16)((1u << (cols - i)) - 1);
+	if (i < to) {
+		__mmask16 mask = (__mmask16)((1u << (to - i)) - 1);
 		for (int t = 0; t < nt; t++) {
-			__m512 v = _mm512_maskz_loadu_ps(mask, x[t] + i);
+			__m512 v = _mm512_maskz_loadu_ps(mask, x[first + t] + i);
 			for (int r = 0; r < nr; r++) {
 				a[r][t] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(mask, rows[r] + 4 * i), v, a[r][t]);
 			}
 		}
 	}
 	for (int r = 0; r < nr; r++) {
-		for (int t = 0; t < nt; t++) out[t][off + r] = sum16(a[r][t]);
+		for (int t = 0; t < nt; t++) _mm512_store_ps(sums[r][first + t], a[r][t]);
 	}
 }
 
-static void dense(const uint8_t *const *rows, int64_t nr, int64_t cols, const float *const *x, int64_t nx,
-                  float *const *out, int64_t off) {
-	if (nr == 4) {
-		int64_t t = 0;
-		for (; t + 4 <= nx; t += 4) dense_block(rows, 4, cols, x + t, 4, out + t, off);
-		for (; t < nx; t++) dense_block(rows, 4, cols, x + t, 1, out + t, off);
-		return;
-	}
-	for (int64_t r = 0; r < nr; r++) {
-		int64_t t = 0;
-		for (; t + 4 <= nx; t += 4) dense_block(rows + r, 1, cols, x + t, 4, out + t, off + r);
-		for (; t < nx; t++) dense_block(rows + r, 1, cols, x + t, 1, out + t, off + r);
-	}
-}
+INLINE float dense_sum(const float *lanes) { return sum16(_mm512_load_ps(lanes)); }
+
+#define DENSE_AT_ONCE 4
+#include "matmul_dense.inc.h"
 
 RM_END_TARGET
 
