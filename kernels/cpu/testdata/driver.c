@@ -113,7 +113,9 @@ static void check_type(rm_pool *p, int32_t type, int64_t cols, int64_t rows, int
 	float *x = exact((size_t)(tokens * cols) * sizeof(float)), *out = exact((size_t)(tokens * rows) * sizeof(float));
 	random_bytes(data, (size_t)(rows * row_bytes));
 	for (int64_t i = 0; i < tokens * cols; i++) x[i] = (float)(int32_t)next() * 0x1p-30f;
-	rm_weight w = {data, cols, rows, row_bytes, rows * row_bytes, 1, type};
+	float *scales = exact((size_t)rows * sizeof(float)); // one of a matrix, and one of each expert
+	for (int64_t i = 0; i < rows; i++) scales[i] = 0.5f + (float)i;
+	rm_weight w = {data, cols, rows, row_bytes, rows * row_bytes, 1, rows % 2 ? scales : NULL, 0, type};
 	rm_product product = {w, out};
 	CHECK(rm_matmul(p, x, tokens, cols, &product, 1) == RM_OK, "matmul");
 	int32_t id = (int32_t)rows - 1;
@@ -146,6 +148,7 @@ static void check_type(rm_pool *p, int32_t type, int64_t cols, int64_t rows, int
 	stack.rows = 1;
 	stack.slices = rows;
 	stack.slice_bytes = row_bytes;
+	stack.scale_step = stack.scales ? 1 : 0;
 	rm_experts e = {offsets, slots, weights, tokens, 1, rows, 0, rows};
 	CHECK(rm_expert_gate_up(p, mid, x, &stack, &stack, 1, &e) == RM_OK, "gate up");
 	CHECK(rm_expert_down(p, out, x, &stack, &e) == RM_OK, "down");
@@ -153,6 +156,7 @@ static void check_type(rm_pool *p, int32_t type, int64_t cols, int64_t rows, int
 	free(slots);
 	free(weights);
 	free(mid);
+	free(scales);
 	free(data);
 	free(x);
 	free(out);
