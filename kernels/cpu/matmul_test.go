@@ -181,6 +181,9 @@ func TestMatMulBitEquality(t *testing.T) {
 				testBitEquality(t, typ, cols, 77, []int{21, 9, 3}[i%3])
 			}
 			testBitEquality(t, typ, 1024, 77, 20)
+			if typ.BlockElements() == 1 { // the last part of the columns ends within a vector
+				testBitEquality(t, typ, 1037, 29, 37)
+			}
 		})
 	}
 }
