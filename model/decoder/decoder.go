@@ -181,7 +181,7 @@ type Model[C Cache] struct {
 // lack of memory.
 func New[C Cache](n Network[C], o Options) (*Model[C], error) {
 	o.Info.Layers = o.Layers
-	stairs := Stairs{From: o.Layers}
+	stairs := Stairs{From: o.Layers, Group: 1}
 	if s, ok := n.(Staircase); ok {
 		// On a GPU the bits of a row depend on whether it is one of many.
 		if stairs = s.Stairs(); kernels.RowsAgree(o.Backend) {
@@ -257,7 +257,7 @@ func (m *Model[C]) prepare(step model.Step) error {
 	first := 0
 	for i, p := range pieces {
 		e := step.Entries[p.entry]
-		s.Segments[i] = Segment[C]{Cache: caches[p.entry], First: first, N: p.n, Pos: e.Pos + p.at, Known: m.known(e, forks)}
+		s.Segments[i] = Segment[C]{Cache: caches[p.entry], First: first, N: p.n, Pos: e.Pos + p.at, Known: p.known}
 		s.Wanted = p.wanted(s.Wanted, e, first)
 		s.End = max(s.End, e.Pos+len(e.Tokens))
 		first += p.n

@@ -119,6 +119,9 @@ func (m *Model[C]) take(x *snapshot.Reader, id model.SeqID) ([]int32, error) {
 }
 
 func (m *Model[C]) restore(x *snapshot.Reader, id model.SeqID) error {
+	if again := x.Replayed - x.Length; again > m.o.Info.Replay {
+		return m.errorf("sequence %d: a snapshot that runs %d tokens again; at most %d are possible", id, again, m.o.Info.Replay)
+	}
 	is := standing{length: x.Length, peak: x.Peak, intact: x.Length, partial: x.Partial, replayed: x.Replayed}
 	cache, err := m.reserve(id, max(x.Length, x.Replayed))
 	if err != nil {

@@ -59,6 +59,7 @@ func (s Stairs) replay(layers, slack int) int { return 1 + slack + s.Reach*layer
 type piece struct {
 	entry, at, n int // the tokens [at, at+n) of the entry
 	layers       int // the first so many
+	known        int // that of the entry
 }
 
 // pieces divides the entries of a step into pieces, those of the fewest layers first. So the
@@ -75,11 +76,11 @@ func (m *Model[C]) pieces(step model.Step, forks map[model.SeqID]standing) []pie
 		for ; e.Until > 0 && l < layers; l++ {
 			end := m.stairs.first(l, layers, e.Until, m.o.Info.Rewind, known) - e.Pos
 			if end = min(end, len(e.Tokens)); end > at {
-				list, at = append(list, piece{i, at, end - at, l}), end
+				list, at = append(list, piece{i, at, end - at, l, known}), end
 			}
 		}
 		if at < len(e.Tokens) {
-			list = append(list, piece{i, at, len(e.Tokens) - at, layers})
+			list = append(list, piece{i, at, len(e.Tokens) - at, layers, known})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b piece) int { return cmp.Compare(a.layers, b.layers) })
@@ -96,7 +97,7 @@ func (m *Model[C]) known(e model.Entry, forks map[model.SeqID]standing) int {
 	if e.Pos == 0 {
 		return 0
 	}
-	return is.replayed / max(m.stairs.Group, 1) * max(m.stairs.Group, 1)
+	return is.replayed / m.stairs.Group * m.stairs.Group
 }
 
 // starts are the first rows [layers] of which each layer has an output, for pieces in their

@@ -8,7 +8,9 @@ import (
 
 	"ringmaster/gguf"
 	"ringmaster/internal/testenv"
+	"ringmaster/kernels/cpu"
 	"ringmaster/model/decoder/decodertest"
+	"ringmaster/model/deepseek41"
 	"ringmaster/model/synthetic"
 )
 
@@ -115,6 +117,22 @@ func TestReplayOnRanks(t *testing.T) { architecture.ReplayOnRanks(t) }
 func TestReplayLeavesOut(t *testing.T) {
 	c := small(t)
 	architecture.ReplayLeavesOut(t, c, c.Window)
+}
+
+// TestReplayOfTrueShape: what V4.1 Flash leaves out and runs again, of its header; the numbers
+// are holes.
+func TestReplayOfTrueShape(t *testing.T) {
+	c := decodertest.Preset(t, "v41")
+	c.Holes = true
+	f := decodertest.OnDisk(t, c)
+	b, err := cpu.New(1)
+	require.NoError(t, err)
+	defer b.Close()
+	m, err := deepseek41.Open(f, b, deepseek41.Options{Context: 8192, MaxTokens: 16})
+	require.NoError(t, err)
+	require.Equal(t, 1+64+127*20, m.Info().Tail)
+	require.Equal(t, 1+64+127*40+3, m.Info().Replay)
+	require.NoError(t, m.Close())
 }
 
 func TestEveryTypeOfEveryTensor(t *testing.T) {

@@ -2,7 +2,9 @@ package decodertest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -76,7 +78,7 @@ func (h *history) fork(s *model.Step, from *branch) *branch {
 	s.Forks = append(s.Forks, f)
 	b := &branch{seq: f.Seq, at: h.info.Begins(f), replayed: f.Length, until: f.Length}
 	b.peak = b.at + h.info.Rewind
-	if h.r.IntN(2) == 0 { // further tokens, of which the first layers behind need few or none of what runs again
+	if h.r.IntN(2) == 0 { // with further tokens the last layers need few of those that run again, or none
 		b.until += 1 + h.r.IntN(2*h.info.Tail)
 	}
 	b.tokens = append(slices.Clone(from.tokens[:f.Length]), RandomIDs(h.r, h.info.Vocab, b.until-f.Length)...)
@@ -195,27 +197,13 @@ func (a Architecture) replayed(t testing.TB, f *gguf.File, r *rand.Rand, o decod
 // Replay checks that forks which run their last tokens again have the bits of sequences that
 // ran all, also of random shapes.
 func (a Architecture) Replay(t *testing.T) {
-	shapes := 3
-	switch {
-	case testenv.At(testenv.Exhaustive):
-		shapes = 60
-	case testenv.At(testenv.Full):
-		shapes = 10
-	}
-	for i := range shapes {
-		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(uint64(i), 1001))
-			c := a.Small(t)
-			if i > 0 {
-				c = a.Random(t, r)
-			}
-			f, o := InMemory(t, c), decoder.OpenOptions{MaxTokens: 48}
-			h, want := a.replayed(t, f, r, o)
-			got, _, err := Play(a.OpenOn(t, f, i%2 > 0, o), h.steps)
-			require.NoError(t, err)
-			RequireSame(t, want, got, "with replays")
-		})
-	}
+	a.shapes(t, [3]int{3, 10, 60}, 1001, func(t *testing.T, r *rand.Rand, f *gguf.File, lazy bool) {
+		o := decoder.OpenOptions{MaxTokens: 48}
+		h, want := a.replayed(t, f, r, o)
+		got, _, err := Play(a.OpenOn(t, f, lazy, o), h.steps)
+		require.NoError(t, err)
+		RequireSame(t, want, got, "with replays")
+	})
 }
 
 // ReplayOnRanks checks the same of groups that divide heads or rows or neither, with digests
@@ -307,6 +295,8 @@ func (a Architecture) ReplayLeavesOut(t *testing.T, c synthetic.Config, window i
 	require.NoError(t, m.SnapshotFrom(&part, 3, ids[:at-20], 0))
 	run(model.Step{Entries: []model.Entry{entry(3, at, 40, length)}})
 	require.NoError(t, m.SnapshotFrom(&rest, 3, ids[:at+40], at-20))
+	_, err = other.Restore(bytes.NewReader(claiming(t, whole.Bytes(), length, length+31)), 4)
+	require.ErrorContains(t, err, fmt.Sprintf("a snapshot that runs %d tokens again; at most %d are possible", info.Replay+1, info.Replay))
 	_, err = other.Restore(&whole, 5)
 	require.NoError(t, err)
 	_, err = other.RestoreFrom(&part, 6, nil)
@@ -324,4 +314,19 @@ func (a Architecture) ReplayLeavesOut(t *testing.T, c synthetic.Config, window i
 		}
 		RequireSame(t, want[length:], Feed(t, other, seq, length, ids[length:], Always(9)), fmt.Sprint("copy ", seq))
 	}
+}
+
+// claiming is a snapshot whose header says that its sequence is partial, and runs tokens again,
+// up to another length of as many digits.
+func claiming(t *testing.T, data []byte, was, is int) []byte {
+	data = slices.Clone(data)
+	header := data[12 : 12+binary.LittleEndian.Uint32(data[8:])] // behind the magic and its length
+	for _, name := range []string{"partial", "replayed"} {
+		at := bytes.Index(header, fmt.Appendf(nil, `"%s":%d`, name, was))
+		require.Positive(t, at, name)
+		require.Len(t, fmt.Sprint(is), len(fmt.Sprint(was)))
+		copy(header[at:], fmt.Sprintf(`"%s":%d`, name, is))
+	}
+	binary.LittleEndian.PutUint32(data[12+len(header):], crc32.Checksum(header, crc32.MakeTable(crc32.Castagnoli)))
+	return data
 }

@@ -1,12 +1,14 @@
 package decodertest
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 )
 
@@ -31,4 +33,27 @@ func RandomExperts(r *rand.Rand, c *synthetic.Config) {
 			gguf.IQ2XXS, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S, gguf.IQ4XS, gguf.NVFP4)
 	}
 	c.Types.Gate, c.Types.Up = types[r.IntN(len(types))], types[r.IntN(len(types))]
+}
+
+// shapes runs a test of Small and of random shapes, as many as the form demands: fast, full and
+// exhaustive. stream tells the random numbers of one test from those of others. Every other one
+// is to run on a backend that runs nothing before Flush.
+func (a Architecture) shapes(t *testing.T, n [3]int, stream uint64, test func(t *testing.T, r *rand.Rand, f *gguf.File, lazy bool)) {
+	count := n[0]
+	switch {
+	case testenv.At(testenv.Exhaustive):
+		count = n[2]
+	case testenv.At(testenv.Full):
+		count = n[1]
+	}
+	for i := range count {
+		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(uint64(i), stream))
+			c := a.Small(t)
+			if i > 0 {
+				c = a.Random(t, r)
+			}
+			test(t, r, InMemory(t, c), i%2 > 0)
+		})
+	}
 }

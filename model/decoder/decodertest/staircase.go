@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/memory"
+	"ringmaster/gguf"
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
@@ -109,28 +110,14 @@ func withoutUntil(steps []model.Step) []model.Step {
 // prompts end, pause and continue, in any company, after rewinds and for forks, also of random
 // shapes.
 func (a Architecture) Staircase(t *testing.T) {
-	shapes := 3
-	switch {
-	case testenv.At(testenv.Exhaustive):
-		shapes = 40
-	case testenv.At(testenv.Full):
-		shapes = 8
-	}
-	for i := range shapes {
-		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(uint64(i), 41))
-			c := a.Small(t)
-			if i > 0 {
-				c = a.Random(t, r)
-			}
-			f, o := InMemory(t, c), decoder.OpenOptions{MaxTokens: 48}
-			steps := climb(r, c.Vocab, a.OpenOn(t, f, false, o).Info().Rewind, 350, 60)
-			m := a.OpenOn(t, f, i%2 > 0, o)
-			got, _, err := Play(m, steps)
-			require.NoError(t, err)
-			RequireSame(t, a.PlayAlone(t, f, o, withoutUntil(steps)), got, "with and without Until")
-		})
-	}
+	a.shapes(t, [3]int{3, 8, 40}, 41, func(t *testing.T, r *rand.Rand, f *gguf.File, lazy bool) {
+		o := decoder.OpenOptions{MaxTokens: 48}
+		info := a.OpenOn(t, f, false, o).Info()
+		steps := climb(r, info.Vocab, info.Rewind, 350, 60)
+		got, _, err := Play(a.OpenOn(t, f, lazy, o), steps)
+		require.NoError(t, err)
+		RequireSame(t, a.PlayAlone(t, f, o, withoutUntil(steps)), got, "with and without Until")
+	})
 }
 
 // StaircaseOnRanks checks the same of groups that divide heads or rows or neither, with
