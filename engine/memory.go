@@ -118,7 +118,7 @@ func (s *scheduler) canAdmit(t *task, h hit, reserve int) bool {
 		room = len(h.saved.Checkpoints())
 	case h.from != nil:
 		held = upTo(h.from.checkpoints, h.n)
-		lowest = max(h.from.forkPeak(h.n, h.replay, s.rewind)-s.rewind, h.replay)
+		lowest = max(h.from.forkPeak(h.n, h.replayed, s.rewind)-s.rewind, h.replayed)
 		room = s.beginsWith(h)
 	}
 	t.want = s.wanted(t, held, lowest)

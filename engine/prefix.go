@@ -19,7 +19,9 @@ type hit struct {
 	entry   *entry           // of the sequence; nil: a running request has it
 	n       int              // tokens
 	inPlace bool             // the request takes the sequence of the entry
-	replay  int              // the length of the fork if it begins with n tokens and runs the others again, else 0
+	// replayed is the length of the fork if it begins with n tokens and runs the others again,
+	// else 0.
+	replayed int
 }
 
 // Hits counts the requests that did not run all of their prompt, by what saved it. A
@@ -64,7 +66,7 @@ func (s *scheduler) findPrefix(t *task) (best hit) {
 		}
 		if n > best.n || n == best.n && n > 0 && inPlace && !best.inPlace {
 			if best = (hit{from: q, entry: k, n: n, inPlace: inPlace}); again {
-				best.replay = equal
+				best.replayed = equal
 			}
 		}
 	}
@@ -170,7 +172,7 @@ func (t *task) common(a *task) int {
 type pending struct {
 	from     *sequence
 	n        int  // tokens
-	replay   int  // as in a hit
+	replayed int  // as in a hit
 	inFlight bool // the step in flight makes it
 }
 
@@ -184,19 +186,19 @@ func (s *scheduler) begin(t *task, h hit) {
 		t.sequence, t.named = h.entry.sequence, true
 		s.removeEntry(h.entry)
 	case h.from != nil:
-		if h.replay > 0 {
+		if h.replayed > 0 {
 			s.hits.Replayed++
 		} else {
 			s.hits.Forked++
 		}
-		t.fork = &pending{from: h.from, n: h.n, replay: h.replay}
+		t.fork = &pending{from: h.from, n: h.n, replayed: h.replayed}
 		if t.forked = h.from; h.entry != nil {
 			h.entry.hit, h.entry.since = true, s.now
 		}
 		fallthrough
 	default:
 		s.lastSeq++
-		t.seq, t.partial, t.replayed = s.lastSeq, h.replay, h.replay
+		t.seq, t.partial, t.replayed = s.lastSeq, h.replayed, h.replayed
 	}
 }
 
@@ -207,14 +209,14 @@ func (s *scheduler) planForks(step *model.Step) {
 			continue
 		}
 		t.named, t.fork.inFlight = true, true
-		s.mem.name(t.seq, max(t.fork.n, t.fork.replay))
+		s.mem.name(t.seq, max(t.fork.n, t.fork.replayed))
 		checkpoints := t.fork.from.checkpoints
 		if t.fork.from.planned != nil {
 			checkpoints = t.fork.from.planned
 		}
 		t.planned = upTo(checkpoints, t.fork.n)
 		s.mem.nameCheckpoints(t.seq, len(t.planned))
-		step.Forks = append(step.Forks, model.Fork{Seq: t.seq, From: t.fork.from.seq, Length: max(t.fork.n, t.fork.replay), Replay: t.fork.replay > 0})
+		step.Forks = append(step.Forks, model.Fork{Seq: t.seq, From: t.fork.from.seq, Length: max(t.fork.n, t.fork.replayed), Replay: t.fork.replayed > 0})
 	}
 }
 
@@ -223,7 +225,7 @@ func (s *scheduler) planForks(step *model.Step) {
 func (s *scheduler) commitForks() {
 	for _, t := range s.active {
 		if f := t.fork; f != nil && f.inFlight {
-			t.tokens, t.peak = slices.Clone(f.from.tokens[:f.n]), f.from.forkPeak(f.n, f.replay, s.rewind)
+			t.tokens, t.peak = slices.Clone(f.from.tokens[:f.n]), f.from.forkPeak(f.n, f.replayed, s.rewind)
 			t.fork = nil
 		}
 	}

@@ -53,9 +53,9 @@ func (q *sequence) forkableFrom(n, rewind int) int {
 	return least
 }
 
-// reusable returns from which position on a request runs the tokens that has the first n of
-// a sequence: the greatest length at which it can be forked, or less if the request runs the
-// last of the n tokens again. replay reports that it does.
+// reusable returns the position from which a request runs its prompt, if that begins with the
+// first n tokens of a sequence: the greatest length up to n at which the sequence can be forked
+// or, with replay, where a fork of n tokens begins to run them again.
 func (s *scheduler) reusable(q *sequence, n int) (from int, replay bool) {
 	n = min(n, len(q.tokens))
 	from = q.forkable(n, s.rewind)
@@ -65,8 +65,8 @@ func (s *scheduler) reusable(q *sequence, n int) (from int, replay bool) {
 	return from, false
 }
 
-// reusableFrom returns the least number of first tokens with which a request runs tokens
-// from position n on at the earliest; it may be more than the sequence has.
+// reusableFrom returns the least number of equal tokens for which reusable is at least n and
+// 1; it may be more than the sequence has.
 func (s *scheduler) reusableFrom(q *sequence, n int) int {
 	least := q.forkableFrom(n, s.rewind)
 	if s.replay > 0 {
@@ -75,9 +75,9 @@ func (s *scheduler) reusableFrom(q *sequence, n int) int {
 	return least
 }
 
-// forkPeak returns the peak of a fork at n, as model.Fork says; replay is as in a hit.
-func (q *sequence) forkPeak(n, replay, rewind int) int {
-	if replay == 0 && q.has(n, rewind) {
+// forkPeak returns the peak of a fork at n, as model.Fork says; replayed is as in a hit.
+func (q *sequence) forkPeak(n, replayed, rewind int) int {
+	if replayed == 0 && q.has(n, rewind) {
 		return q.peak
 	}
 	return n + rewind

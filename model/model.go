@@ -86,10 +86,9 @@ type Fork struct {
 	// Replay makes Seq of what From keeps of its first Length tokens for good, whatever
 	// later tokens have overwritten and also if From is partial. Seq begins with
 	// Info.Begins tokens and can do nothing but run the same tokens again up to Length, by
-	// entries with an Until of at least Length; it is partial up to there. Their rows are
-	// left out of a layer that needs them neither there nor for the windows of the layers
-	// behind it, so they cost half of what the same tokens cost otherwise, or less if Until
-	// is far beyond Length.
+	// entries with an Until of at least Length; it is partial up to there. A layer computes
+	// only the rows that the windows of later layers reach, so these tokens cost half of what
+	// they cost otherwise, or less if Until is far beyond Length.
 	Replay bool
 }
 

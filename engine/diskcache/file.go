@@ -43,8 +43,8 @@ type form struct {
 	Checkpoints []int `json:"checkpoints,omitempty"`
 	// Marks are hashes of the first Replay+1, Replay+1+Stride, … tokens below Base, if there is
 	// a Replay, of the first Base, Base+Stride, … tokens, then of those up to each checkpoint,
-	// cut to markLength. They show roughly how much of the sequence a prompt
-	// shares, and exactly whether it shares a checkpoint.
+	// cut to markLength. They show roughly how much of the sequence a prompt shares, and
+	// exactly whether it shares a checkpoint.
 	Marks []string `json:"marks"`
 	Whole string   `json:"whole"` // hash of all tokens
 	Bytes int64    `json:"bytes"` // of the snapshot that follows

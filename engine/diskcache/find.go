@@ -12,8 +12,8 @@ import (
 // Find returns the snapshot of a scope with which the most tokens of a prompt need not
 // run, of those with the fewest bytes to read. These tokens are the common prefix, if the
 // sequence can be rewound to it, and otherwise end at its last checkpoint within the
-// common prefix, or where a replay of it begins. reuse is their number, or somewhat fewer. At least one token of the
-// prompt is always left to run.
+// common prefix, or where a replay of it begins. reuse is their number, or somewhat fewer. At
+// least one token of the prompt is always left to run.
 func (s *Store) Find(scope string, prompt []int32) (best *Entry, reuse int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
