@@ -32,12 +32,6 @@ INLINE __m256 load_dense(const uint8_t *row, int64_t i, int32_t type) {
 	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
 }
 
-// dense_bytes is the bytes of n weights.
-INLINE int64_t dense_bytes(int32_t type, int64_t n) {
-	if (type == RM_NVFP4) return n / 64 * 36;
-	return type == RM_F32 ? 4 * n : 2 * n;
-}
-
 // dense_rows is nr rows, `stride` bytes apart, times nt tokens, as rm_dense_fn. With one
 // token the processor's own prefetching keeps up.
 INLINE void dense_rows(int32_t type, const uint8_t *w, int64_t stride, int nr, const rm_ahead *next, int64_t cols, const void *const *x, int nt,
@@ -51,12 +45,12 @@ INLINE void dense_rows(int32_t type, const uint8_t *w, int64_t stride, int nr, c
 		for (int r = 0; r < nr; r++) {
 			const uint8_t *row = w + r * stride;
 			if (nt > 1 && i % line == 0) {
-				int64_t at = dense_bytes(type, i);
+				int64_t at = rm_dense_bytes(type, i);
 				rm_prefetch((uintptr_t)row + (uintptr_t)at + rm_ahead_from(next, at), 64, 1);
 			}
 			__m256 v[8];
 			if (type == RM_NVFP4) {
-				load_nvfp4(row + dense_bytes(type, i), v);
+				load_nvfp4(row + rm_dense_bytes(type, i), v);
 			} else {
 				for (int k = 0; k < 2; k++) v[k] = load_dense(row, i + 8 * k, type);
 			}
@@ -73,7 +67,7 @@ INLINE void dense_rows(int32_t type, const uint8_t *w, int64_t stride, int nr, c
 }
 
 INLINE void run_dense(int32_t type, const rm_tile *t, int nt) {
-	rm_ahead next = rm_ahead_of(dense_bytes(type, t->cols), t->row_bytes, PREFETCH);
+	rm_ahead next = rm_ahead_of(rm_dense_bytes(type, t->cols), t->row_bytes, PREFETCH);
 	int64_t r = 0;
 	for (; r + 2 <= t->nrows; r += 2) dense_rows(type, t->w + r * t->row_bytes, t->row_bytes, 2, &next, t->cols, t->x, nt, t->out, t->off + r);
 	if (r < t->nrows) dense_rows(type, t->w + r * t->row_bytes, t->row_bytes, 1, &next, t->cols, t->x, nt, t->out, t->off + r);

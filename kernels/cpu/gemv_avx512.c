@@ -53,12 +53,6 @@ INLINE __m512 load_dense(const uint8_t *row, int64_t i, int32_t type, __mmask16 
 	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
 
-// dense_bytes is the bytes of n weights.
-INLINE int64_t dense_bytes(int32_t type, int64_t n) {
-	if (type == RM_NVFP4) return n / 64 * 36;
-	return type == RM_F32 ? 4 * n : 2 * n;
-}
-
 // dense4 is four rows of float32, 16-bit or NVFP4 weights times nt tokens, as
 // rm_dense_fn. With one token the processor's own prefetching keeps up.
 INLINE void dense4(int32_t type, const uint8_t *const row[4], const quads *next, int64_t cols, const void *const *x, int nt,
@@ -70,14 +64,14 @@ INLINE void dense4(int32_t type, const uint8_t *const row[4], const quads *next,
 	int64_t i = 0, step = type == RM_NVFP4 ? 64 : 16, line = type == RM_F32 ? 16 : 32; // weights in 64 bytes
 	for (; i + step <= cols; i += step) {
 		if (nt > 1 && i % line == 0) {
-			int64_t at = dense_bytes(type, i);
+			int64_t at = rm_dense_bytes(type, i);
 			uintptr_t ahead = quads_ahead(next, at) + (uintptr_t)at;
 			for (int r = 0; r < 4; r++) rm_prefetch((uintptr_t)row[r] + ahead, 64, 1);
 		}
 		for (int r = 0; r < 4; r++) {
 			__m512 w[4];
 			if (type == RM_NVFP4) {
-				load_nvfp4(row[r] + dense_bytes(type, i), w);
+				load_nvfp4(row[r] + rm_dense_bytes(type, i), w);
 			} else {
 				w[0] = load_dense(row[r], i, type, 0xffff);
 			}
@@ -106,7 +100,7 @@ INLINE void dense4(int32_t type, const uint8_t *const row[4], const quads *next,
 }
 
 INLINE void run_dense(int32_t type, const rm_tile *t, int nt) {
-	quads next = quads_of(t, dense_bytes(type, t->cols));
+	quads next = quads_of(t, rm_dense_bytes(type, t->cols));
 	for (int64_t r = 0; r <= t->nrows / 4; r++, next.at += t->row_bytes) {
 		const uint8_t *rows[4];
 		int64_t first, step = four(t, r, rows, &first);

@@ -90,6 +90,12 @@ typedef struct rm_limits {
 	uint8_t lanes, panels;
 } rm_limits;
 
+// rm_dense_bytes is the bytes of n weights of F32, F16, BF16 or NVFP4, type constant.
+static inline int64_t rm_dense_bytes(int32_t type, int64_t n) {
+	if (type == RM_NVFP4) return n / 64 * 36;
+	return type == RM_F32 ? 4 * n : 2 * n;
+}
+
 // RM_DENSE_ROWS is the most rows that the float32 kernel takes, RM_DENSE_TOKENS the tokens
 // whose sums it keeps meanwhile.
 #define RM_DENSE_ROWS 16

@@ -81,9 +81,8 @@ INLINE void p_float_columns(float (*src)[8], float *dst, int64_t step) {
 
 #include "matmul_panel.inc.h"
 
-// dense_columns adds the products of columns [from, to) to the sums of nr rows and nt tokens
-// from number first on, which begin with column 0. `to` is a multiple of 16 or the end of the rows. The first eight
-// lanes come first, so that all sums stay in registers.
+// dense_columns: see matmul_dense.inc.h. The first eight lanes come first, so that all sums stay
+// in registers.
 INLINE void dense_columns(const uint8_t *const *rows, int nr, int64_t from, int64_t to, const float *const *x,
                           int64_t first, int nt, float (*sums)[RM_DENSE_TOKENS][16]) {
 	for (int64_t lane = 0; lane < 16; lane += 8) {

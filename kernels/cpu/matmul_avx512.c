@@ -67,8 +67,7 @@ EACH_TYPE(DEFINE_SLABS)
 // sum16 is rm_sum16.
 INLINE float sum16(__m512 v) { return sum8(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1))); }
 
-// dense_columns adds the products of columns [from, to) to the sums of nr rows and nt tokens
-// from number first on, which begin with column 0. `to` is a multiple of 16 or the end of the rows.
+// dense_columns: see matmul_dense.inc.h.
 INLINE void dense_columns(const uint8_t *const *rows, int nr, int64_t from, int64_t to, const float *const *x,
                           int64_t first, int nt, float (*sums)[RM_DENSE_TOKENS][16]) {
 	__m512 a[4][4];

@@ -1,7 +1,8 @@
 // The float32 kernel (rm_dense_fn), included by matmul_avx2.c and matmul_avx512.c inside their
 // target section. The including file defines
 //   dense_columns: adds the products of columns [from, to) to the sums [nr][RM_DENSE_TOKENS][16]
-//                  of nr <= 4 rows and nt tokens from number first on, which begin with column 0
+//                  of nr <= 4 rows and nt tokens from number first on, which begin with column 0;
+//                  `to` is a multiple of 16 or the end of the rows
 //   dense_sum:     rm_sum16
 //   DENSE_AT_ONCE: the most nt
 //
