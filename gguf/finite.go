@@ -40,8 +40,8 @@ var scaleFields = map[Type][]scaleField{
 // FirstNonFinite finds the first element or scale in whole blocks of type t that is not
 // finite; ok is false if there is none. Of block types it reads the scales only. An
 // exponent of 255 in MXFP4 is NaN by the OCP Microscaling specification, and so are scales of
-// 127 and 255 in NVFP4, although Dequantize follows GGML, where they are not. It finds nothing in I8, I32 and unknown types,
-// because they hold no weights.
+// 127 and 255 in NVFP4, although Dequantize follows GGML, where they are not. It finds nothing
+// in I8, I32 and unknown types, because they hold no weights.
 func FirstNonFinite(t Type, data []byte) (bad NonFinite, ok bool) {
 	size := t.BlockBytes()
 	switch t {

@@ -403,14 +403,14 @@ type Backend interface {
 	// Slots of one expert ascend.
 	ExpertCompact(out ExpertGroups, ids []int32, rows, used, experts, start, end int)
 	// ExpertGateUp: for every slot of a.Groups, expert e, token t: g = gate[e]·x[t], u =
-	// up[e]·x[t], each times the expert's scale; with clamp > 1e-6, g = min(g, clamp) and u is clamped to [-clamp,
-	// clamp]; mid[slot] = Weights[slot]*silu(g)*u. A slot in the groups that has weight
-	// 0, or an expert outside [a.Start, a.End), gets a row of zeros and no expert is read
+	// up[e]·x[t], each times the expert's scale; with clamp > 1e-6, g = min(g, clamp) and u
+	// is clamped to [-clamp, clamp]; mid[slot] = Weights[slot]*silu(g)*u. A slot in the
+	// groups that has weight 0, or an expert outside [a.Start, a.End), gets a row of zeros and no expert is read
 	// for it; a slot outside the groups is left unchanged. x [rows][K], mid
 	// [rows*Used][F], F = gate.Rows = up.Rows.
 	ExpertGateUp(mid, x []float32, gate, up Weight, clamp float32, a ExpertArgs)
-	// ExpertDown: out[slot] = down[e]·mid[slot], times the expert's scale, for the slots of a.Groups with
-	// a nonzero weight; every other row of out [rows*Used][D] is set to zero. A
+	// ExpertDown: out[slot] = down[e]·mid[slot], times the expert's scale, for the slots of
+	// a.Groups with a nonzero weight; every other row of out [rows*Used][D] is set to zero. A
 	// row of mid of an expert that is not in [a.Start, a.End) is zero: a
 	// backend may set its row of out to zero without reading it.
 	ExpertDown(out, mid []float32, down Weight, a ExpertArgs)

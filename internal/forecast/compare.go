@@ -163,8 +163,7 @@ func recommend(all []Alternative) (*Alternative, string) {
 		return auto, "--share auto, which measures the group when it forms and takes what is faster; nothing is predicted without the rate of each memory and the speed of each host (--host 64GiB,40GB/s,1TFLOP/s)"
 	}
 	other := experts
-	switch {
-	case auto.Chooses == experts.Share, auto.Chooses == stagesName && divided.request() < experts.request():
+	if auto.Chooses == experts.Share || auto.Chooses == stagesName && divided.request() < experts.request() {
 		other = divided
 	}
 	return auto, fmt.Sprintf("--share auto, which takes %s: %s %.2f times the time of %s", auto.Chooses, request, auto.request()/other.request(), other.Share)

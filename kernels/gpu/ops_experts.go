@@ -16,9 +16,9 @@ import (
 // at once, which saves a dispatch, a barrier and the second read of x; expert_gemv
 // computes one matrix, as down needs. Gate and up of two different types go through
 // expert_gemv one after the other, with gate's products in mid, so that no kernel per
-// pair of types is needed; so do those with scales. With many slots, GEMM: expert_gemm takes gate and up one after
-// the other as well, because that leaves threadgroup memory to larger tiles. The round
-// trip through mid costs 8 bytes per element, little against the work.
+// pair of types is needed; so do those with scales. With many slots, GEMM: expert_gemm
+// takes gate and up one after the other as well, because that leaves threadgroup memory to
+// larger tiles. The round trip through mid costs 8 bytes per element, little against the work.
 var (
 	expertGEMVLibrary   = "experts, GEMV"
 	expertGEMMLibrary   = "experts, GEMM"

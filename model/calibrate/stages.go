@@ -12,9 +12,9 @@ import (
 	"ringmaster/parallel/cost"
 )
 
-// Pipeline lists what the stages of a placement do with the work: in steps as long as the
-// model's options allow, of which only the last one has logits, in the pieces in which the
-// model divides them.
+// Pipeline lists what the stages of a placement do with the work. Steps are as long as the
+// model's options allow, and only the last one has logits; they are cut into pieces as the
+// model cuts them.
 func (t *Tracer) Pipeline(ctx context.Context, p parallel.Placement, c Costs, w Work) (cost.Pipeline, error) {
 	if err := t.check(w, w.Rows); err != nil {
 		return cost.Pipeline{}, err

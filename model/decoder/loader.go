@@ -176,8 +176,7 @@ func (l *Loader) matrix(name string, cols, rows, slices int) kernels.Weight {
 }
 
 // Small is a matrix that is small and read by every token: its elements must be finite. It has
-// no scales.
-// Other matrices are not checked here, because that would read the whole file (see
+// no scales. Other matrices are not checked here, because that would read the whole file (see
 // gguf.CheckWeights).
 func (l *Loader) Small(name string, cols, rows int) kernels.Weight {
 	w := l.matrix(name, cols, rows, 1)
