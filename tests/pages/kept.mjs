@@ -174,6 +174,7 @@ await check("Continue: an answer that was cut by a reload, Stop, a killed server
   await has(p, "incomplete");
   await picture(p, "continue");
   await accessible(p);
+  await ask("quiet");
   await ask("hold 0");
   const [asked] = await Promise.all([p.waitForRequest("**/v1/chat/completions"), p.click(more)]);
   const last = asked.postDataJSON().messages.at(-1);
@@ -184,6 +185,7 @@ await check("Continue: an answer that was cut by a reload, Stop, a killed server
   await p.waitForFunction(n => document.querySelector("article.assistant .text").textContent.split("A line of a poem.").length - 1 > n, lines + 4);
   await p.keyboard.press("Escape");
   await has(p, "stopped");
+  await ask("quiet"); // the abandoned request would take the steps of the next one
   await ask("hold 500");
   await p.click(more);
   await p.waitForFunction(() => document.querySelector("article.assistant .branches span").textContent === "3/3");

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -29,6 +30,8 @@ func playHeld(t *testing.T, script string) {
 			steps, err := strconv.Atoi(n)
 			require.NoError(t, err, words)
 			s.hold(steps)
+		case "quiet": // waits until the server has noticed that its requests were abandoned
+			require.Eventually(t, func() bool { return s.requests.Load() == 0 }, time.Minute, 10*time.Millisecond)
 		default:
 			require.Fail(t, "unknown request", words)
 		}

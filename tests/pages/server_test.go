@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,8 @@ type server struct {
 	conns  *killable
 	served chan error // closed after the result of Serve
 
+	requests atomic.Int64 // that are served now
+
 	mu   sync.Mutex
 	pass int           // steps that may run; < 0: all
 	more chan struct{} // closed when pass changes
@@ -49,7 +52,12 @@ func newServer(t *testing.T, key string) *server {
 	if key != "" {
 		config.APIKeys = []string{key}
 	}
-	s.handler = api.New(config)
+	h := api.New(config)
+	s.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Add(1)
+		defer s.requests.Add(-1)
+		h.ServeHTTP(w, r)
+	})
 	s.start()
 	t.Cleanup(func() {
 		s.hold(-1)
