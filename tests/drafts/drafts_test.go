@@ -1,7 +1,7 @@
 // Package drafts_test measures what drafts gain: an engine with a real model gives an answer
 // that is known, because a constraint leaves each token no choice, with drafts and without,
-// in turns. Measured are answers that repeat their prompt, answers in
-// prose, where short runs of tokens repeat by chance, and answers that repeat nothing.
+// in turns. Measured are answers that repeat their prompt, also in another form, answers in
+// prose, where short runs of tokens repeat by chance, and answers that repeat nothing: see kinds.
 // The test itself checks that the answers are the known ones and how many steps they took;
 // no time decides it. To measure:
 //
@@ -26,9 +26,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/api/dialect"
 	"ringmaster/engine"
 	"ringmaster/groupplan"
 	"ringmaster/kernels/cpu"
+	"ringmaster/model/chat"
 	"ringmaster/model/tokenizer"
 	"ringmaster/node"
 	"ringmaster/parallel"
@@ -122,14 +124,15 @@ type answer struct {
 }
 
 // ask gives each request its known answer, and returns what the decode of all took.
-func ask(t *testing.T, e *engine.Engine, prompts, answers [][]int32, drafts bool) (a answer) {
+func ask(t *testing.T, e *engine.Engine, requests []engine.Request, drafts bool) (a answer) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var from, to time.Time
-	for i := range prompts {
+	for i, q := range requests {
+		known := q.Constraint.(*script).ids
+		q.Constraint, q.NoDrafts, q.CacheScope = &script{ids: known}, !drafts, fmt.Sprint(drafts, i, rand.Uint64())
 		all.Go(func() {
-			s, err := e.Submit(t.Context(), engine.Request{Prompt: prompts[i], MaxTokens: len(answers[i]), IgnoreEOS: true,
-				Constraint: &script{ids: answers[i]}, NoDrafts: !drafts, CacheScope: fmt.Sprint(drafts, i, rand.Uint64())})
+			s, err := e.Submit(t.Context(), q)
 			if err != nil {
 				t.Error(err)
 				return
@@ -148,8 +151,8 @@ func ask(t *testing.T, e *engine.Engine, prompts, answers [][]int32, drafts bool
 					got = append(got, tok.ID)
 				}
 			}
-			if !slices.Equal(answers[i], got) {
-				t.Errorf("answer %d is %v, not %v", i, got, answers[i])
+			if !slices.Equal(known, got) {
+				t.Errorf("answer %d is %v, not %v", i, got, known)
 			}
 			times := s.Times()
 			mu.Lock()
@@ -168,8 +171,7 @@ func ask(t *testing.T, e *engine.Engine, prompts, answers [][]int32, drafts bool
 	return a
 }
 
-// TestDraftsGain asks for an answer that rewrites its prompt with changes, and for one that
-// repeats nothing.
+// TestDraftsGain asks for answers of each of kinds, without and with drafts.
 func TestDraftsGain(t *testing.T) {
 	n := open(t, *modelFile, *ranks, node.Block{})
 	o := engine.Options{Drafter: engine.TextDrafter, MaxActive: *streams, CacheEntries: -1, Logger: slog.New(slog.DiscardHandler)}
@@ -182,38 +184,34 @@ func TestDraftsGain(t *testing.T) {
 	e, err := engine.New(n.Model, n.Tokens, o)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close(context.Background())) }()
-	for _, kind := range []string{"rewriting", "prose", "nothing repeats"} {
+	api := dialect.Service{Tokenizer: n.Tokens}
+	for _, kind := range kinds {
 		var plain, drafted []answer
 		for round := range *rounds {
 			r := rand.New(rand.NewPCG(uint64(round), 7))
-			var prompts, answers [][]int32
+			var all []engine.Request
 			for range *streams {
-				p := text(r, *prompt, n.Tokens)
-				prompts = append(prompts, p)
-				switch kind {
-				case "rewriting":
-					answers = append(answers, rewrite(r, p, n.Tokens))
-				case "prose":
-					prompts[len(prompts)-1] = prose(t, r, "operations.md", *prompt, n.Tokens)
-					answers = append(answers, prose(t, r, "distributed-benchmark.md", *tokens, n.Tokens))
-				default:
-					answers = append(answers, text(r, *tokens, n.Tokens))
+				a := kind.draw(t, r, n.Tokens)
+				q := []engine.Request{{Prompt: a.prompt, MaxTokens: len(a.answer), IgnoreEOS: true, Constraint: &script{ids: a.answer}}}
+				if a.file != "" { // as the APIs do
+					api.Relate([]chat.Message{{Role: chat.User, Content: a.file}}, "", q)
 				}
+				all = append(all, q...)
 			}
-			plain = append(plain, ask(t, e, prompts, answers, false))
-			drafted = append(drafted, ask(t, e, prompts, answers, true))
+			plain = append(plain, ask(t, e, all, false))
+			drafted = append(drafted, ask(t, e, all, true))
 		}
 		stats := e.Stats()
-		t.Logf("%s: %d answers at once on %d ranks of %d threads", kind, *streams, *ranks, *threads)
+		t.Logf("%s: %d answers at once on %d ranks of %d threads", kind.name, *streams, *ranks, *threads)
 		t.Logf("  without drafts %s", show(plain))
 		t.Logf("  with drafts    %s", show(drafted))
 		t.Logf("  gain %.2f (medians); drafts so far by depth %v, of them accepted %v", median(plain).took.Seconds()/median(drafted).took.Seconds(), stats.Drafts[0].Run, stats.Drafts[0].Accepted)
 		require.Equal(t, (*tokens-1)**streams, plain[0].steps, "without drafts a step gives a token")
 		switch {
-		case kind == "nothing repeats":
+		case kind.name == "nothing repeats":
 			require.Equal(t, (*tokens-1)**streams, drafted[0].steps)
-		case kind == "rewriting" && *streams == 1:
-			require.Less(t, drafted[0].steps, *tokens*8/10)
+		case kind.repeats && *streams == 1:
+			require.Less(t, drafted[0].steps, *tokens*8/10, kind.name)
 		}
 	}
 }
