@@ -60,22 +60,23 @@ func dialectRequests() map[string][]string {
 }
 
 // TestDialects: three ranks answer every dialect as one does, with tools, schemas,
-// expressions, reasoning and seeds, whole and streamed.
+// expressions, reasoning and seeds, whole and streamed; and as one that runs no drafts.
 func TestDialects(t *testing.T) {
 	testenv.Need(t, testenv.Full, "all dialects on three ranks")
 	t.Parallel()
-	alone, together := oneAndThree(t)
+	plain, alone, together := exactly(t, 1, "--drafts", "off"), exactly(t, 1, "--drafts", "text"), exactly(t, 3, "--drafts", "text")
 	post := func(c *harness.Cluster, path, body string) string {
 		status, said, err := ask(testenv.Within(t, hangLimit), c, path, body, strings.HasSuffix(body, `"stream":true}`))
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, status, "%s %s\n%s", path, body, said)
 		return said
 	}
-	calls, formed := 0, 0
+	calls, schemas := 0, 0
 	for path, list := range dialectRequests() {
 		for _, body := range list {
 			one := post(alone, path, body)
 			require.Equal(t, one, post(together, path, body), "%s %s", path, body)
+			require.Equal(t, one, post(plain, path, body), "without drafts: %s %s", path, body)
 			if called.MatchString(one) {
 				calls++
 			}
@@ -85,10 +86,20 @@ func TestDialects(t *testing.T) {
 				}
 				require.NoError(t, json.Unmarshal([]byte(one), &v), one)
 				require.Regexp(t, `^\s*\{\s*"city"\s*:\s*"(Rome|Paris)"\s*,\s*"days"\s*:\s*[1-9]\s*,\s*"dry"\s*:\s*(true|false)\s*\}\s*$`, v.Choices[0].Message.Content)
-				formed++
+				schemas++
 			}
 		}
 	}
 	require.GreaterOrEqual(t, calls, 6, "the model has called the tool that it had to")
-	require.Equal(t, 1, formed)
+	require.Equal(t, 1, schemas)
+	require.Empty(t, acceptedDrafts(t, plain))
+	require.NotEmpty(t, acceptedDrafts(t, alone))
+	require.NotEmpty(t, acceptedDrafts(t, together))
+}
+
+// acceptedDrafts returns the counts of accepted drafts that are not 0.
+func acceptedDrafts(t *testing.T, c *harness.Cluster) []string {
+	text, err := c.Client.Metrics(testenv.Within(t, hangLimit))
+	require.NoError(t, err)
+	return regexp.MustCompile(`(?m)^ringmaster_draft_accepted_tokens_total\{.*\} [1-9].*$`).FindAllString(text, -1)
 }

@@ -42,13 +42,15 @@ func ask(ctx context.Context, c *harness.Cluster, path, body string, stream bool
 
 // oneAndThree are two clusters with the same answers: one rank, and a group of three.
 func oneAndThree(t *testing.T, flags ...string) (one, three *harness.Cluster) {
-	form := func(size int) *harness.Cluster {
-		b := newBed(t, harness.Options{Size: size})
-		b.Flags = append([]string{"--reduce", "exact"}, flags...)
-		b.form()
-		return b.Cluster
-	}
-	return form(1), form(3)
+	return exactly(t, 1, flags...), exactly(t, 3, flags...)
+}
+
+// exactly is a cluster of so many ranks with exact sums.
+func exactly(t *testing.T, size int, flags ...string) *harness.Cluster {
+	b := newBed(t, harness.Options{Size: size})
+	b.Flags = append([]string{"--reduce", "exact"}, flags...)
+	b.form()
+	return b.Cluster
 }
 
 // TestLimitsOnRanks: three ranks give each of 64 requests of all dialects, sent at once,
