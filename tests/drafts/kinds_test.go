@@ -19,7 +19,7 @@ type answering struct {
 	file           string // that the prompt shows, if it does
 }
 
-// kinds are the answers that are measured, each drawn anew in each round.
+// kinds are the answers that are measured, other ones in each round.
 var kinds = []struct {
 	name    string
 	repeats bool // enough to take fewer steps
