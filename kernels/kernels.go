@@ -72,7 +72,20 @@ type RoPEArgs struct {
 	Inverse bool // rotate by the negative angle
 
 	Magnitude float32 // of sine and cosine, at least 0; 0 means 1
+
+	// With Norm, RMSNorm of each head comes first; with Hadamard, Hadamard of each head
+	// follows; with Ring, which is for one head, StoreKV is last.
+	Norm       bool
+	NormWeight []float32 // [HeadDim], or nil for 1
+	Eps        float32   // of Norm
+	Hadamard   bool
+	Ring       []uint16 // [RingRows][HeadDim], or nil
+	RingPos    int      // position of row 0 in it
+	RingRows   int
 }
+
+// Alone reports whether the op only rotates.
+func (a *RoPEArgs) Alone() bool { return !a.Norm && !a.Hadamard && a.Ring == nil }
 
 // Turn is the factor of sine and cosine.
 func (a *RoPEArgs) Turn() float32 {
@@ -233,6 +246,9 @@ type IndexArgs struct {
 // With RingRows 0 there are no raw rows: Raw is nil, Window 0 and Ratio 1, so that
 // entries are positions. A row of Selected then names at least one, and Out is bit for
 // bit what it is with the rows of the same positions as raw ones.
+//
+// With Freqs the last RotDim elements of each head of Out are rotated back: RoPE with
+// Inverse.
 type AttendArgs struct {
 	Q          []float32 // [rows][Heads][HeadDim]
 	Raw        []uint16  // [RingRows][HeadDim]
@@ -240,14 +256,22 @@ type AttendArgs struct {
 	Selected   []int32   // [rows][TopK] or nil
 	Sinks      []float32 // [Heads], or nil for none
 	Out        []float32 // [rows][Heads][ValueDim]
+	Freqs      []float32 // [RotDim/2], or nil
+	Positions  []int32   // [rows], Pos and those that follow, with Freqs
 
 	Rows, Pos      int
 	Heads, HeadDim int
 	ValueDim       int // 1 to HeadDim
+	RotDim         int // with Freqs, even and at most ValueDim
 	Window         int // 0 for all positions
 	RingRows       int // >= Window - 1 + Rows; with a Window of 0 >= Pos + Rows; or 0 for no raw rows
 	Ratio, TopK    int
 	Scale          float32
+}
+
+// Back is the rotation of Out.
+func (a *AttendArgs) Back() RoPEArgs {
+	return RoPEArgs{X: a.Out, Pos: a.Positions, Freqs: a.Freqs, Rows: a.Rows, Heads: a.Heads, HeadDim: a.ValueDim, RotDim: a.RotDim, Inverse: true}
 }
 
 // Score is the function from a router's logits to the scores of experts.

@@ -170,6 +170,13 @@ func Attend(a *kernels.AttendArgs) Call {
 		entries := min((a.Pos+a.Rows)/a.Ratio, len(a.Compressed)/a.HeadDim)
 		in(&c, "Compressed", a.Compressed, entries, a.HeadDim).Moved = min(entries, a.Rows*a.TopK) * a.HeadDim
 	}
+	turned, pairs := 0, 0
+	if a.Freqs != nil {
+		c.rotDim(a.RotDim, a.ValueDim)
+		turned, pairs = a.Rows, a.RotDim/2
+	}
+	in(&c, "Freqs", a.Freqs, pairs)
+	in(&c, "Positions", a.Positions, turned)
 	out(&c, "Out", a.Out, a.Rows, a.Heads, a.ValueDim)
 	c.apart()
 	return c

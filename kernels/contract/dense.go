@@ -87,7 +87,29 @@ func RoPE(a *kernels.RoPEArgs) Call {
 	}
 	in(&c, "Pos", a.Pos, a.Rows)
 	in(&c, "Freqs", a.Freqs, a.RotDim/2)
-	inOut(&c, "X", a.X, a.Rows, a.Heads, a.HeadDim).Moved = 2 * a.Rows * a.Heads * a.RotDim
+	x := inOut(&c, "X", a.X, a.Rows, a.Heads, a.HeadDim)
+	if a.Alone() {
+		x.Moved = 2 * a.Rows * a.Heads * a.RotDim
+	}
+	weights, slots := 0, 0
+	if a.Norm && a.NormWeight != nil {
+		weights = a.HeadDim
+	}
+	in(&c, "NormWeight", a.NormWeight, weights)
+	if a.Hadamard {
+		c.powerOfTwo("HeadDim", a.HeadDim)
+	}
+	if a.Ring != nil {
+		c.position(a.RingPos, a.Rows)
+		c.positive("RingRows", a.RingRows)
+		if a.Heads != 1 || a.Rows > a.RingRows {
+			c.fail("%d rows of %d heads do not fit a ring of %d rows of one head", a.Rows, a.Heads, a.RingRows)
+		}
+		slots = a.RingRows
+	}
+	if ring := out(&c, "Ring", a.Ring, slots, a.HeadDim); a.Ring != nil {
+		ring.ring(a.RingPos, a.Rows, a.HeadDim, a.RingRows)
+	}
 	c.apart()
 	return c
 }

@@ -34,11 +34,20 @@ func (b *Backend) LayerNorm(out, x, weight, bias []float32, rows, cols int, eps 
 // its heads, in double.
 func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	op := b.check(contract.RoPE(&a))
+	if a.Norm {
+		b.RMSNorm(a.X, a.X, a.NormWeight, a.Rows*a.Heads, a.HeadDim, a.Eps)
+	}
 	b.done(op, C.rm_op_rope(b.pool, C.rm_rope{
 		x: f32(a.X), pos: i32(a.Pos), freqs: f32(a.Freqs),
 		rows: C.int64_t(a.Rows), heads: C.int64_t(a.Heads), head_dim: C.int64_t(a.HeadDim), rot_dim: C.int64_t(a.RotDim),
 		front: flag(a.Front), halves: flag(a.Halves), inverse: flag(a.Inverse), magnitude: C.float(a.Turn()),
 	}))
+	if a.Hadamard {
+		b.Hadamard(a.X, a.Rows*a.Heads, a.HeadDim)
+	}
+	if a.Ring != nil {
+		b.StoreKV(a.Ring, a.X, a.Rows, a.HeadDim, a.RingPos, a.RingRows)
+	}
 }
 
 // Hadamard: see kernels.Backend.

@@ -56,6 +56,9 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 		value_dim: C.int64_t(a.ValueDim), window: C.int64_t(a.Window), ring_rows: C.int64_t(a.RingRows), ratio: C.int64_t(a.Ratio), top_k: C.int64_t(a.TopK),
 		scale: C.float(a.Scale),
 	}))
+	if a.Freqs != nil {
+		b.RoPE(a.Back())
+	}
 }
 
 // Route: see kernels.RouteArgs. A token without a row in the table, or an

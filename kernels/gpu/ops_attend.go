@@ -30,8 +30,9 @@ const attendSpan = 64
 // Attend: see kernels.Backend. Very many rows are taken in pieces, so that no dispatch is
 // too long for the watchdog; each row has the bits that it has alone.
 func (b *Backend) Attend(a kernels.AttendArgs) {
-	b.check(contract.Attend(&a))
+	c := b.check(contract.Attend(&a))
 	blocks := above(a.Heads, C.RMG_ATTEND_HEADS)
+	turned := a.Freqs == nil
 	splits := b.attendSplits(a.Rows*blocks, attendKeys(&a))
 	each := a.Rows
 	if splits == 1 {
@@ -41,13 +42,22 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 		piece := a
 		piece.Pos, piece.Rows = a.Pos+row, min(each, a.Rows-row)
 		piece.Q, piece.Out = a.Q[row*a.Heads*a.HeadDim:], a.Out[row*a.Heads*a.ValueDim:]
+		if a.Freqs != nil {
+			piece.Positions = a.Positions[row:]
+		}
 		if a.Ratio > 0 && a.Selected != nil {
 			piece.Selected = a.Selected[row*a.TopK:]
 		}
-		b.attend(&piece, splits)
+		turned = b.attend(&piece, splits) || turned
 		if each == 0 {
-			return
+			break
 		}
+	}
+	if !turned {
+		back := a.Back()
+		out := b.operand(&c, "Out")
+		out.access = updates
+		b.rope(c.Op, &back, out, b.operand(&c, "Positions"), b.operand(&c, "Freqs"))
 	}
 }
 
@@ -75,8 +85,9 @@ func attendWork(a *kernels.AttendArgs) work {
 	return work{flops: 2 * float64(a.Rows*a.Heads*(a.HeadDim+a.ValueDim)) * float64(attendKeys(a))}
 }
 
-// attend encodes an Attend with its keys divided into splits.
-func (b *Backend) attend(a *kernels.AttendArgs, splits int) {
+// attend encodes an Attend with its keys divided into splits. It reports whether Out is rotated
+// too, where it is put together.
+func (b *Backend) attend(a *kernels.AttendArgs, splits int) (turned bool) {
 	c := contract.Attend(a)
 	args := C.struct_rmg_attend{
 		pos: C.int32_t(a.Pos), heads: C.int32_t(a.Heads), dim: C.int32_t(a.HeadDim), value: C.int32_t(a.ValueDim),
@@ -102,7 +113,7 @@ func (b *Backend) attend(a *kernels.AttendArgs, splits int) {
 	if k == nil || a.Heads%8 != 0 || a.ValueDim%8 != 0 || rawSkip != 0 || compressedSkip != 0 || !aligned(8, raw, compressed) {
 		g := grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{C.RMG_ATTEND_ANY, 1, 1}, shared: sharedFloats(a.ValueDim), work: attendWork(a)}
 		dispatch(b, c.Op, attendAnyKernel, &args, g, out, q, raw, compressed, selected, sinks, b.faults())
-		return
+		return false
 	}
 	blocks := above(a.Heads, C.RMG_ATTEND_HEADS)
 	span := C.RMG_ATTEND_KEYS * above(above(keys, splits), C.RMG_ATTEND_KEYS)
@@ -110,17 +121,21 @@ func (b *Backend) attend(a *kernels.AttendArgs, splits int) {
 	g := grid{groups: [3]int{blocks, splits, a.Rows}, threads: [3]int{32 * C.RMG_ATTEND_SLICES, 1, 1}, work: attendWork(a)}
 	if splits == 1 {
 		dispatch(b, c.Op, k, &args, g, out, b.faults(), q, raw, compressed, selected, sinks, b.faults())
-		return
+		return false
 	}
 	memory := b.scratch(c.Op, splits*(n+2*a.Rows*a.Heads))
 	if memory == nil {
-		return
+		return true
 	}
 	sums, parts := between(b, c.Op, memory, splits*n, writes), between(b, c.Op, memory[splits*n:], 2*splits*a.Rows*a.Heads, writes)
 	dispatch(b, c.Op, k, &args, g, sums, parts, q, raw, compressed, selected, sinks, b.faults())
 	sums.access, parts.access = reads, reads
 	g = grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{threadsFor(a.ValueDim, 128), 1, 1}}
-	dispatch(b, c.Op, attendCombineKernel, &args, g, out, sums, parts, sinks, selected)
+	if a.Freqs != nil {
+		args.pairs = C.int32_t(a.RotDim / 2)
+	}
+	dispatch(b, c.Op, attendCombineKernel, &args, g, out, sums, parts, sinks, selected, b.operand(&c, "Positions"), b.operand(&c, "Freqs"))
+	return true
 }
 
 // attendSplits is the number of splits of the keys of a row, with `groups`

@@ -1,6 +1,10 @@
 package kerneltest
 
-import "ringmaster/kernels"
+import (
+	"math"
+
+	"ringmaster/kernels"
+)
 
 // attendTolerance: a score is a sum of up to 512 products, the largest of about
 // 10, so its error is about 1e-5, and so is the relative error of a weight.
@@ -17,6 +21,7 @@ type attendShape struct {
 	topK          int  // not 0: Selected is used
 	none          bool // Selected names no entry in every other row
 	sinkHigh      bool
+	rot           int       // elements that are rotated back; 0: none
 	q             float64   // standard deviation of the queries; 0 means 2
 	tol           tolerance // zero means attendTolerance
 }
@@ -33,6 +38,10 @@ func attendCases() []opCase {
 		{name: "two selected", rows: 9, heads: 4, dim: 64, window: 4, ratio: 4, topK: 2},
 		{name: "none selected", rows: 6, pos: 40, heads: 4, dim: 64, window: 16, ratio: 4, topK: 8, none: true},
 		{name: "Flash", rows: 3, pos: 4000, heads: 64, dim: 512, window: 128, ratio: 4, topK: 512},
+		{name: "Flash, rotated back", rows: 3, pos: 4000, heads: 64, dim: 512, window: 128, ratio: 4, topK: 512, rot: 64},
+		{name: "many rows rotated back", rows: 300, heads: 4, dim: 64, window: 128, rot: 64},
+		{name: "an odd number of heads rotated back", rows: 17, pos: 5, heads: 7, dim: 37, window: 6, ratio: 3, rot: 12},
+		{name: "short values rotated back", rows: 2, pos: 3000, heads: 16, dim: 576, value: 64, noSinks: true, rot: 8},
 		{name: "Pro heads", rows: 2, pos: 1300, heads: 128, dim: 512, window: 128, ratio: 128},
 		{name: "odd sizes", rows: 17, pos: 5, heads: 7, dim: 37, window: 6, ratio: 3},
 		{name: "long history", rows: 2, pos: 5000, heads: 2, dim: 32, window: 128, ratio: 4},
@@ -121,6 +130,17 @@ func attendCase(s attendShape) opCase {
 				selected = place(m, m.selection(&s))
 			}
 			out := fresh[float32](m, "out", s.rows*outRow, tol)
+			var pos []int32
+			var freqs []float32
+			if s.rot > 0 {
+				for t := range s.rows {
+					pos = append(pos, int32(s.pos+t))
+				}
+				for i := range s.rot / 2 {
+					freqs = append(freqs, float32(math.Pow(160000, -2*float64(i)/float64(s.rot))))
+				}
+				pos, freqs = long(m, pos), long(m, freqs)
+			}
 			return func(from, to int) {
 				n := to - from
 				if ring != nil {
@@ -130,6 +150,9 @@ func attendCase(s attendShape) opCase {
 					Q: q[from*row:], Raw: ring, Compressed: compressed, Sinks: sink, Out: out[from*outRow:],
 					Rows: n, Pos: s.pos + from, Heads: s.heads, HeadDim: s.dim, ValueDim: value, Window: s.window, RingRows: ringRows,
 					Ratio: s.ratio, TopK: s.topK, Scale: 0.044194173824159216,
+				}
+				if s.rot > 0 {
+					a.Freqs, a.Positions, a.RotDim = freqs, pos[from:], s.rot
 				}
 				if selected != nil {
 					a.Selected = selected[from*s.topK:]

@@ -106,6 +106,9 @@ func layerNormCases() []opCase {
 	return cases
 }
 
+// norms and slots say that a case has a weight of the norm, and a ring.
+var norms, slots = []float32{}, []uint16{}
+
 // ropeCases reach position 10^6, where a product in double or an angle reduced
 // in float32 would give a different rotation.
 func ropeCases() []opCase {
@@ -113,7 +116,7 @@ func ropeCases() []opCase {
 		name            string
 		heads, dim, rot int
 		first, step     int
-		turn            kernels.RoPEArgs // Front, Halves, Inverse, Magnitude
+		turn            kernels.RoPEArgs // Front, Halves, Inverse, Magnitude, Norm, Hadamard
 	}{
 		{"64 of 512", 8, 512, 64, 0, 1, kernels.RoPEArgs{}},
 		{"inverse", 8, 512, 64, 5, 3, kernels.RoPEArgs{Inverse: true}},
@@ -128,10 +131,19 @@ func ropeCases() []opCase {
 		{"halves of more than a block of pairs", 2, 300, 280, 1, 11, kernels.RoPEArgs{Halves: true}},
 		{"of another magnitude", 3, 67, 64, 4000, 7, kernels.RoPEArgs{Magnitude: 1.3688879}},
 		{"halves of another magnitude, inverse", 2, 128, 64, 1, 3, kernels.RoPEArgs{Front: true, Halves: true, Inverse: true, Magnitude: 0.5}},
+		{"normed queries", 8, 512, 64, 5000, 3, kernels.RoPEArgs{Norm: true}},
+		{"normed, odd width", 3, 67, 26, 99, 5, kernels.RoPEArgs{Norm: true, Halves: true}},
+		{"a normed key", 1, 512, 64, 130, 1, kernels.RoPEArgs{Norm: true, NormWeight: norms, Ring: slots}},
+		{"an odd normed key", 1, 67, 6, 12, 1, kernels.RoPEArgs{Norm: true, NormWeight: norms, Ring: slots}},
+		{"stored as it is turned", 1, 64, 32, 3, 1, kernels.RoPEArgs{Ring: slots}},
+		{"transformed queries of an indexer", 5, 128, 64, 70_000, 1, kernels.RoPEArgs{Hadamard: true}},
+		{"everything", 1, 256, 64, 70, 1, kernels.RoPEArgs{Norm: true, NormWeight: norms, Hadamard: true, Ring: slots}},
+		{"normed and not turned", 2, 16, 0, 9, 1, kernels.RoPEArgs{Norm: true, NormWeight: norms}},
+		{"wider than threadgroup memory", 1, 8192, 64, 9, 1, kernels.RoPEArgs{Norm: true, NormWeight: norms, Hadamard: true, Ring: slots}},
 	}
 	var cases []opCase
 	for _, s := range shapes {
-		const rows = 6
+		const rows, ringRows = 6, 8
 		cases = append(cases, opCase{
 			op: "RoPE", name: s.name, rows: rows,
 			setup: func(m *mem, _ int) func(from, to int) {
@@ -146,12 +158,24 @@ func ropeCases() []opCase {
 					freqs[i] = float32(math.Pow(160000, -2*float64(i)/float64(max(s.rot, 1))))
 				}
 				p, f := long(m, pos), long(m, freqs)
-				result(m, "x", x, rows*row, oneRounding)
+				a := s.turn
+				a.Freqs, a.Heads, a.HeadDim, a.RotDim, a.Eps = f, s.heads, s.dim, s.rot, 1e-6
+				tol := oneRounding
+				if a.Norm {
+					tol = someRoundings
+				}
+				if a.NormWeight != nil {
+					a.NormWeight = long(m, m.normal(s.dim, 1))
+				}
+				result(m, "x", x, rows*row, tol)
+				if a.Ring != nil {
+					a.Ring, a.RingRows = blank[uint16](m, ringRows*s.dim), ringRows
+					result(m, "ring", a.Ring, ringRows*s.dim, halfOf)
+				}
 				return func(from, to int) {
-					m.b.RoPE(kernels.RoPEArgs{
-						X: x[from*row:], Pos: p[from:], Freqs: f, Rows: to - from, Heads: s.heads, HeadDim: s.dim, RotDim: s.rot,
-						Front: s.turn.Front, Halves: s.turn.Halves, Inverse: s.turn.Inverse, Magnitude: s.turn.Magnitude,
-					})
+					a := a
+					a.X, a.Pos, a.Rows, a.RingPos = x[from*row:], p[from:], to-from, s.first+from
+					m.b.RoPE(a)
 				}
 			},
 		})

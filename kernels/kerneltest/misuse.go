@@ -38,6 +38,12 @@ func misuse(t *testing.T, open Open) {
 		{"RoPE", "odd RotDim", func() {
 			b.RoPE(kernels.RoPEArgs{X: x, Pos: ids, Freqs: y, Rows: 1, Heads: 1, HeadDim: 8, RotDim: 3})
 		}},
+		{"RoPE", "a ring for two heads", func() {
+			b.RoPE(kernels.RoPEArgs{X: x, Pos: ids, Freqs: y, Rows: 1, Heads: 2, HeadDim: 4, RotDim: 4, Ring: make([]uint16, 8), RingRows: 2})
+		}},
+		{"RoPE", "a transform of an odd width", func() {
+			b.RoPE(kernels.RoPEArgs{X: x, Pos: ids, Freqs: y, Rows: 1, Heads: 1, HeadDim: 6, RotDim: 4, Hadamard: true})
+		}},
 		{"RoPE", "negative magnitude", func() {
 			b.RoPE(kernels.RoPEArgs{X: x, Pos: ids, Freqs: y, Rows: 1, Heads: 1, HeadDim: 8, RotDim: 4, Magnitude: -1})
 		}},

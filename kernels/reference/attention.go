@@ -195,6 +195,9 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 			}
 		}
 	}
+	if a.Freqs != nil {
+		b.RoPE(a.Back())
+	}
 }
 
 // visible lists the rows that token t sees, in the order of the contract.

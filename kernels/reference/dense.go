@@ -78,9 +78,13 @@ func (b *Backend) LayerNorm(out, x, weight, bias []float32, rows, cols int, eps 
 	}
 }
 
-// RoPE rotates pairs of the tail, or of the front, of every head.
+// RoPE rotates pairs of the tail, or of the front, of every head, between the ops that the
+// arguments add.
 func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	contract.RoPE(&a)
+	if a.Norm {
+		b.RMSNorm(a.X, a.X, a.NormWeight, a.Rows*a.Heads, a.HeadDim, a.Eps)
+	}
 	for t := range a.Rows {
 		for h := range a.Heads {
 			head := a.X[(t*a.Heads+h)*a.HeadDim:][:a.HeadDim]
@@ -100,6 +104,12 @@ func (b *Backend) RoPE(a kernels.RoPEArgs) {
 				head[i] = float32(v)
 			}
 		}
+	}
+	if a.Hadamard {
+		b.Hadamard(a.X, a.Rows*a.Heads, a.HeadDim)
+	}
+	if a.Ring != nil {
+		b.StoreKV(a.Ring, a.X, a.Rows, a.HeadDim, a.RingPos, a.RingRows)
 	}
 }
 

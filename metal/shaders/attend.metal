@@ -294,14 +294,16 @@ ATTEND(attend_256, 4)
 ATTEND(attend_512, 8)
 ATTEND(attend_576, 9)
 
-// attend_combine puts the parts of a head together, in order. One threadgroup
-// for each head of each row. Reads 4*(value+2) bytes a split, writes 4*value. Grid:
+// attend_combine puts the parts of a head together, in order, and rotates the pairs at its
+// end back. One threadgroup for each head of each row. Reads 4*(value+2) bytes a split, writes 4*value. Grid:
 // [heads][rows].
 kernel void attend_combine(constant rmg_attend &args [[buffer(0)]],
                            device float *out [[buffer(1)]],         // [rows][heads][value]
                            device const float *sums [[buffer(2)]],  // [rows][splits][heads][value]
                            device const float *parts [[buffer(3)]], // [rows][splits][heads][2]
                            device const float *sinks [[buffer(4)]], // [heads], if there are any
+                           device const int *pos [[buffer(6)]],     // [rows], if pairs > 0
+                           device const float *freqs [[buffer(7)]], // [pairs], radians per position
                            uint2 group [[threadgroup_position_in_grid]], uint2 thread_index [[thread_position_in_threadgroup]],
                            uint2 size [[threads_per_threadgroup]]) {
 	const uint splits = uint(args.splits), heads = uint(args.heads), value = uint(args.value), head = group.x;
@@ -317,9 +319,20 @@ kernel void attend_combine(constant rmg_attend &args [[buffer(0)]],
 		total = fma(factor[i], part[1], total);
 	}
 	const float inverse = 1.0f / total;
-	for (uint d = thread_index.x; d < value; d += size.x) {
-		float s = 0;
-		for (uint i = 0; i < splits; i++) s = fma(factor[i], sums[(first + ulong(i) * heads) * value + d], s);
-		out[(ulong(group.y) * heads + head) * value + d] = s * inverse;
+	const uint turned = value - 2 * uint(args.pairs); // the first that is rotated
+	out += (ulong(group.y) * heads + head) * value;
+	for (uint d = 2 * thread_index.x; d < value; d += 2 * size.x) { // value is even here
+		float2 s = float2(0);
+		for (uint i = 0; i < splits; i++) {
+			device const float *part = sums + (first + ulong(i) * heads) * value + d;
+			s = fma(float2(factor[i]), float2(part[0], part[1]), s);
+		}
+		s *= inverse;
+		if (d >= turned) {
+			const float2 angle = cos_sin(float(pos[group.y]) * freqs[(d - turned) / 2]);
+			s = turn(s, float2(angle.x, -angle.y));
+		}
+		out[d] = s.x;
+		out[d + 1] = s.y;
 	}
 }

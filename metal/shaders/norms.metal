@@ -100,6 +100,59 @@ kernel void rope(constant rmg_rope &args [[buffer(0)]],
 	}
 }
 
+// norm_rope is RMSNorm of one head, its rotation, the Hadamard transform, and its rounding to
+// float16 in a ring, each if it is wanted. One threadgroup per head keeps it in threadgroup
+// memory; each head computes the sines of its pairs itself. Reads and writes 4 bytes per
+// element (and reads the weight), and writes 2 in the ring. Grid: [heads][rows].
+kernel void norm_rope(constant rmg_norm_rope &args [[buffer(0)]],
+                      device float *x [[buffer(1)]],            // [rows][heads][head_dim]
+                      device const int *pos [[buffer(2)]],      // [rows]
+                      device const float *freqs [[buffer(3)]],  // [pairs], radians per position
+                      device const float *weight [[buffer(4)]], // [head_dim], or none
+                      device ushort *ring [[buffer(5)]],        // [ring_rows][head_dim], or none
+                      threadgroup float *s [[threadgroup(0)]],  // [head_dim]
+                      uint2 at [[threadgroup_position_in_grid]], uint2 tid [[thread_position_in_threadgroup]],
+                      uint2 size [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+                      uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+	threadgroup float partial[32];
+	const uint t = tid.x, threads = size.x, dim = uint(args.head_dim);
+	x += (ulong(at.y) * args.heads + at.x) * dim;
+	float scale = 1.0f;
+	if (args.normed) {
+		float sum = 0;
+		if (args.vectors) {
+			for (uint i = t; i < dim / 4; i += threads) sum += square(((device const float4 *)x)[i]);
+		} else {
+			for (uint i = t; i < dim; i += threads) sum += square(x[i]);
+		}
+		sum = group_sum(sum, partial, lane, simdgroup, threads / 32);
+		scale = 1.0f / precise::sqrt(sum / float(dim) + args.eps);
+	}
+	for (uint i = t; i < dim; i += threads) {
+		float v = x[i] * scale;
+		if (args.weighted) v *= weight[i];
+		s[i] = v;
+	}
+	threadgroup_barrier(mem_flags::mem_threadgroup);
+	const float p = float(pos[at.y]);
+	for (uint i = t; i < uint(args.pairs); i += threads) {
+		float2 angle = args.magnitude * cos_sin(p * freqs[i]);
+		if (args.inverse) angle.y = -angle.y;
+		threadgroup float *pair = s + uint(args.first) + uint(args.step) * i;
+		const float2 y = turn(float2(pair[0], pair[args.apart]), angle);
+		pair[0] = y.x;
+		pair[args.apart] = y.y;
+	}
+	threadgroup_barrier(mem_flags::mem_threadgroup);
+	if (args.hadamard) hadamard(s, dim, t, threads);
+	if (args.ring_rows > 0) ring += args.ring_skip + ulong((uint(args.ring_pos) + at.y) % uint(args.ring_rows)) * dim;
+	for (uint i = t; i < dim; i += threads) {
+		const float v = args.hadamard ? s[i] * args.hadamard_scale : s[i];
+		x[i] = v;
+		if (args.ring_rows > 0) ring[i] = float16_bits(as_type<uint>(v));
+	}
+}
+
 // hadamard_block transforms blocks of dim elements in threadgroup memory and
 // scales them. One threadgroup per block. Reads and writes 4 bytes per element.
 kernel void hadamard_block(constant rmg_hadamard &args [[buffer(0)]],

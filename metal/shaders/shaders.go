@@ -27,12 +27,12 @@ var Libraries = []Named{
 	{"GEMM", []string{"quant.metal", "matmul.h", "gemm.metal"}},
 	{"experts, GEMV", []string{"quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_gemv.metal"}},
 	{"experts, GEMM", []string{"quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_gemm.metal"}},
-	{"norms", []string{"rotate.metal", "norms.h", "norms.metal"}},
+	{"norms", []string{"rotate.metal", "float16.metal", "norms.h", "norms.metal"}},
 	{"elementwise", []string{"float16.metal", "elementwise.h", "swiglu.metal", "elementwise.metal"}},
 	{"hyper-connections", []string{"hyper.h", "hyper.metal"}},
 	{"KV cache", []string{"rotate.metal", "float16.metal", "kv_cache.h", "kv_cache.metal"}},
 	{"index", []string{"index.h", "index.metal"}},
-	{"attend", []string{"attend.h", "attend.metal"}},
+	{"attend", []string{"rotate.metal", "attend.h", "attend.metal"}},
 	{"route", []string{"route.h", "route.metal"}},
 }
 

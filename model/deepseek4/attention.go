@@ -19,12 +19,12 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 	attends := m.Heads.Own().Len() > 0
 	indexed := l.overlap && m.needsIndex(step)
 	rows := m.HeadRows(step.Own, step.Live)
-	m.project(l, step, attends, indexed)
+	m.project(l, number, step, attends, indexed)
 	if err := m.gatherInputs(ctx, l, step); err != nil {
 		return err
 	}
 	for _, g := range step.Segments {
-		m.remember(l, &g.Cache.layers[number], g)
+		m.remember(l, &g.Cache.layers[number], g, storesAtOnce(step))
 	}
 	if indexed {
 		if err := m.index(ctx, l, number, step, attends); err != nil {
@@ -38,9 +38,9 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 }
 
 // project encodes the products with the input of the attention of this rank's rows: the
-// rows to cache, and the low-rank query. A rank without heads needs the query only if
+// rows to cache, which it stores where it can, and the low-rank query. A rank without heads needs the query only if
 // others gather it or for the indexer.
-func (m *forward) project(l *layer, step step, attends, indexed bool) {
+func (m *forward) project(l *layer, number int, step step, attends, indexed bool) {
 	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
 	at := own.Start
 	kv, qr := m.KV[at*c.HeadDim:], m.QR[at*c.QRank:]
@@ -59,8 +59,13 @@ func (m *forward) project(l *layer, step step, attends, indexed bool) {
 		inputs = append(inputs, kernels.Product{W: l.indexProj, Out: s.idxW[at*c.IndexHeads:]})
 	}
 	b.MatMul(m.X[at*c.Embd:], n, inputs...)
-	b.RMSNorm(kv, kv, l.attn.KVNorm, n, c.HeadDim, c.RMSEps)
-	b.RoPE(kernels.RoPEArgs{X: kv, Pos: step.Pos[at:own.End], Freqs: l.freqs, Rows: n, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim})
+	keys := kernels.RoPEArgs{X: kv, Pos: step.Pos[at:own.End], Freqs: l.freqs, Rows: n, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim,
+		Norm: true, NormWeight: l.attn.KVNorm, Eps: c.RMSEps}
+	if storesAtOnce(step) {
+		g := step.Segments[0]
+		keys.Ring, keys.RingPos, keys.RingRows = g.Cache.layers[number].raw, g.Pos, c.RawRows(m.MaxTokens)
+	}
+	b.RoPE(keys)
 	if query {
 		b.RMSNorm(qr, qr, l.attn.QANorm, n, c.QRank, c.RMSEps)
 	}
@@ -96,8 +101,7 @@ func (m *forward) index(ctx context.Context, l *layer, number int, step step, at
 	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
 	q := s.idxQ[own.Start*c.IndexHeads*c.IndexDim:]
 	b.MatMul(m.QR[own.Start*c.QRank:], n, kernels.Product{W: l.indexQB, Out: q})
-	b.RoPE(kernels.RoPEArgs{X: q, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim})
-	b.Hadamard(q, n*c.IndexHeads, c.IndexDim)
+	b.RoPE(kernels.RoPEArgs{X: q, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim, Hadamard: true})
 	for _, whole := range step.Segments {
 		g, ok := whole.Part(own)
 		if !ok || !m.segmentNeedsIndex(whole) {
@@ -134,10 +138,17 @@ func (m *forward) needsIndex(step step) bool { return step.End/4 > m.c.IndexTopK
 
 func (m *forward) segmentNeedsIndex(g segment) bool { return (g.Pos+g.N)/4 > m.c.IndexTopK }
 
-// remember appends the rows of one segment to the KV cache.
-func (m *forward) remember(l *layer, state *layerState, g segment) {
+// storesAtOnce reports whether project can store the rows of the window: this rank has all of
+// them, and they are of one sequence.
+func storesAtOnce(step step) bool { return step.Cut == nil && len(step.Segments) == 1 }
+
+// remember appends the rows of one segment to the KV cache; stored says that project has
+// stored those of the window.
+func (m *forward) remember(l *layer, state *layerState, g segment, stored bool) {
 	s := &m.scratch
-	m.Backend.StoreKV(state.raw, m.KV[g.First*m.c.HeadDim:], g.N, m.c.HeadDim, g.Pos, m.c.RawRows(m.MaxTokens))
+	if !stored {
+		m.Backend.StoreKV(state.raw, m.KV[g.First*m.c.HeadDim:], g.N, m.c.HeadDim, g.Pos, m.c.RawRows(m.MaxTokens))
+	}
 	if l.comp != nil {
 		m.compress(l, l.comp, state.comp, s.compKV, s.compGate, g, false)
 	}

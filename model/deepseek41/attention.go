@@ -77,8 +77,8 @@ func (m *forward) project(l *layer, in, out step, attends, indexed bool) {
 		inputs = append(inputs, queries...)
 	}
 	b.MatMul(m.X[at*c.Embd:], n, inputs...)
-	b.RMSNorm(kv, kv, l.attn.KVNorm, n, c.HeadDim, c.RMSEps)
-	b.RoPE(kernels.RoPEArgs{X: kv, Pos: in.Pos[at:own.End], Freqs: l.freqs, Rows: n, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim})
+	b.RoPE(kernels.RoPEArgs{X: kv, Pos: in.Pos[at:own.End], Freqs: l.freqs, Rows: n, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim,
+		Norm: true, NormWeight: l.attn.KVNorm, Eps: c.RMSEps})
 	if len(queries) > 0 {
 		if last > at {
 			b.MatMul(m.X[last*c.Embd:], out.Own.Len(), queries...)
@@ -171,8 +171,8 @@ func (m *forward) makeEntries(l *layer, number int, step step) {
 		return
 	}
 	b.MatMul(s.latent, total, kernels.Product{W: w.key, Out: s.keys})
-	b.RMSNorm(s.keys, s.keys, w.keyNorm, total, c.IndexDim, c.RMSEps)
-	b.RoPE(kernels.RoPEArgs{X: s.keys, Pos: pos, Freqs: l.freqs, Rows: total, Heads: 1, HeadDim: c.IndexDim, RotDim: c.RotDim})
+	b.RoPE(kernels.RoPEArgs{X: s.keys, Pos: pos, Freqs: l.freqs, Rows: total, Heads: 1, HeadDim: c.IndexDim, RotDim: c.RotDim,
+		Norm: true, NormWeight: w.keyNorm, Eps: c.RMSEps})
 	b.RoPE(kernels.RoPEArgs{X: s.latent, Pos: pos, Freqs: l.freqs, Rows: total, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim})
 	at := 0
 	for _, g := range step.Segments {

@@ -98,6 +98,8 @@ type Local struct {
 	qB     kernels.Weight // [heads*hd][QRank]
 	sinks  []float32      // [heads]
 	oA     kernels.Weight // groups x [ORank][H*hd/OGroups]
+	freqs  []float32
+	pos    []int32 // [rows] of the step that attend
 }
 
 // local is this rank's part of a layer, which must not be empty.
@@ -119,14 +121,9 @@ func (m *Pass) HeadsOf(a *Attention, freqs []float32, rows parallel.Range, pos [
 	b, c, n := m.Backend, m.Shape, rows.Len()
 	own := m.local(a)
 	b.MatMul(m.QR[rows.Start*c.QRank:], n, kernels.Product{W: own.qB, Out: m.Q})
-	if normed {
-		b.RMSNorm(m.Q, m.Q, nil, n*own.Heads, c.HeadDim, c.RMSEps)
-	}
-	rope := kernels.RoPEArgs{X: m.Q, Pos: pos[rows.Start:rows.End], Freqs: freqs, Rows: n, Heads: own.Heads, HeadDim: c.HeadDim, RotDim: c.RotDim}
-	b.RoPE(rope)
+	own.freqs, own.pos = freqs, pos[rows.Start:rows.End]
+	b.RoPE(kernels.RoPEArgs{X: m.Q, Pos: own.pos, Freqs: freqs, Rows: n, Heads: own.Heads, HeadDim: c.HeadDim, RotDim: c.RotDim, Norm: normed, Eps: c.RMSEps})
 	attend(&own)
-	rope.X, rope.Inverse = m.Attn, true
-	b.RoPE(rope)
 	b.MatMulGrouped(m.Low, m.Attn, n, own.oA)
 	m.OutputOfHeads(a.OB, m.Low, y, n)
 }
@@ -140,6 +137,7 @@ func (m *Pass) Windowed(own *Local, raw []uint16, first, n, pos int) kernels.Att
 		Q: m.Q[at:], Out: m.Attn[at:],
 		Raw: raw, Sinks: own.sinks,
 		Rows: n, Pos: pos, Heads: own.Heads, HeadDim: c.HeadDim, ValueDim: c.HeadDim,
+		Freqs: own.freqs, Positions: own.pos[first:], RotDim: c.RotDim,
 		Window: c.Window, RingRows: c.RawRows(m.MaxTokens),
 		Scale: c.Scale(),
 	}

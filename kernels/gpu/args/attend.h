@@ -25,6 +25,7 @@ struct rmg_attend {
 	int32_t splits;   // of the keys of a row
 	int32_t span;     // keys per split, a multiple of RMG_ATTEND_KEYS
 	uint32_t raw_skip, compressed_skip; // elements before the rows in their bindings
+	int32_t pairs; // of attend_combine: that are rotated back, at the end of a head
 	float scale;
 };
 

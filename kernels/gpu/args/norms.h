@@ -31,6 +31,19 @@ struct rmg_rope {
 	float magnitude; // of sine and cosine
 };
 
+struct rmg_norm_rope {
+	int32_t heads, head_dim;
+	int32_t pairs, first, step, apart, inverse; // as of rmg_rope
+	float magnitude;
+	int32_t normed, weighted, hadamard;
+	int32_t vectors;        // heads consist of aligned float4
+	float eps;              // of the norm
+	float hadamard_scale;
+	int32_t ring_pos;       // position of row 0
+	int32_t ring_rows;      // 0: nothing is stored
+	uint32_t ring_skip;     // elements before the ring in its binding
+};
+
 struct rmg_hadamard {
 	int32_t dim;  // of hadamard_block: elements of a block
 	int32_t step; // of hadamard_step: distance of the elements of a pair

@@ -6,7 +6,7 @@ func init() {
 	}
 	for library, names := range map[string][]string{
 		"elementwise": {"sum_slots", "sum_exact", "gather", "copy_columns"},
-		"norms":       {"rms_norm", "layer_norm", "rope", "hadamard_block", "hadamard_step"},
+		"norms":       {"rms_norm", "layer_norm", "rope", "norm_rope", "hadamard_block", "hadamard_step"},
 		"KV cache":    {"store_kv", "compress_store", "compress_entry", "compress_latent"},
 	} {
 		for _, name := range names {
