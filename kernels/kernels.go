@@ -48,10 +48,16 @@ import (
 	"ringmaster/gguf"
 )
 
-// Product is one output of MatMul: Out = x · Wᵀ.
+// Product is one output of MatMul: Out = x · Wᵀ, or with Up the hidden activations of a
+// feed-forward network, Out = silu(min(g, Clamp)) * clamp(u) with g = x · Wᵀ and u = x · Upᵀ,
+// where clamp bounds the magnitude by Clamp. A Clamp of 1e-6 or less means no clamping.
 type Product struct {
 	W   Weight
 	Out []float32 // [rows][W.Rows]
+
+	Up    Weight    // of the shape of W, or the zero Weight
+	UpOut []float32 // [rows][W.Rows] memory for u, with Up only; what it holds afterwards is undefined
+	Clamp float32
 }
 
 // RoPEArgs rotates RotDim elements of each head: its tail, or with Front its first
@@ -384,7 +390,8 @@ type Backend interface {
 
 	// Embed writes row ids[t] of w, as float32, to out [len(ids)][w.Cols].
 	Embed(out []float32, w Weight, ids []int32)
-	// MatMul multiplies x [rows][K] by each weight, times its scale; all have Cols == K.
+	// MatMul multiplies x [rows][K] by each weight, times its scale; all have Cols == K. See
+	// Product.
 	MatMul(x []float32, rows int, products ...Product)
 	// MatMulGrouped multiplies each matrix of a stack by columns of x of its
 	// own: out[t][g][r] = w[g][r] · x[t][g*w.Cols:], times the scale of w, g < w.Slices, x
@@ -452,9 +459,6 @@ type Backend interface {
 	// RoundSums: out = sums, n multiples of 2^-24 that SumExact has added, each rounded
 	// once, to nearest, ties to even. NotANumber becomes the quiet NaN 0x7fc00000.
 	RoundSums(out []float32, sums []int64, n int)
-	// SwiGLU: out = silu(min(gate, clamp)) * clamp(up), n elements; clamp <=
-	// 1e-6 means no clamping. out may be gate.
-	SwiGLU(out, gate, up []float32, n int, clamp float32)
 	// Add: out = a + b, n elements. out may be a or b.
 	Add(out, a, b []float32, n int)
 	// ToFloat16 rounds n elements of x to float16, to nearest, ties to even.

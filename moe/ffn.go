@@ -21,12 +21,11 @@ func (n FFN) columns(own parallel.Range) (from, to int) {
 	return own.Start * each, own.End * each
 }
 
-// Hidden encodes the hidden activations of some segments for x [rows][D] into gate
-// [rows][own*F/Segments]; up is scratch memory of the same length.
-func (n FFN) Hidden(b kernels.Backend, own parallel.Range, gate, up, x []float32, rows int) {
+// Hidden returns the product that computes the hidden activations of some segments for x
+// [rows][D] into gate [rows][own*F/Segments]; up is scratch memory of the same length.
+func (n FFN) Hidden(own parallel.Range, gate, up []float32) kernels.Product {
 	from, to := n.columns(own)
-	b.MatMul(x, rows, kernels.Product{W: n.Gate.RowRange(from, to), Out: gate}, kernels.Product{W: n.Up.RowRange(from, to), Out: up})
-	b.SwiGLU(gate, gate, up, rows*(to-from), n.Clamp)
+	return kernels.Product{W: n.Gate.RowRange(from, to), Out: gate, Up: n.Up.RowRange(from, to), UpOut: up, Clamp: n.Clamp}
 }
 
 // Output encodes the output of some segments from the gate that Hidden has filled. With

@@ -194,7 +194,7 @@ func (f *Forward) begin(ctx context.Context, l *Layer, input []float32, tokens [
 		return err
 	}
 	f.encode(l, input, f.localIDs(), rows)
-	if f.sharedDivided() {
+	if f.sharedDivided() && !f.besideRouter() {
 		f.encodeShared(l, input, rows)
 	}
 	if f.exchange != nil {
@@ -204,7 +204,9 @@ func (f *Forward) begin(ctx context.Context, l *Layer, input []float32, tokens [
 	}
 	if f.shape.SharedFF > 0 && !f.sharedDivided() {
 		if own := f.own(); own.Len() > 0 {
-			f.encodeShared(l, input[own.Start*f.shape.Embd:], own.Len())
+			if !f.besideRouter() {
+				f.encodeShared(l, input[own.Start*f.shape.Embd:], own.Len())
+			}
 			f.encodeSharedOutput(l, own.Len())
 		}
 	}
@@ -222,13 +224,20 @@ func (f *Forward) own() parallel.Range {
 // sharedDivided reports whether ranks compute parts of the shared expert.
 func (f *Forward) sharedDivided() bool { return f.exchange != nil && f.exchange.shared != nil }
 
+// besideRouter reports whether the hidden activations of this rank's segments of the shared expert are computed beside
+// the router's logits, from the same rows: in one op, which saves a GPU a stage. A whole shared expert is not if it can
+// run during the exchange, or while the host computes the routed experts.
+func (f *Forward) besideRouter() bool {
+	return f.cut == nil && f.shape.SharedFF > 0 && (f.exchange == nil || f.sharedDivided()) && !kernels.HostOf(f.b).Experts
+}
+
 // encodeShared encodes this rank's segments of the shared expert up to its hidden
 // activations, gate [rows][own].
 func (f *Forward) encodeShared(l *Layer, input []float32, rows int) {
 	if f.shared.Len() == 0 {
 		return
 	}
-	f.sharedFFN(l).Hidden(f.b, f.shared, f.gate, f.up, input, rows)
+	f.b.MatMul(input, rows, f.sharedFFN(l).Hidden(f.shared, f.gate, f.up))
 }
 
 // encodeSharedOutput encodes the output of this rank's segments of the shared expert: with Exact each of them into
@@ -258,13 +267,17 @@ func (f *Forward) sharedFFN(l *Layer) FFN {
 	return FFN{Gate: l.SharedGate, Up: l.SharedUp, Down: l.SharedDown, Clamp: l.SharedClamp, Segments: f.shape.Segments}
 }
 
-// route encodes the choice of experts of some rows, into ids and weights.
+// route encodes the choice of experts of some rows, into ids and weights, and what besideRouter says.
 func (f *Forward) route(l *Layer, input []float32, tokens []int32, rows parallel.Range) {
 	b, s := f.b, f.shape
 	if rows.Len() == 0 { // of rows that are divided
 		return
 	}
-	b.MatMul(input[rows.Start*s.Embd:], rows.Len(), kernels.Product{W: l.Router, Out: f.logits})
+	products := []kernels.Product{{W: l.Router, Out: f.logits}}
+	if f.besideRouter() && f.shared.Len() > 0 {
+		products = append(products, f.sharedFFN(l).Hidden(f.shared, f.gate, f.up))
+	}
+	b.MatMul(input[rows.Start*s.Embd:], rows.Len(), products...)
 	b.Route(kernels.RouteArgs{
 		Logits: f.logits, Bias: l.Bias, Table: l.Table, Tokens: tokens[rows.Start:rows.End],
 		IDs: f.ids[rows.Start*s.Used:], Weights: f.weights[rows.Start*s.Used:],

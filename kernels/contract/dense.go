@@ -33,6 +33,13 @@ func Product(x []float32, rows int, p *kernels.Product) Call {
 	c.single("W", &p.W)
 	in(&c, "x", x, rows, p.W.Cols)
 	out(&c, "out", p.Out, rows, p.W.Rows)
+	if p.Up.Exists() {
+		c.single("Up", &p.Up)
+		if p.Up.Rows != p.W.Rows || p.Up.Cols != p.W.Cols {
+			c.fail("W is [%d][%d] and Up [%d][%d]", p.W.Rows, p.W.Cols, p.Up.Rows, p.Up.Cols)
+		}
+		out(&c, "upOut", p.UpOut, rows, p.W.Rows)
+	}
 	c.apart()
 	return c
 }
@@ -161,16 +168,6 @@ func SumExact(sums []int64, terms []float32, rows, count, cols int, add bool) Ca
 func RoundSums(dst []float32, sums []int64, n int) Call {
 	c := Call{Op: "RoundSums"}
 	in(&c, "sums", sums, n)
-	out(&c, "out", dst, n)
-	c.apart()
-	return c
-}
-
-// SwiGLU is Backend.SwiGLU.
-func SwiGLU(dst, gate, up []float32, n int) Call {
-	c := Call{Op: "SwiGLU"}
-	in(&c, "gate", gate, n).inPlace = true
-	in(&c, "up", up, n)
 	out(&c, "out", dst, n)
 	c.apart()
 	return c

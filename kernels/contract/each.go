@@ -138,6 +138,9 @@ func (e *Each) MatMul(x []float32, rows int, products ...kernels.Product) {
 	for i := range products {
 		p := &products[i]
 		op.Products, op.Weights = append(op.Products, Product(x, rows, p)), append(op.Weights, p.W)
+		if p.Up.Exists() {
+			op.Weights = append(op.Weights, p.Up)
+		}
 		op.arguments = append(op.arguments, p)
 	}
 	e.hand(op, func() { e.inner.MatMul(x, rows, products...) })
@@ -256,11 +259,6 @@ func (e *Each) SumExact(sums []int64, terms []float32, rows, count, cols int, ad
 // RoundSums: see kernels.Backend.
 func (e *Each) RoundSums(out []float32, sums []int64, n int) {
 	e.do(RoundSums(out, sums, n), 0, func() { e.inner.RoundSums(out, sums, n) }, &out, &sums)
-}
-
-// SwiGLU: see kernels.Backend.
-func (e *Each) SwiGLU(out, gate, up []float32, n int, clamp float32) {
-	e.do(SwiGLU(out, gate, up, n), 0, func() { e.inner.SwiGLU(out, gate, up, n, clamp) }, &out, &gate, &up)
 }
 
 // Add: see kernels.Backend.

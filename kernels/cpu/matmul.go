@@ -4,6 +4,7 @@ package cpu
 
 /*
 #include "cpu.h"
+#include "ops.h"
 #cgo noescape rm_matmul
 #cgo nocallback rm_matmul
 #cgo noescape rm_matmul_grouped
@@ -32,27 +33,41 @@ func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 	C.rm_embed(b.pool, f32(out), &cw, i32(ids), C.int64_t(len(ids)))
 }
 
-// maxProducts is how many products one MatMul call accepts.
+// maxProducts is how many matrices one MatMul call accepts.
 const maxProducts = 64
 
-// MatMul: see kernels.Backend. It accepts at most 64 products.
+// MatMul: see kernels.Backend. It accepts at most 64 matrices.
 func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	const op = "MatMul"
 	b.begin(op)
 	contract.MatMul(x, rows, products...)
-	if len(products) > maxProducts {
-		contract.Fail(op, "%d products, at most %d", len(products), maxProducts)
+	var list [maxProducts]C.rm_product
+	n := 0
+	add := func(w kernels.Weight, out []float32) {
+		b.computable(op, w)
+		if n == len(list) {
+			contract.Fail(op, "more than %d matrices", len(list))
+		}
+		list[n] = C.rm_product{w: cWeight(w), out: f32(out)}
+		n++
 	}
-	if rows == 0 || len(products) == 0 {
+	for i := range products {
+		p := &products[i]
+		add(p.W, p.Out)
+		if p.Up.Exists() {
+			add(p.Up, p.UpOut)
+		}
+	}
+	if rows == 0 || n == 0 {
 		return
 	}
-	var list [maxProducts]C.rm_product
-	for i, p := range products {
-		b.computable(op, p.W)
-		list[i] = C.rm_product{w: cWeight(p.W), out: f32(p.Out)}
-	}
 	cols := products[0].W.Cols
-	b.done(op, C.rm_matmul(b.pool, f32(x), C.int64_t(rows), C.int64_t(cols), &list[0], C.int64_t(len(products))))
+	b.done(op, C.rm_matmul(b.pool, f32(x), C.int64_t(rows), C.int64_t(cols), &list[0], C.int64_t(n)))
+	for i := range products {
+		if p := &products[i]; p.Up.Exists() {
+			C.rm_op_swiglu(b.pool, f32(p.Out), f32(p.Out), f32(p.UpOut), C.int64_t(rows*p.W.Rows), C.float(p.Clamp))
+		}
+	}
 }
 
 // MatMulGrouped: see kernels.Backend.

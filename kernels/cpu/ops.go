@@ -74,12 +74,6 @@ func (b *Backend) RoundSums(out []float32, sums []int64, n int) {
 	C.rm_op_round_sums(b.pool, f32(out), i64(sums), C.int64_t(n))
 }
 
-// SwiGLU: see kernels.Backend.
-func (b *Backend) SwiGLU(out, gate, up []float32, n int, clamp float32) {
-	b.check(contract.SwiGLU(out, gate, up, n))
-	C.rm_op_swiglu(b.pool, f32(out), f32(gate), f32(up), C.int64_t(n), C.float(clamp))
-}
-
 // Add: see kernels.Backend.
 func (b *Backend) Add(out, x, y []float32, n int) {
 	b.check(contract.Add(out, x, y, n))

@@ -286,7 +286,7 @@ func BenchmarkSmallOps(t *testing.B) {
 	q, x := b.f32(heads*headDim), b.f32(embd)
 	freqs, pos := b.f32(rotDim/2), b.i32(1)
 	ring := b.f16(128 * headDim)
-	slots, gate, up, sums := b.f32(6*embd), b.f32(2048), b.f32(2048), make([]int64, embd)
+	slots, sums := b.f32(6*embd), make([]int64, embd)
 	logits, bias, ids, weights := b.f32(256), b.f32(256), b.i32(6), b.f32(6)
 	for _, op := range []struct {
 		name string
@@ -302,7 +302,6 @@ func BenchmarkSmallOps(t *testing.B) {
 		{"SumSlots", func() { b.SumSlots(x, slots, 1, 6, embd) }},
 		{"SumExact", func() { b.SumExact(sums, slots, 1, 6, embd, false) }},
 		{"RoundSums", func() { b.RoundSums(x, sums, embd) }},
-		{"SwiGLU", func() { b.SwiGLU(q, gate, up, 2048, 10) }},
 		{"Route", func() {
 			b.Route(kernels.RouteArgs{
 				Logits: logits, Bias: bias, IDs: ids, Weights: weights, Rows: 1, Experts: 256, Used: 6, Normalise: true, Scale: 1.5,

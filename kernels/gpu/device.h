@@ -20,8 +20,9 @@ typedef struct {
 	uint64_t offset; // bytes into it, a multiple of 4
 } rmg_binding;
 
-// Maximum number of buffers, and maximum bytes of arguments, per dispatch.
-enum { RMG_BINDINGS = 14,
+// Maximum number of buffers, and maximum bytes of arguments, per dispatch. 15 addresses and that
+// of the arguments are the 128 bytes of push constants that every Vulkan device has.
+enum { RMG_BINDINGS = 15,
 	   RMG_ARGS = 192 };
 
 // One dispatch.

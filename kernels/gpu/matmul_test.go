@@ -212,3 +212,45 @@ func TestWeightsBeginAtNumbers(t *testing.T) {
 	require.NoError(t, b.Flush())
 	require.Zero(t, out[0])
 }
+
+// TestManyProducts: products of one row have the bits that each has alone, whether a dispatch
+// takes all, some have no kernel in common, or a matrix takes several views.
+func TestManyProducts(t *testing.T) {
+	t.Setenv("MTLSIM_MAX_BUFFER", "90112")
+	b := open(t)
+	defer func() { require.NoError(t, b.Close()) }()
+	const cols = 1024
+	rng := rand.New(rand.NewPCG(3, 1))
+	x := kerneltest.OnDevice(t, b, kerneltest.Normal(rng, cols, 1))
+	for _, types := range [][]gguf.Type{
+		{gguf.Q8_0, gguf.Q8_0, gguf.F16, gguf.F16, gguf.F16, gguf.F16, gguf.F16},
+		{gguf.F16, gguf.Q8_0, gguf.F32, gguf.F32, gguf.BF16, gguf.Q8_0},
+		{gguf.Q4_K, gguf.Q4_K, gguf.Q2_K, gguf.MXFP4, gguf.MXFP4, gguf.MXFP4, gguf.MXFP4, gguf.MXFP4, gguf.MXFP4, gguf.MXFP4, gguf.MXFP4, gguf.MXFP4},
+	} {
+		var products []kernels.Product
+		for i, typ := range types {
+			w := func(rows int) kernels.Weight {
+				w, _ := matrix(t, b, typ, rows, cols, kerneltest.Blocks(rng, typ, rows*cols, 1./16))
+				return w
+			}
+			rows := []int{9, 64, 1, 130}[i%4]
+			p := kernels.Product{W: w(rows), Out: kerneltest.OnDevice(t, b, make([]float32, rows))}
+			if i%3 == 1 {
+				p.Up, p.UpOut, p.Clamp = w(rows), kerneltest.OnDevice(t, b, make([]float32, rows)), 2
+			}
+			products = append(products, p)
+		}
+		var want [][]uint32
+		for _, p := range products {
+			alone := kernels.Product{W: p.W, Out: kerneltest.OnDevice(t, b, make([]float32, p.W.Rows)), Up: p.Up, UpOut: p.UpOut, Clamp: p.Clamp}
+			b.MatMul(x, 1, alone)
+			require.NoError(t, b.Flush())
+			want = append(want, kerneltest.Bits(alone.Out))
+		}
+		b.MatMul(x, 1, products...)
+		require.NoError(t, b.Flush())
+		for i, p := range products {
+			require.Equal(t, want[i], kerneltest.Bits(p.Out), "%v: product %d", types, i)
+		}
+	}
+}

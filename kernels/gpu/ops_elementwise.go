@@ -54,12 +54,6 @@ func (b *Backend) Add(out, x, y []float32, n int) {
 	b.elementwise(&c, addKernel, n, 0, "out", "a", "b")
 }
 
-// SwiGLU: see kernels.Backend.
-func (b *Backend) SwiGLU(out, gate, up []float32, n int, clamp float32) {
-	c := b.check(contract.SwiGLU(out, gate, up, n))
-	b.elementwise(&c, swigluKernel, n, clamp, "out", "gate", "up")
-}
-
 // Clear: see kernels.Backend.
 func (b *Backend) Clear(x []float32, n int) {
 	c := b.check(contract.Clear(x, n))

@@ -38,60 +38,72 @@ func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 	}
 }
 
-// MatMul: see kernels.Backend. It has one dispatch per weight, because they run
+// MatMul: see kernels.Backend. The products of one row are one dispatch where there is a
+// kernel for their types. Otherwise it has one dispatch per matrix, because they run
 // concurrently and x is in the caches after the first.
 func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	const op = "MatMul"
 	b.live(op)
 	contract.MatMul(x, rows, products...)
 	var in input // shared, because all have the same x
+	var some many
 	for i := range products {
-		c := contract.Product(x, rows, &products[i])
+		p := &products[i]
+		c := contract.Product(x, rows, p)
 		in.plain = b.operand(&c, "x")
-		b.products(&c, &in, rows, products[i].W)
+		out := b.operand(&c, "out")
+		if rows == 1 && !b.info.Packed && b.joins(&some, &c, in.plain, p, out) {
+			continue
+		}
+		b.products(op, out, &in, rows, p.W)
+		if p.Up.Exists() {
+			b.products(op, b.operand(&c, "upOut"), &in, rows, p.Up)
+			b.elementwise(&c, swigluKernel, rows*p.W.Rows, p.Clamp, "out", "out", "upOut")
+		}
 	}
+	b.dispatchMany(op, in.plain, &some)
 }
 
 // MatMulGrouped: see kernels.Backend.
 func (b *Backend) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
 	c := b.check(contract.MatMulGrouped(out, x, rows, w))
-	b.products(&c, &input{plain: b.operand(&c, "x")}, rows, w)
+	b.products(c.Op, b.operand(&c, "out"), &input{plain: b.operand(&c, "x")}, rows, w)
 }
 
-// products encodes MatMulGrouped.
-func (b *Backend) products(c *contract.Call, x *input, tokens int, w kernels.Weight) {
+// products encodes the products of a matrix, or those of MatMulGrouped.
+func (b *Backend) products(op string, out bind, x *input, tokens int, w kernels.Weight) {
 	switch {
 	case tokens == 0:
 	case w.Slices == 1 || w.SliceBytes < w.MatrixBytes(): // side by side
-		for _, v := range b.rowViews(c.Op, w) {
+		for _, v := range b.rowViews(op, w) {
 			all := run{row: v.first, rows: v.count, groups: w.Slices}
 			if v.count == w.Rows {
-				b.product(c, x, tokens, w, v, all)
+				b.product(op, out, x, tokens, w, v, all)
 				continue
 			}
 			for all.groups = 1; all.group < w.Slices; all.group++ {
 				all.skip = all.group * w.SliceBytes
-				b.product(c, x, tokens, w, v, all)
+				b.product(op, out, x, tokens, w, v, all)
 			}
 		}
 	case w.SliceBytes == w.Rows*w.Stride(): // one after the other: the rows of a tall matrix
 		tall := w
 		tall.Slices, tall.Rows = 1, w.Slices*w.Rows
-		for _, v := range b.rowViews(c.Op, tall) {
+		for _, v := range b.rowViews(op, tall) {
 			for at := 0; at < v.count; {
 				group, row := (v.first+at)/w.Rows, (v.first+at)%w.Rows
 				r := run{row: row, rows: min(w.Rows-row, v.count-at), group: group, groups: 1, skip: at * w.Stride()}
 				if row == 0 {
 					r.groups = max(1, (v.count-at)/w.Rows)
 				}
-				b.product(c, x, tokens, w, v, r)
+				b.product(op, out, x, tokens, w, v, r)
 				at += r.rows * r.groups
 			}
 		}
 	default: // with gaps
 		for g := range w.Slices {
-			for _, v := range b.rowViews(c.Op, w.SliceRange(g, g+1)) {
-				b.product(c, x, tokens, w, v, run{row: v.first, rows: v.count, group: g, groups: 1})
+			for _, v := range b.rowViews(op, w.SliceRange(g, g+1)) {
+				b.product(op, out, x, tokens, w, v, run{row: v.first, rows: v.count, group: g, groups: 1})
 			}
 		}
 	}
@@ -116,12 +128,12 @@ func runArgs(w kernels.Weight, v view, r run) C.struct_rmg_matmul {
 }
 
 // product encodes a run.
-func (b *Backend) product(c *contract.Call, x *input, tokens int, w kernels.Weight, v view, r run) {
+func (b *Backend) product(op string, outs bind, x *input, tokens int, w kernels.Weight, v view, r run) {
 	if b.info.Packed {
-		b.packedProduct(c, x, tokens, w, v, r)
+		b.packedProduct(op, outs, x, tokens, w, v, r)
 		return
 	}
-	xs, outs := x.plain, b.operand(c, "out")
+	xs := x.plain
 	args := runArgs(w, v, r)
 	n := r.rows * r.groups
 	each := b.pieceRows(productWork(w, n, tokens), tokens, C.RMG_GEMM_TOKENS)
@@ -130,7 +142,7 @@ func (b *Backend) product(c *contract.Call, x *input, tokens int, w kernels.Weig
 		k, g := b.shape(w, r.rows, some, r.groups, tokens > C.RMG_GEMV_TOKENS)
 		args.tokens, args.split = C.int32_t(some), C.int32_t(g.split)
 		g.grid.work = productWork(w, n, some)
-		dispatch(b, c.Op, k, &args, g.grid, outs.rows(token, some, tokens), xs.rows(token, some, tokens), v.bound())
+		dispatch(b, op, k, &args, g.grid, outs.rows(token, some, tokens), xs.rows(token, some, tokens), v.bound())
 	}
 }
 

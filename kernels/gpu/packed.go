@@ -12,7 +12,6 @@ import (
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
-	"ringmaster/kernels/contract"
 )
 
 // A device with Info.Packed multiplies quantised weights as the CPU does, with activations
@@ -96,9 +95,9 @@ func (x *input) of(b *Backend, op string, t gguf.Type, values int) bind {
 }
 
 // packedProduct encodes a run of a product.
-func (b *Backend) packedProduct(c *contract.Call, x *input, tokens int, w kernels.Weight, v view, r run) {
+func (b *Backend) packedProduct(op string, outs bind, x *input, tokens int, w kernels.Weight, v view, r run) {
 	args := runArgs(w, v, r)
-	outs, xs := b.operand(c, "out"), x.of(b, c.Op, w.Type, tokens*w.Slices*w.Cols)
+	xs := x.of(b, op, w.Type, tokens*w.Slices*w.Cols)
 	n := r.rows * r.groups
 	byType, most, rows := packed1, 1, packedRows
 	switch {
@@ -120,7 +119,7 @@ func (b *Backend) packedProduct(c *contract.Call, x *input, tokens int, w kernel
 		if most == C.RMG_TILE_TOKENS { // the tiles of a row of tiles are side by side, so that its weights stay in the caches
 			g.groups, g.threads[0] = [3]int{above(some, most), above(r.rows, C.RMG_TILE_ROWS), r.groups}, C.RMG_TILE_THREADS
 		}
-		dispatch(b, c.Op, byType[w.Type], &args, g, outs.rows(token, some, tokens), xs.rows(token, some, tokens), v.bound(), b.tables())
+		dispatch(b, op, byType[w.Type], &args, g, outs.rows(token, some, tokens), xs.rows(token, some, tokens), v.bound(), b.tables())
 	}
 }
 

@@ -32,9 +32,6 @@ func elementCases() []opCase {
 					return func(from, to int) { m.b.Clear(x[from:], to-from) }
 				}},
 		)
-		for _, clamp := range []float32{0, 1e-6, 10} {
-			cases = append(cases, swigluCase(n, clamp))
-		}
 	}
 	for _, n := range []int{1, 5, 16, 1000, 9000} {
 		chunks := []int{1 + n/3, 1 + n/2}
@@ -42,39 +39,10 @@ func elementCases() []opCase {
 			toHalfCase(fmt.Sprint(n), n, chunks, func(m *mem) []float32 { return m.normal(n, 100) }),
 			fromHalfCase(fmt.Sprint(n), n, chunks, func(m *mem) []uint16 { return toHalves(m.normal(n, 100)) }))
 	}
-	return append(cases, toHalfEdges(), fromHalfAll(), swigluEdges(), gatherCase(), slotsCase(6, 100), slotsCase(1, 33),
+	return append(cases, toHalfEdges(), fromHalfAll(), gatherCase(), slotsCase(6, 100), slotsCase(1, 33),
 		exactCase(6, 100, 1), exactCase(6, 4096, 1), exactCase(6, 256, 10), exactCase(1, 33, 1), exactCase(8, 7, 1), exactCase(3, 200, 1e5), exactCase(255, 70, 1e9),
 		roundCase(0), roundCase(50), copyColumnsCase(40, 64, 192, 192, 0), copyColumnsCase(17, 5, 9, 7, 3), copyColumnsCase(3, 1, 1, 1, 0),
 		copyColumnsCase(2, 512, 576, 512, 64))
-}
-
-// swigluTolerance: an exponential of 2 ulp, a division and two products.
-var swigluTolerance = tolerance{rel: 1e-6}
-
-func swigluCase(n int, clamp float32) opCase {
-	return opCase{op: "SwiGLU", name: fmt.Sprintf("%d clamp=%g", n, clamp), rows: n, chunks: []int{1 + n/3, 1 + n/2},
-		setup: func(m *mem, _ int) func(from, to int) {
-			gate, up := long(m, m.normal(n, 8)), long(m, m.normal(n, 8))
-			result(m, "gate", gate, n, swigluTolerance)
-			return func(from, to int) { m.b.SwiGLU(gate[from:], gate[from:], up[from:], to-from, clamp) }
-		}}
-}
-
-// swigluEdges: with clamp 10, g = 20 and u = -20 give silu(10)*(-10): the clamp
-// comes before silu, and the gate has no lower clamp.
-func swigluEdges() opCase {
-	gates := []float32{20, 20, -20, -100, 10, 0, -0.5, 1e30, -1e30, 1e-30}
-	ups := []float32{-20, 20, 20, 20, 10, 5, 0, 3, 3, 1e-3}
-	return opCase{op: "SwiGLU", name: "edges", rows: len(gates),
-		setup: func(m *mem, _ int) func(from, to int) {
-			gate, up := long(m, gates), long(m, ups)
-			out := blank[float32](m, len(gates))
-			// an output each, because the sizes differ so much
-			for i := range gates {
-				result(m, fmt.Sprintf("g=%g u=%g", gates[i], ups[i]), out[i:], 1, swigluTolerance)
-			}
-			return func(from, to int) { m.b.SwiGLU(out[from:], gate[from:], up[from:], to-from, 10) }
-		}}
 }
 
 func gatherCase() opCase {

@@ -21,7 +21,14 @@ func matmulCases() []opCase {
 		cases = append(cases, embedCase(typ, 2*max(block, 19)), groupedCase(typ, 2*max(block, 19)),
 			columnsCase(typ, 3*max(block, 19), 3, 5, 3))
 	}
-	return append(append(cases, scaledCases()...), severalCase(), matmulCase(gguf.Q8_0, 4096, 7, 40), matmulCase(gguf.F16, 4096, 7, 40),
+	for i, clamp := range []float32{0, 1e-6, 10} {
+		cases = append(cases, hiddenCase(gguf.Q8_0, gguf.Q8_0, 512, 17+i, clamp), hiddenCase(gguf.F32, gguf.F32, 37, 5+i, clamp))
+	}
+	cases = append(cases, hiddenEdges(), hiddenCase(gguf.Q8_0, gguf.Q8_0, 4096, 40, 10), hiddenCase(gguf.Q4_K, gguf.Q4_K, 256, 1, 10),
+		hiddenCase(gguf.F16, gguf.F16, 37, 33, 1), hiddenCase(gguf.Q8_0, gguf.F16, 1024, 9, 10), hiddenCase(gguf.Q4_K, gguf.Q8_0, 512, 9, 10))
+	return append(append(cases, scaledCases()...), severalCase(gguf.Q8_0, gguf.F16, gguf.Q4_K, gguf.F32, gguf.IQ2XXS),
+		severalCase(gguf.Q8_0, gguf.Q8_0, gguf.F16, gguf.F16, gguf.F16, gguf.F16, gguf.F16),
+		severalCase(gguf.F32, gguf.F32, gguf.Q8_0, gguf.Q8_0, gguf.BF16, gguf.Q8_0, gguf.BF16, gguf.Q8_0, gguf.Q8_0, gguf.Q8_0, gguf.Q8_0, gguf.Q8_0, gguf.Q8_0), matmulCase(gguf.Q8_0, 4096, 7, 40), matmulCase(gguf.F16, 4096, 7, 40),
 		columnsCase(gguf.Q8_0, 2048, 4, 70, 40), columnsCase(gguf.Q4_K, 2048, 4, 33, 5), columnsCase(gguf.Q8_0, 640, 4, 20, 9),
 		columnsCase(gguf.F16, 2048, 4, 70, 40), columnsCase(gguf.Q8_0, 256, 8, 70, 40), columnsCase(gguf.Q5_1, 384, 6, 33, 5))
 }
@@ -38,13 +45,15 @@ func matmulCase(typ gguf.Type, cols, n, rows int) opCase {
 		}}
 }
 
-// severalCase: products of one x with weights of different types and heights.
-// An all-zero row of x gives zeros.
-func severalCase() opCase {
+// severalCase: products of one x with weights of different heights. An all-zero row of x
+// gives zeros.
+func severalCase(types ...gguf.Type) opCase {
 	const rows, cols = 6, 512
-	types := []gguf.Type{gguf.Q8_0, gguf.F16, gguf.Q4_K, gguf.F32, gguf.IQ2XXS}
-	heights := []int{1, 5, 64, 3, 17}
-	return opCase{op: "MatMul", name: "several", rows: rows,
+	var heights []int
+	for i := range types {
+		heights = append(heights, []int{1, 5, 64, 3, 17}[i%5])
+	}
+	return opCase{op: "MatMul", name: fmt.Sprint("several ", types), rows: rows,
 		setup: func(m *mem, _ int) func(from, to int) {
 			data := m.normal(rows*cols, 1)
 			clear(data[cols : 2*cols])
@@ -53,7 +62,7 @@ func severalCase() opCase {
 			for i, typ := range types {
 				products[i] = kernels.Product{
 					W:   m.weight(typ, 1, heights[i], cols, 0.1),
-					Out: fresh[float32](m, typ.String(), rows*heights[i], exactOr(typ, quantisedTolerance)),
+					Out: fresh[float32](m, fmt.Sprint(i, " ", typ), rows*heights[i], exactOr(typ, quantisedTolerance)),
 				}
 			}
 			return func(from, to int) {
@@ -62,6 +71,55 @@ func severalCase() opCase {
 					part[i] = kernels.Product{W: p.W, Out: p.Out[from*heights[i]:]}
 				}
 				m.b.MatMul(x[from*cols:], to-from, part...)
+			}
+		}}
+}
+
+// swigluTolerance: an exponential of 2 ulp, a division and two products.
+var swigluTolerance = tolerance{rel: 1e-6}
+
+// hiddenCase: hidden activations between two products of the same x, the first of which is that
+// of a router.
+func hiddenCase(gate, up gguf.Type, cols, width int, clamp float32) opCase {
+	const rows, experts = 10, 6
+	return opCase{op: "MatMul", name: fmt.Sprintf("hidden %s %s %dx%d clamp=%g", gate, up, width, cols, clamp), rows: rows, chunks: []int{1, 2, 9},
+		setup: func(m *mem, _ int) func(from, to int) {
+			x := long(m, m.normal(rows*cols, 1))
+			router, g, u := m.weight(gguf.F16, 1, experts, cols, 0.1), m.weight(gate, 1, width, cols, 0.5), m.weight(up, 1, width, cols, 0.5)
+			tol := exactOr(gate, expertTolerance)
+			if tol.rms == 0 {
+				tol = exactOr(up, expertTolerance)
+			}
+			logits := fresh[float32](m, "logits", rows*experts, exactOr(gguf.F16, quantisedTolerance))
+			hidden := fresh[float32](m, "hidden", rows*width, tol)
+			last := fresh[float32](m, "last", rows*width, exactOr(gate, quantisedTolerance))
+			space := blank[float32](m, rows*width)
+			return func(from, to int) {
+				m.b.MatMul(x[from*cols:], to-from, kernels.Product{W: router, Out: logits[from*experts:]},
+					kernels.Product{W: g, Out: hidden[from*width:], Up: u, UpOut: space[from*width:], Clamp: clamp}, kernels.Product{W: g, Out: last[from*width:]})
+			}
+		}}
+}
+
+// hiddenEdges: with clamp 10, g = 20 and u = -20 give silu(10)*(-10): the clamp comes
+// before silu, and the gate has no lower clamp. The matrices have one column.
+func hiddenEdges() opCase {
+	gates := []float32{20, 20, -20, -100, 10, 0, -0.5, 1e30, -1e30, 1e-30}
+	ups := []float32{-20, 20, 20, 20, 10, 5, 0, 3, 3, 1e-3}
+	return opCase{op: "MatMul", name: "hidden edges", rows: 9, chunks: []int{1},
+		setup: func(m *mem, _ int) func(from, to int) {
+			n := len(gates)
+			gate, up := m.plain(gguf.F32, n, 1, gates), m.plain(gguf.F32, n, 1, ups)
+			x, out, space := blank[float32](m, 9), blank[float32](m, 9*n), blank[float32](m, 9*n)
+			for i := range x[:9] {
+				x[i] = 1
+			}
+			// an output each, because the sizes differ so much
+			for i := range gates {
+				result(m, fmt.Sprintf("g=%g u=%g", gates[i], ups[i]), out[i:], 1, swigluTolerance)
+			}
+			return func(from, to int) {
+				m.b.MatMul(x[from:], to-from, kernels.Product{W: gate, Out: out[from*n:], Up: up, UpOut: space[from*n:], Clamp: 10})
 			}
 		}}
 }

@@ -34,6 +34,8 @@ func misuse(t *testing.T, open Open) {
 		{"MatMul", "no weight", func() { b.MatMul(x, 1, kernels.Product{Out: y}) }},
 		{"MatMul", "short x", func() { b.MatMul(x, 9, kernels.Product{W: w, Out: y}) }},
 		{"MatMul", "two scales of a matrix", func() { b.MatMul(x, 1, kernels.Product{W: scaled, Out: y}) }},
+		{"MatMul", "gate and up of different shapes", func() { b.MatMul(x, 1, kernels.Product{W: w, Out: y, Up: w.RowRange(1, 4), UpOut: y[8:]}) }},
+		{"MatMul", "out overlaps that of up", func() { b.MatMul(x, 1, kernels.Product{W: w, Out: y, Up: w, UpOut: y[3:]}) }},
 		{"Embed", "scales", func() { b.Embed(y, scaled, ids[:1]) }},
 		{"RoPE", "odd RotDim", func() {
 			b.RoPE(kernels.RoPEArgs{X: x, Pos: ids, Freqs: y, Rows: 1, Heads: 1, HeadDim: 8, RotDim: 3})
@@ -88,7 +90,6 @@ func misuse(t *testing.T, open Open) {
 				Groups: kernels.ExpertGroups{Offsets: ids, Slots: ids[8:]}, Weights: y[8:], Rows: 1, Used: 1, Experts: 1, End: 2,
 			})
 		}},
-		{"SwiGLU", "out overlaps up", func() { b.SwiGLU(x, y, x, 8, 0) }},
 	}
 	for _, c := range calls {
 		RequireMisuse(t, c.op, c.why, c.call)

@@ -18,6 +18,8 @@ func (b *Backend) do(op *contract.Op, run func()) {
 			if rows += op.Products[i].Operand("out").Bytes(); i == 0 {
 				rows += op.Products[i].Operand("x").Bytes()
 			}
+		}
+		for i := range op.Weights {
 			read += op.Weights[i].ElementBytes()
 		}
 	case "MatMulGrouped":

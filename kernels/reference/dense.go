@@ -23,9 +23,20 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	contract.MatMul(x, rows, products...)
 	for _, p := range products {
 		k, n := p.W.Cols, p.W.Rows
+		by := func(w kernels.Weight, values []float32, t int) float64 {
+			return float64(w.Scale(0)) * dot(values, x[t*k:])
+		}
+		var ups [][]float32
+		if p.Up.Exists() {
+			ups = b.rows(p.Up, 0)
+		}
 		for r, w := range b.rows(p.W, 0) {
 			for t := range rows {
-				p.Out[t*n+r] = float32(float64(p.W.Scale(0)) * dot(w, x[t*k:]))
+				y := by(p.W, w, t)
+				if p.Up.Exists() {
+					y = swiglu(y, by(p.Up, ups[r], t), float64(p.Clamp))
+				}
+				p.Out[t*n+r] = float32(y)
 			}
 		}
 	}
@@ -224,14 +235,6 @@ func swiglu(gate, up, clamp float64) float64 {
 		up = math.Max(-clamp, math.Min(up, clamp))
 	}
 	return silu(gate) * up
-}
-
-// SwiGLU works element by element.
-func (b *Backend) SwiGLU(out, gate, up []float32, n int, clamp float32) {
-	contract.SwiGLU(out, gate, up, n)
-	for i := range n {
-		out[i] = float32(swiglu(float64(gate[i]), float64(up[i]), float64(clamp)))
-	}
 }
 
 // Add works element by element, in float32.

@@ -130,7 +130,7 @@ func TestRouteByHand(t *testing.T) {
 
 func TestSwiGLUClamp(t *testing.T) {
 	out := make([]float32, 2)
-	New().SwiGLU(out, []float32{20, 20}, []float32{-20, 20}, 2, 10)
+	New().MatMul([]float32{1}, 1, kernels.Product{W: f32Weight(2, 1, 20, 20), Out: out, Up: f32Weight(2, 1, -20, 20), UpOut: make([]float32, 2), Clamp: 10})
 	want := 10 / (1 + math.Exp(-10)) * 10
 	require.InDeltaSlice(t, []float32{float32(-want), float32(want)}, out, 1e-5)
 }

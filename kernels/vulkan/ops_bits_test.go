@@ -21,7 +21,7 @@ import (
 // Ops other than products and attention, by whether they have the CPU's bits.
 var (
 	// bitsOfLevels do not depend on how many lanes the CPU's vectors have.
-	bitsOfLevels = []string{"Add", "SwiGLU", "Clear", "ToFloat16", "FromFloat16", "SumSlots", "SumExact", "RoundSums",
+	bitsOfLevels = []string{"Add", "Clear", "ToFloat16", "FromFloat16", "SumSlots", "SumExact", "RoundSums",
 		"Gather", "CopyColumns", "Hadamard", "RoPE", "HCInit", "HCCollapse", "HCExpand", "StoreKV", "ExpertMask", "ExpertCompact"}
 	// bitsOfAVX512 add squares in the order of 16 lanes.
 	bitsOfAVX512 = []string{"RMSNorm", "Compress"}

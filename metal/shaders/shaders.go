@@ -23,7 +23,7 @@ type Named struct {
 // and of kernels/gpu/args.
 var Libraries = []Named{
 	{"embed", []string{"quant.metal", "matmul.h", "embed.metal"}},
-	{"GEMV", []string{"quant.metal", "matmul.h", "gemv.metal"}},
+	{"GEMV", []string{"quant.metal", "matmul.h", "gemv_many.h", "swiglu.metal", "gemv.metal"}},
 	{"GEMM", []string{"quant.metal", "matmul.h", "gemm.metal"}},
 	{"experts, GEMV", []string{"quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_gemv.metal"}},
 	{"experts, GEMM", []string{"quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_gemm.metal"}},

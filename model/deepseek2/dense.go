@@ -18,7 +18,7 @@ func (m *forward) dense(ctx context.Context, l *layer, step step) error {
 	y := s.y[step.Own.Start*c.Embd:]
 	if m.DenseFFN == nil {
 		whole := parallel.Range{End: 1}
-		ffn.Hidden(m.Backend, whole, s.gate, s.up, s.h[rows.Start*c.Embd:], rows.Len())
+		m.Backend.MatMul(s.h[rows.Start*c.Embd:], rows.Len(), ffn.Hidden(whole, s.gate, s.up))
 		ffn.Output(m.Backend, whole, false, y, s.gate, rows.Len())
 		return nil
 	}
@@ -32,7 +32,7 @@ func (m *forward) dense(ctx context.Context, l *layer, step step) error {
 	}
 	if own := m.DenseFFN.Own(); own.Len() > 0 {
 		ffn.Segments = m.Sizes.Shared
-		ffn.Hidden(m.Backend, own, s.gate, s.up, s.h[rows.Start*c.Embd:], rows.Len())
+		m.Backend.MatMul(s.h[rows.Start*c.Embd:], rows.Len(), ffn.Hidden(own, s.gate, s.up))
 		ffn.Output(m.Backend, own, m.DenseFFN.Separate(), m.DenseFFN.Mine(y), s.gate, rows.Len())
 	}
 	if err := m.DenseFFN.Start(ctx, rows.Len(), cut); err != nil {

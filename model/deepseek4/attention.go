@@ -26,8 +26,16 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 	for _, g := range step.Segments {
 		m.remember(l, &g.Cache.layers[number], g, storesAtOnce(step))
 	}
+	var others []kernels.Product
+	beside := indexed && attends && rows == step.Own
+	if beside {
+		others = append(others, m.indexQueries(l, step))
+	}
+	if attends {
+		m.Queries(&l.attn, rows, others...)
+	}
 	if indexed {
-		if err := m.index(ctx, l, number, step, attends); err != nil {
+		if err := m.index(ctx, l, number, step, attends, beside); err != nil {
 			return err
 		}
 	}
@@ -91,17 +99,25 @@ func (m *forward) gatherInputs(ctx context.Context, l *layer, step step) error {
 	return m.GatherRows(ctx, step.Cut, fields...)
 }
 
+// indexQueries is the product of the indexer's queries of this rank's rows.
+func (m *forward) indexQueries(l *layer, step step) kernels.Product {
+	return kernels.Product{W: l.indexQB, Out: m.scratch.idxQ[step.Own.Start*m.c.IndexHeads*m.c.IndexDim:]}
+}
+
 // index encodes the choice of compressed entries for the tokens of the step that see more
 // than attention reads. If rows are divided it chooses for this rank's rows, and gathers
-// the choice if its heads need all rows.
-func (m *forward) index(ctx context.Context, l *layer, number int, step step, attends bool) error {
+// the choice if its heads need all rows. multiplied says that the product of its queries is
+// encoded.
+func (m *forward) index(ctx context.Context, l *layer, number int, step step, attends, multiplied bool) error {
 	if !attends && step.Cut == nil {
 		return nil
 	}
 	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
-	q := s.idxQ[own.Start*c.IndexHeads*c.IndexDim:]
-	b.MatMul(m.QR[own.Start*c.QRank:], n, kernels.Product{W: l.indexQB, Out: q})
-	b.RoPE(kernels.RoPEArgs{X: q, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim, Hadamard: true})
+	product := m.indexQueries(l, step)
+	if !multiplied {
+		b.MatMul(m.QR[own.Start*c.QRank:], n, product)
+	}
+	b.RoPE(kernels.RoPEArgs{X: product.Out, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim, Hadamard: true})
 	for _, whole := range step.Segments {
 		g, ok := whole.Part(own)
 		if !ok || !m.segmentNeedsIndex(whole) {

@@ -31,13 +31,22 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, in, out s
 	if out.Live.Len() == 0 {
 		return nil
 	}
+	rows, y := m.HeadRows(out.Own, out.Live), m.Y[out.Own.Start*m.c.Embd:]
+	attends = attends && rows.Len() > 0
+	var others []kernels.Product
+	beside := indexed && attends && rows == out.Own
+	if beside {
+		others = append(others, m.indexQueries(l, out))
+	}
+	if attends {
+		m.Queries(&l.attn, rows, others...)
+	}
 	if indexed {
-		if err := m.choose(ctx, l, number, out, attends); err != nil {
+		if err := m.choose(ctx, l, number, out, m.Heads.Own().Len() > 0, beside); err != nil {
 			return err
 		}
 	}
-	rows, y := m.HeadRows(out.Own, out.Live), m.Y[out.Own.Start*m.c.Embd:]
-	if attends && rows.Len() > 0 {
+	if attends {
 		m.HeadsOf(&l.attn, l.freqs, rows, out.Pos, false, y, func(own *hyper.Local) {
 			for _, whole := range out.Segments {
 				if g, ok := whole.Part(rows); ok {
@@ -191,19 +200,27 @@ func (m *forward) makeEntries(l *layer, number int, step step) {
 // attention reads all of them.
 func (m *forward) chooses(end, ratio int) bool { return ratio > 0 && end/ratio > m.c.IndexTopK }
 
+// indexQueries is the product of the indexer's queries of this rank's rows.
+func (m *forward) indexQueries(l *layer, step step) kernels.Product {
+	return kernels.Product{W: l.index.qB, Out: m.scratch.idxQ[step.Own.Start*m.c.IndexHeads*m.c.IndexDim:]}
+}
+
 // choose encodes the choice of entries for the tokens of the segments that see more than
 // attention reads. If rows are divided it chooses for this rank's rows, and gathers the
 // choice if its heads need all rows. It stays for the following layers without an indexer,
 // and the blocks that the candidates' layer keeps for those that choose within them.
-func (m *forward) choose(ctx context.Context, l *layer, number int, step step, attends bool) error {
+// multiplied says that the product of its queries is encoded.
+func (m *forward) choose(ctx context.Context, l *layer, number int, step step, attends, multiplied bool) error {
 	if !attends && step.Cut == nil {
 		return nil
 	}
 	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
 	if n > 0 {
-		q := s.idxQ[own.Start*c.IndexHeads*c.IndexDim:]
-		b.MatMul(m.QR[own.Start*c.QRank:], n, kernels.Product{W: l.index.qB, Out: q})
-		b.RoPE(kernels.RoPEArgs{X: q, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim})
+		product := m.indexQueries(l, step)
+		if !multiplied {
+			b.MatMul(m.QR[own.Start*c.QRank:], n, product)
+		}
+		b.RoPE(kernels.RoPEArgs{X: product.Out, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim})
 	}
 	for _, whole := range step.Segments {
 		g, ok := whole.Part(own)

@@ -114,13 +114,19 @@ func (m *Pass) local(a *Attention) Local {
 	}
 }
 
-// HeadsOf encodes the attention of this rank's heads of some rows of a step, up to their
-// outputs in y, which has this rank's rows. pos [step] are the positions. normed says that
+// Queries encodes the product of the queries of this rank's heads of some rows of a step, and
+// others of the same rows of QR.
+func (m *Pass) Queries(a *Attention, rows parallel.Range, others ...kernels.Product) {
+	products := append(others, kernels.Product{W: m.local(a).qB, Out: m.Q})
+	m.Backend.MatMul(m.QR[rows.Start*m.Shape.QRank:], rows.Len(), products...)
+}
+
+// HeadsOf encodes the attention of this rank's heads of some rows of a step from their Queries
+// on, up to their outputs in y, which has this rank's rows. pos [step] are the positions. normed says that
 // each head's query is normed. attend encodes the attention itself.
 func (m *Pass) HeadsOf(a *Attention, freqs []float32, rows parallel.Range, pos []int32, normed bool, y []float32, attend func(own *Local)) {
 	b, c, n := m.Backend, m.Shape, rows.Len()
 	own := m.local(a)
-	b.MatMul(m.QR[rows.Start*c.QRank:], n, kernels.Product{W: own.qB, Out: m.Q})
 	own.freqs, own.pos = freqs, pos[rows.Start:rows.End]
 	b.RoPE(kernels.RoPEArgs{X: m.Q, Pos: own.pos, Freqs: freqs, Rows: n, Heads: own.Heads, HeadDim: c.HeadDim, RotDim: c.RotDim, Norm: normed, Eps: c.RMSEps})
 	attend(&own)
