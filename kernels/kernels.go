@@ -307,6 +307,9 @@ const (
 // (g+1)*Experts/Groups), and the groups with the largest GroupScore of their b_e
 // are taken (a tie keeps the lower group). Weight = s_e (unbiased), with Normalise
 // divided by max(sum of the selected s, 6.103515625e-5), times Scale.
+//
+// With Lists ExpertMask and ExpertCompact follow: a slot of an expert outside
+// [Start, End) gets weight 0, and Lists gets the slots of those inside.
 type RouteArgs struct {
 	Logits []float32 // [rows][Experts]
 	Bias   []float32 // [Experts] or nil
@@ -322,6 +325,9 @@ type RouteArgs struct {
 	GroupScore          GroupScore
 	Normalise           bool
 	Scale               float32
+
+	Lists      ExpertGroups // out, or without Offsets none
+	Start, End int          // with Lists
 }
 
 // ExpertGroups lists the slots to be computed, grouped by expert. A slot is

@@ -40,7 +40,7 @@ func (f *Forward) assign(rows int) error {
 		return nil
 	}
 	a := &f.exchange.assignment
-	a.loads, f.owned = nil, a.own
+	a.loads = nil
 	if !a.serve(f) {
 		return nil
 	}

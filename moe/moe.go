@@ -185,6 +185,9 @@ func (f *Forward) Begin(ctx context.Context, layer int, l *Layer, input []float3
 
 func (f *Forward) begin(ctx context.Context, l *Layer, input []float32, tokens []int32) error {
 	rows := f.pending
+	if f.exchange != nil {
+		f.owned = f.exchange.own // the step before may have had copies
+	}
 	if f.cut == nil {
 		f.route(l, input, tokens, f.own())
 	} else if err := f.gatherRows(ctx, l, input, tokens); err != nil {
@@ -193,7 +196,10 @@ func (f *Forward) begin(ctx context.Context, l *Layer, input []float32, tokens [
 	if err := f.assign(rows); err != nil {
 		return err
 	}
-	f.encode(l, input, f.localIDs(), rows)
+	if !f.listsWithRoute() {
+		f.list(f.localIDs(), rows)
+	}
+	f.encode(l, input, rows)
 	if f.sharedDivided() && !f.besideRouter() {
 		f.encodeShared(l, input, rows)
 	}
@@ -278,22 +284,33 @@ func (f *Forward) route(l *Layer, input []float32, tokens []int32, rows parallel
 		products = append(products, f.sharedFFN(l).Hidden(f.shared, f.gate, f.up))
 	}
 	b.MatMul(input[rows.Start*s.Embd:], rows.Len(), products...)
-	b.Route(kernels.RouteArgs{
+	args := kernels.RouteArgs{
 		Logits: f.logits, Bias: l.Bias, Table: l.Table, Tokens: tokens[rows.Start:rows.End],
 		IDs: f.ids[rows.Start*s.Used:], Weights: f.weights[rows.Start*s.Used:],
 		Rows: rows.Len(), Experts: s.Experts, Used: s.Used, Normalise: l.Norm, Scale: l.Scale,
 		Score: l.Score, Groups: l.Groups, GroupsUsed: l.GroupsUsed, GroupScore: l.GroupScore,
-	})
+	}
+	if f.listsWithRoute() {
+		args.Lists, args.Start, args.End = f.groups(), f.owned.Start, f.owned.End
+	}
+	b.Route(args)
 }
 
-// encode encodes the ops that leave the outputs of the local experts in outs. For a slot that this rank does not
-// compute, ids [rows][Used] has an expert outside owned, or -1.
-func (f *Forward) encode(l *Layer, input []float32, ids []int32, rows int) {
+// listsWithRoute reports whether the op that chooses the experts also masks the weights and groups the slots: not if
+// it chooses for some rows only, if copies serve, or if the host computes the experts.
+func (f *Forward) listsWithRoute() bool {
+	return f.cut == nil && (f.exchange == nil || !f.exchange.serve(f)) && !kernels.HostOf(f.b).Experts && !f.off.mask && !f.off.compact
+}
+
+// groups are the slots that this rank computes.
+func (f *Forward) groups() kernels.ExpertGroups {
+	return kernels.ExpertGroups{Offsets: f.offsets, Slots: f.slots}
+}
+
+// list encodes the lists of the slots of the local experts. For a slot that this rank does not compute, ids
+// [rows][Used] has an expert outside owned, or -1.
+func (f *Forward) list(ids []int32, rows int) {
 	b, s := f.b, f.shape
-	// Three defences keep remote experts out of the local sum, each sufficient alone: their router weights are zeroed,
-	// their slots are not in the groups, and gate and up, which get only this rank's experts, write zeros into the rows
-	// of mid of other slots. The row of a slot outside the groups keeps its old content, because no op reads it.
-	// With copies the third keeps out only experts that this rank does not have.
 	if !f.off.mask && (f.exchange != nil || f.owned.Len() < s.Experts) { // else no expert is remote
 		b.ExpertMask(f.weights, ids, rows*s.Used, f.owned.Start, f.owned.End)
 	}
@@ -301,9 +318,17 @@ func (f *Forward) encode(l *Layer, input []float32, ids []int32, rows int) {
 	if f.off.compact {
 		in = parallel.Range{End: s.Experts}
 	}
-	groups := kernels.ExpertGroups{Offsets: f.offsets, Slots: f.slots}
-	b.ExpertCompact(groups, ids, rows, s.Used, s.Experts, in.Start, in.End)
-	args := kernels.ExpertArgs{Groups: groups, Weights: f.weights, Rows: rows, Used: s.Used, Experts: s.Experts,
+	b.ExpertCompact(f.groups(), ids, rows, s.Used, s.Experts, in.Start, in.End)
+}
+
+// encode encodes the ops that leave the outputs of the listed experts in outs.
+func (f *Forward) encode(l *Layer, input []float32, rows int) {
+	b, s := f.b, f.shape
+	// Three defences keep remote experts out of the local sum, each sufficient alone: their router weights are zeroed,
+	// their slots are not in the groups, and gate and up, which get only this rank's experts, write zeros into the rows
+	// of mid of other slots. The row of a slot outside the groups keeps its old content, because no op reads it.
+	// With copies the third keeps out only experts that this rank does not have.
+	args := kernels.ExpertArgs{Groups: f.groups(), Weights: f.weights, Rows: rows, Used: s.Used, Experts: s.Experts,
 		Start: f.owned.Start, End: f.owned.End}
 	if f.off.zero {
 		args.Start, args.End = 0, s.Experts

@@ -26,7 +26,8 @@ func (f *Forward) Outputs(l *Layer, x []float32, experts parallel.Range) ([]floa
 	owned := f.owned
 	f.owned = experts
 	defer func() { f.owned = owned }()
-	f.encode(l, x, f.ids, rows)
+	f.list(f.ids, rows)
+	f.encode(l, x, rows)
 	if err := f.b.Flush(); err != nil {
 		return nil, err
 	}

@@ -37,6 +37,9 @@ func Route(a *kernels.RouteArgs) Call {
 	in(&c, "Tokens", a.Tokens, tokens)
 	out(&c, "IDs", a.IDs, a.Rows, a.Used)
 	out(&c, "Weights", a.Weights, a.Rows, a.Used)
+	if a.Lists.Offsets != nil {
+		c.lists(a.Lists, a.Rows, a.Used, a.Experts, a.Start, a.End)
+	}
 	c.apart()
 	return c
 }
@@ -70,13 +73,18 @@ func ExpertCompact(groups kernels.ExpertGroups, ids []int32, rows, used, experts
 	c := Call{Op: "ExpertCompact"}
 	c.positive("used", used)
 	c.positive("experts", experts)
-	c.owned(start, end, experts)
 	in(&c, "ids", ids, rows, used)
-	out(&c, "Offsets", groups.Offsets, experts+1)
-	slots := inOut(&c, "Slots", groups.Slots, rows, used)
-	slots.Moved = slots.Extent.End
+	c.lists(groups, rows, used, experts, start, end)
 	c.apart()
 	return c
+}
+
+// lists adds the groups that an op writes, those of the experts [start, end).
+func (c *Call) lists(groups kernels.ExpertGroups, rows, used, experts, start, end int) {
+	c.owned(start, end, experts)
+	out(c, "Offsets", groups.Offsets, experts+1)
+	slots := inOut(c, "Slots", groups.Slots, rows, used)
+	slots.Moved = slots.Extent.End
 }
 
 // owned fails unless [start, end) is a range of experts.

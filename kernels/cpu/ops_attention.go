@@ -72,6 +72,10 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 		score: C.int(a.Score), groups: C.int64_t(a.Groups), groups_used: C.int64_t(a.GroupsUsed), group_score: C.int(a.GroupScore),
 		normalise: flag(a.Normalise), scale: C.float(a.Scale),
 	}))
+	if a.Lists.Offsets != nil {
+		b.ExpertMask(a.Weights, a.IDs, a.Rows*a.Used, a.Start, a.End)
+		b.ExpertCompact(a.Lists, a.IDs, a.Rows, a.Used, a.Experts, a.Start, a.End)
+	}
 }
 
 // ExpertMask: see kernels.Backend.

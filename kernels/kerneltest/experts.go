@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"ringmaster/gguf"
@@ -16,7 +17,7 @@ var routeTolerance = tolerance{rel: 2e-6}
 var softmaxTolerance = tolerance{rel: 2e-5}
 
 func expertCases() []opCase {
-	cases := append(routeCases(), tableCase(), tableEdges(),
+	cases := append(routeCases(), tableCase("table", 9, 0, 0), tableCase("table, lists of 9", 9, 3, 12), tableCase("table, lists of 1", 1, 3, 12), tableEdges(),
 		opCase{op: "ExpertMask", name: "a share", rows: 40, chunks: []int{1, 7}, setup: func(m *mem, _ int) func(from, to int) {
 			w, ids := long(m, m.normal(40, 1)), make([]int32, 40)
 			for i := range ids {
@@ -38,10 +39,19 @@ type routeShape struct {
 	args kernels.RouteArgs
 	bias float64 // standard deviation of a random bias; 0 for that of args
 	each bool    // the sizes of the weights differ by orders of magnitude
+	rows int     // of a call with lists, which are of all its rows; 0 for no lists
 }
 
 func routeCases() []opCase {
 	shapes := []routeShape{
+		{name: "lists of 1", rows: 1, args: kernels.RouteArgs{Experts: 256, Used: 6, Normalise: true, Scale: 2.5, Start: 40, End: 200}, bias: 0.5},
+		{name: "lists of 1, all experts", rows: 1, args: kernels.RouteArgs{Experts: 37, Used: 37, Scale: 2.5, End: 37}},
+		{name: "lists of 1, groups", rows: 1, bias: 0.5, args: kernels.RouteArgs{
+			Experts: 256, Used: 8, Groups: 8, GroupsUsed: 4, GroupScore: kernels.GroupTopTwo, Score: kernels.Sigmoid, Normalise: true, Scale: 2.5, Start: 128, End: 256,
+		}},
+		{name: "lists of 1, none here", rows: 1, args: kernels.RouteArgs{Experts: 16, Used: 2, Scale: 1, Start: 3, End: 3}},
+		{name: "lists of 21", rows: 21, args: kernels.RouteArgs{Experts: 64, Used: 6, Normalise: true, Scale: 2.5, Start: 10, End: 50}, bias: 0.5},
+		{name: "lists of 2, all experts", rows: 2, args: kernels.RouteArgs{Experts: 16, Used: 3, Scale: 2.5, End: 16}},
 		{name: "16 of 2", args: kernels.RouteArgs{Experts: 16, Used: 2, Normalise: true, Scale: 2.5}, bias: 0.5},
 		{name: "256 of 6", args: kernels.RouteArgs{Experts: 256, Used: 6, Normalise: true, Scale: 2.5}, bias: 0.5},
 		{name: "384 of 8 biased", args: kernels.RouteArgs{Experts: 384, Used: 8, Normalise: true, Scale: 2.5}, bias: 0.5},
@@ -113,7 +123,10 @@ func groupShapes() []routeShape {
 
 func routeCase(s routeShape) opCase {
 	rows, chunks := 21, []int{1, 4}
-	if s.args.Logits != nil {
+	switch {
+	case s.rows > 0:
+		rows, chunks = s.rows, []int{s.rows}
+	case s.args.Logits != nil:
 		rows, chunks = len(s.args.Logits)/s.args.Experts, nil
 	}
 	return opCase{op: "Route", name: s.name, rows: rows, chunks: chunks,
@@ -149,6 +162,16 @@ func (m *mem) route(a kernels.RouteArgs, rows int, each bool) func(from, to int)
 	} else {
 		result(m, "weights", a.Weights, n, tol)
 	}
+	if a.End > 0 { // of the slots those that are listed are outputs
+		offsets, slots := blank[int32](m, a.Experts+1), blank[int32](m, n)
+		a.Lists = kernels.ExpertGroups{Offsets: offsets, Slots: slots}
+		m.checked("lists", func() (values []float64, bits []uint32) {
+			for _, v := range append(slices.Clone(offsets[:a.Experts+1]), slots[:offsets[a.Experts]]...) {
+				values, bits = append(values, valueOf(v)), append(bits, bitsOf(v))
+			}
+			return values, bits
+		}, tolerance{}, nil)
+	}
 	return func(from, to int) {
 		part := a
 		part.Logits, part.IDs, part.Weights, part.Rows = a.Logits[from*a.Experts:], a.IDs[from*a.Used:], a.Weights[from*a.Used:], to-from
@@ -160,10 +183,14 @@ func (m *mem) route(a kernels.RouteArgs, rows int, each bool) func(from, to int)
 }
 
 // tableCase: the experts of a token are its row of the table, in that order,
-// and Bias is ignored.
-func tableCase() opCase {
-	const rows, experts, used, vocabulary = 9, 16, 6, 50
-	return opCase{op: "Route", name: "table", rows: rows, chunks: []int{1, 4},
+// and Bias is ignored. With an end there are lists.
+func tableCase(name string, rows, start, end int) opCase {
+	const experts, used, vocabulary = 16, 6, 50
+	chunks := []int{1, 4}
+	if end > 0 {
+		chunks = []int{rows}
+	}
+	return opCase{op: "Route", name: name, rows: rows, chunks: chunks,
 		setup: func(m *mem, _ int) func(from, to int) {
 			table := asInts(m.plain(gguf.F32, vocabulary, used, make([]float32, vocabulary*used)).Data) // only for its pages
 			for tok := range vocabulary {
@@ -176,15 +203,16 @@ func tableCase() opCase {
 			for i := range tokens {
 				tokens[i] = int32(m.rng.IntN(vocabulary))
 			}
-			tokens[0], tokens[1] = 0, vocabulary-1
+			tokens[0] = 0
+			tokens[rows-1] = vocabulary - 1
 			return m.route(kernels.RouteArgs{
 				Logits: logits, Bias: []float32{}, Table: table, Tokens: long(m, tokens),
-				Experts: experts, Used: used, Normalise: true, Scale: 1.5,
+				Experts: experts, Used: used, Normalise: true, Scale: 1.5, Start: start, End: end,
 			}, rows, false)
 		}}
 }
 
-// tableEdges: a table may name one expert twice.
+// tableEdges: a table may name one expert twice, whose slots are then listed in order.
 func tableEdges() opCase {
 	const experts, used = 4, 3
 	return opCase{op: "Route", name: "table with a repeated expert", rows: 1,
@@ -193,7 +221,7 @@ func tableEdges() opCase {
 			copy(table, []int32{0, 0, 0, 3, 1, 3})
 			return m.route(kernels.RouteArgs{
 				Logits: long(m, []float32{-3, 2, 7, 0.5}), Table: table, Tokens: long(m, []int32{1}),
-				Experts: experts, Used: used, Normalise: true, Scale: 1,
+				Experts: experts, Used: used, Normalise: true, Scale: 1, Start: 2, End: 4,
 			}, 1, false)
 		}}
 }

@@ -70,6 +70,11 @@ func misuse(t *testing.T, open Open) {
 		{"Route", "uneven groups", func() {
 			b.Route(kernels.RouteArgs{Logits: x, IDs: ids, Weights: y, Rows: 1, Experts: 8, Used: 1, Groups: 3, GroupsUsed: 1})
 		}},
+		{"Route", "lists of a range beyond the experts", func() {
+			b.Route(kernels.RouteArgs{
+				Logits: x, IDs: ids, Weights: y, Rows: 1, Experts: 8, Used: 1, Lists: kernels.ExpertGroups{Offsets: ids[8:], Slots: ids[32:]}, End: 9,
+			})
+		}},
 		{"SumExact", "too many terms", func() { b.SumExact(make([]int64, 1), x, 1, 256, 0, false) }},
 		{"SumExact", "short sums", func() { b.SumExact(make([]int64, 7), x, 1, 1, 8, true) }},
 		{"RoundSums", "short", func() { b.RoundSums(x, make([]int64, 7), 8) }},

@@ -28,6 +28,10 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 			a.Weights[t*a.Used+i] = float32(w * float64(a.Scale))
 		}
 	}
+	if a.Lists.Offsets != nil {
+		b.ExpertMask(a.Weights, a.IDs, a.Rows*a.Used, a.Start, a.End)
+		b.ExpertCompact(a.Lists, a.IDs, a.Rows, a.Used, a.Experts, a.Start, a.End)
+	}
 }
 
 // expertScores is the scores of a token's logits.

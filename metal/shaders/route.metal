@@ -71,25 +71,51 @@ inline uint place_of(threadgroup const uint *order, uint n, uint e) {
 	return place;
 }
 
+// listed reports whether the slot of an expert is in the lists.
+inline bool listed(constant rmg_route &args, int e) { return e >= args.start && e < args.end; }
+
+// list_slots lists the slots of one token as expert_compact does, from the experts of the
+// slots. The threads of the only threadgroup stride over the experts, then over the slots.
+inline void list_slots(constant rmg_route &args, device int *offsets, device int *slots, threadgroup const int *expert,
+                       uint thread_index, uint threads) {
+	for (uint e = thread_index; e <= args.experts; e += threads) {
+		int before = 0;
+		for (uint i = 0; i < args.used; i++) before += listed(args, expert[i]) && expert[i] < int(e) ? 1 : 0;
+		offsets[e] = before;
+	}
+	for (uint i = thread_index; i < args.used; i += threads) {
+		if (!listed(args, expert[i])) continue;
+		uint place = 0;
+		for (uint k = 0; k < args.used; k++) {
+			place += listed(args, expert[k]) && (expert[k] < expert[i] || (expert[k] == expert[i] && k < i)) ? 1 : 0;
+		}
+		slots[place] = int(i);
+	}
+}
+
 // route_top selects the `used` experts with the largest biased scores, descending,
 // among those of the best groups if there are groups; among equals the lower index
 // comes first. One threadgroup per token. Its threads stride over the experts; the
 // rank of an expert is the number of experts before it, so that no thread waits for
 // another's choice. Per token: reads 4*experts bytes (twice that with a bias, which
-// is shared), writes 8*used. Threadgroup memory: sort keys [experts], scores
-// [experts], then the scores of the selected [used], then sort keys [groups].
+// is shared), writes 8*used, and with lists 4*experts. Threadgroup memory: sort keys
+// [experts], scores [experts], then the scores and the numbers of the selected, [used]
+// each, then sort keys [groups].
 kernel void route_top(constant rmg_route &args [[buffer(0)]],
                       device int *ids [[buffer(1)]],            // [rows][used]
                       device float *weights [[buffer(2)]],      // [rows][used]
                       device const float *logits [[buffer(3)]], // [rows][experts]
                       device const float *bias [[buffer(4)]],   // [experts], with args.biased
+                      device int *offsets [[buffer(5)]],        // [experts+1], with args.lists
+                      device int *slots [[buffer(6)]],          // [used], with args.lists
                       threadgroup uint *shared [[threadgroup(0)]],
                       uint token [[threadgroup_position_in_grid]],
                       uint thread_index [[thread_position_in_threadgroup]],
                       uint threads [[threads_per_threadgroup]]) {
 	const uint n = args.experts, used = args.used;
 	threadgroup float *scores = (threadgroup float *)(shared + n);
-	threadgroup uint *chosen = shared + 2 * n, *groups = chosen + used;
+	threadgroup uint *chosen = shared + 2 * n, *groups = chosen + 2 * used;
+	threadgroup int *expert = (threadgroup int *)(chosen + used);
 	logits += ulong(token) * n;
 	ids += ulong(token) * used;
 	weights += ulong(token) * used;
@@ -129,38 +155,31 @@ kernel void route_top(constant rmg_route &args [[buffer(0)]],
 	for (uint e = thread_index; e < n; e += threads) {
 		const uint place = place_of(shared, n, e);
 		if (place < used) {
-			ids[place] = int(e);
+			ids[place] = expert[place] = int(e);
 			chosen[place] = as_type<uint>(scores[e]);
 		}
 	}
 	threadgroup_barrier(mem_flags::mem_threadgroup);
 	float sum = 0;
 	for (uint i = 0; i < used; i++) sum += as_type<float>(chosen[i]);
-	for (uint i = thread_index; i < used; i += threads) weights[i] = weight_of(args, as_type<float>(chosen[i]), sum);
+	for (uint i = thread_index; i < used; i += threads) {
+		const bool masked = args.lists != 0 && !listed(args, expert[i]);
+		weights[i] = masked ? 0.0f : weight_of(args, as_type<float>(chosen[i]), sum);
+	}
+	if (args.lists != 0) list_slots(args, offsets, slots, expert, thread_index, threads);
 }
 
-// route_table looks the experts of a token up in its row of the table. One thread
-// per slot; it scores all experts of its token, which are few. Tokens outside this
-// view are left to another dispatch. A token or expert out of range is reported as
-// a fault, and its slot gets expert 0 with weight 0. Per slot: reads 4*used bytes
-// of the table and of the logits, writes 8.
-kernel void route_table(constant rmg_route &args [[buffer(0)]],
-                        device int *ids [[buffer(1)]],            // [rows][used]
-                        device float *weights [[buffer(2)]],      // [rows][used]
-                        device const float *logits [[buffer(3)]], // [rows][experts]
-                        device const int *tokens [[buffer(4)]],   // [rows]
-                        device const uchar *table [[buffer(5)]],  // [count][used] int32 after args.shift bytes
-                        device atomic_uint *fault [[buffer(6)]],
-                        uint slot [[thread_position_in_grid]]) {
-	const uint used = args.used;
-	if (slot >= args.rows * used) return;
-	const uint row = slot / used;
+// look_up is the part of route_table of one slot. It returns the expert, or that there is
+// none in this view.
+inline int look_up(constant rmg_route &args, device int *ids, device float *weights, device const float *logits,
+                   device const int *tokens, device const uchar *table, device atomic_uint *fault, uint slot) {
+	const uint used = args.used, row = slot / used;
 	const int token = tokens[row];
 	bool good = token >= 0 && token < args.vocabulary;
 	int own = 0;
 	float score = 0, sum = 0;
 	if (good) {
-		if (token < args.first || token >= args.first + args.count) return;
+		if (token < args.first || token >= args.first + args.count) return -1;
 		device const int *chosen = (device const int *)(table + args.shift) + ulong(token - args.first) * used;
 		logits += ulong(row) * args.experts;
 		for (uint i = 0; i < used; i++) {
@@ -178,8 +197,37 @@ kernel void route_table(constant rmg_route &args [[buffer(0)]],
 		}
 	}
 	if (!good) report(fault, FAULT_ROW);
-	ids[slot] = good ? own : 0;
-	weights[slot] = good ? weight_of(args, score, sum) : 0.0f;
+	own = good ? own : 0;
+	ids[slot] = own;
+	weights[slot] = good && (args.lists == 0 || listed(args, own)) ? weight_of(args, score, sum) : 0.0f;
+	return own;
+}
+
+// route_table looks the experts of a token up in its row of the table. One thread
+// per slot; it scores all experts of its token, which are few. Tokens outside this
+// view are left to another dispatch. A token or expert out of range is reported as
+// a fault, and its slot gets expert 0 with weight 0. Per slot: reads 4*used bytes
+// of the table and of the logits, writes 8. With lists, which are of one token whose
+// table is in one view, the only threadgroup also writes these, 4*experts bytes.
+kernel void route_table(constant rmg_route &args [[buffer(0)]],
+                        device int *ids [[buffer(1)]],            // [rows][used]
+                        device float *weights [[buffer(2)]],      // [rows][used]
+                        device const float *logits [[buffer(3)]], // [rows][experts]
+                        device const int *tokens [[buffer(4)]],   // [rows]
+                        device const uchar *table [[buffer(5)]],  // [count][used] int32 after args.shift bytes
+                        device atomic_uint *fault [[buffer(6)]],
+                        device int *offsets [[buffer(7)]],        // [experts+1], with args.lists
+                        device int *list [[buffer(8)]],           // [used], with args.lists
+                        threadgroup int *expert [[threadgroup(0)]], // [used], with args.lists
+                        uint slot [[thread_position_in_grid]],
+                        uint threads [[threads_per_threadgroup]]) {
+	if (slot < args.rows * args.used) {
+		const int own = look_up(args, ids, weights, logits, tokens, table, fault, slot);
+		if (args.lists != 0) expert[slot] = own;
+	}
+	if (args.lists == 0) return;
+	threadgroup_barrier(mem_flags::mem_threadgroup);
+	list_slots(args, offsets, list, expert, slot, threads);
 }
 
 // expert_mask zeroes the weights of slots of experts outside [start, end).

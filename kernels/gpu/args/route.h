@@ -25,6 +25,8 @@ struct rmg_route {
 	int32_t vocabulary;   // route_table: tokens of the whole table
 	int32_t first, count; // route_table: tokens that are bound
 	uint32_t shift;       // route_table: bytes before them
+	int32_t lists;        // 1: list the slots of the experts [start, end) of the one token, and set other weights to 0
+	int32_t start, end;
 };
 
 // expert_mask and expert_compact.

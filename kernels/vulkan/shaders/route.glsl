@@ -1,4 +1,26 @@
-// Scores of experts: see kernels.RouteArgs. Included after exact.glsl.
+// Scores of experts and lists of slots: see kernels.RouteArgs. Included after exact.glsl, with
+// EXPERT(i) the expert of slot i in shared memory.
+
+// listed reports whether the slot of an expert is in the lists.
+bool listed(int e) { return e >= args.start && e < args.end; }
+
+// list_slots lists the slots of one token as expert_compact does, in offsets [experts+1] and
+// slots [used]. The threads of the only workgroup stride over the experts, then over the slots.
+void list_slots(Ints offsets, Ints slots) {
+	for (uint e = gl_LocalInvocationIndex; e <= args.experts; e += THREADS) {
+		int before = 0;
+		for (uint i = 0; i < args.used; i++) before += listed(EXPERT(i)) && EXPERT(i) < int(e) ? 1 : 0;
+		offsets.at[e] = before;
+	}
+	for (uint i = gl_LocalInvocationIndex; i < args.used; i += THREADS) {
+		if (!listed(EXPERT(i))) continue;
+		uint place = 0;
+		for (uint k = 0; k < args.used; k++) {
+			place += listed(EXPERT(k)) && (EXPERT(k) < EXPERT(i) || (EXPERT(k) == EXPERT(i) && k < i)) ? 1 : 0;
+		}
+		slots.at[place] = int(i);
+	}
+}
 
 // log1p_unit is log(1+y) for y in [0, 1] with a relative error of 3 units in the last place, also
 // where 1+y rounds to 1: 2*atanh(z) with z = y/(2+y) in [0, 1/3]. The first term of the

@@ -3,15 +3,16 @@
 // the best groups if there are groups; among equals the lower index comes first. One
 // workgroup per token. Its threads stride over the experts; the rank of an expert is the
 // number of experts before it, so that no thread waits for another's choice. Shared memory:
-// sort keys [experts], scores [experts], then the scores of the selected [used], then
-// sort keys [groups].
+// sort keys [experts], scores [experts], then the scores and the numbers of the selected, [used]
+// each, then sort keys [groups].
 #include "prelude.glsl"
 #include "exact.glsl"
 #include "../../gpu/args/route.h"
 
 ARGUMENTS(rmg_route)
-#include "route.glsl"
 shared uint area[SHARED < 4 ? 4 : SHARED];
+#define EXPERT(i) int(area[2 * args.experts + args.used + (i)])
+#include "route.glsl"
 
 // group_value is what stands for the n experts of a group from `first` on, given in order.
 float group_value(uint first, uint n, int kind) {
@@ -41,7 +42,7 @@ uint place_of(uint first, uint n, uint e) {
 
 void main() {
 	const uint n = args.experts, used = args.used, row = gl_WorkGroupID.x, t = gl_LocalInvocationIndex;
-	const uint scores = n, chosen = 2 * n, groups = chosen + used; // in area
+	const uint scores = n, chosen = 2 * n, groups = chosen + 2 * used; // in area
 	InFloats logits = InFloats(push.at[3] + 4ul * n * row), bias = InFloats(push.at[4]); // [experts]
 	Ints ids = Ints(push.at[1] + 4ul * used * row);                                      // [used]
 	Floats weights = Floats(push.at[2] + 4ul * used * row);                              // [used]
@@ -83,11 +84,16 @@ void main() {
 		const uint place = place_of(0, n, e);
 		if (place < used) {
 			ids.at[place] = int(e);
+			area[chosen + used + place] = e;
 			area[chosen + place] = area[scores + e];
 		}
 	}
 	barrier();
 	precise float sum = 0;
 	for (uint i = 0; i < used; i++) sum = sum + uintBitsToFloat(area[chosen + i]);
-	for (uint i = t; i < used; i += THREADS) weights.at[i] = weight_of(uintBitsToFloat(area[chosen + i]), sum);
+	for (uint i = t; i < used; i += THREADS) {
+		const bool masked = args.lists != 0 && !listed(EXPERT(i));
+		weights.at[i] = masked ? 0.0 : weight_of(uintBitsToFloat(area[chosen + i]), sum);
+	}
+	if (args.lists != 0) list_slots(Ints(push.at[5]), Ints(push.at[6]));
 }
