@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"ringmaster/kernels"
 	"ringmaster/kernels/record"
 	"ringmaster/model"
 	"ringmaster/parallel"
@@ -122,6 +123,34 @@ func (x *meter) run(ctx context.Context, budget time.Duration) error {
 		}
 		if err := x.timeMany(ctx, many, mixed, end); err != nil {
 			return err
+		}
+	}
+	return x.timeParts()
+}
+
+// timeParts times ops that only steps of other placements have: of this one another op does
+// what they do. Their sizes are those of a token's row, of its slots, and of many rows.
+func (x *meter) timeParts() error {
+	const most, slots, experts = 1 << 18, 1 << 12, 64
+	numbers, err := kernels.Make[float32](x.b, most)
+	if err != nil {
+		return err
+	}
+	defer kernels.Release(x.b, numbers)
+	ids, err := kernels.Make[int32](x.b, 2*slots+experts+1) // the slots' experts, the slots, and the offsets
+	if err != nil {
+		return err
+	}
+	defer kernels.Release(x.b, ids)
+	x.b.Show(func(op cost.Op, run func()) { x.add(op, x.time(run)) }, false)
+	defer x.b.Show(nil, false)
+	for range rounds {
+		for _, n := range []int{8, slots, most} {
+			x.b.Add(numbers, numbers, numbers, n)
+			if n < most {
+				x.b.ExpertMask(numbers, ids, n, 0, experts)
+				x.b.ExpertCompact(kernels.ExpertGroups{Offsets: ids[2*slots:], Slots: ids[slots:]}, ids, n, 1, experts, 0, experts)
+			}
 		}
 	}
 	return nil

@@ -8,8 +8,10 @@
 package cost
 
 import (
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"ringmaster/parallel/assign"
 )
@@ -166,6 +168,9 @@ func (l Line) trust() float64 {
 	return math.Max(l.Error, unchecked)
 }
 
+// product is the op that multiplies by several matrices, of one type or of several.
+const product = "MatMul "
+
 // Model is the cost of ops on one rank.
 type Model struct {
 	Ops map[string]Line `json:"ops"` // by kind
@@ -259,10 +264,33 @@ func (m Model) noise(seconds float64) Noise {
 	return m.Long
 }
 
-// line returns the line of a kind of op.
+// line returns the line of a kind of op. A product without one of its own has that of the product
+// with the most types in common, because a step of another placement multiplies a row by other
+// matrices at once.
 func (m Model) line(kind string) (Line, bool) {
 	if l, ok := m.Ops[kind]; ok {
 		return l, true
+	}
+	if types, ok := strings.CutPrefix(kind, product); ok {
+		best, most := "", 0
+		for _, other := range slices.Sorted(maps.Keys(m.Ops)) {
+			others, ok := strings.CutPrefix(other, product)
+			if !ok {
+				continue
+			}
+			common := 0
+			for t := range strings.SplitSeq(types, "+") {
+				if slices.Contains(strings.Split(others, "+"), t) {
+					common++
+				}
+			}
+			if common > most {
+				best, most = other, common
+			}
+		}
+		if most > 0 {
+			return m.Ops[best], true
+		}
 	}
 	if m.Other != nil {
 		return *m.Other, true
