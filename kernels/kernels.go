@@ -346,6 +346,9 @@ type ExpertArgs struct {
 	Rows, Used, Experts int
 	// Start and End bound the experts that this rank owns, [Start, End).
 	Start, End int
+
+	Sum  []float32 // of ExpertDown: out [rows][D], or nil
+	Plus []float32 // with Sum: [rows][D], or nil
 }
 
 // Chosen counts the experts of this rank that have slots to compute, and these slots.
@@ -449,7 +452,9 @@ type Backend interface {
 	// ExpertDown: out[slot] = down[e]·mid[slot], times the expert's scale, for the slots of
 	// a.Groups with a nonzero weight; every other row of out [rows*Used][D] is set to zero. A
 	// row of mid of an expert that is not in [a.Start, a.End) is zero: a
-	// backend may set its row of out to zero without reading it.
+	// backend may set its row of out to zero without reading it. With a.Sum the slots of a token
+	// are added up as by SumSlots, Sum[t] = out[t*Used] + out[t*Used+1] + ... + Plus[t], and
+	// what out holds afterwards is undefined.
 	ExpertDown(out, mid []float32, down Weight, a ExpertArgs)
 	// SumSlots: out[t] = slots[t*used] + slots[t*used+1] + ... in this order in float32.
 	// out [rows][cols].

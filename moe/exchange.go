@@ -177,11 +177,18 @@ func (f *Forward) start(ctx context.Context, l *Layer) error {
 
 // startSum starts the exchange of the float32 sums of this rank's slots and segments.
 func (f *Forward) startSum(ctx context.Context, l *Layer) error {
-	s := f.shape
-	f.b.SumSlots(f.exchange.Parts(), f.outs, f.pending, s.Used, s.Embd)
+	s, parts, part := f.shape, f.exchange.Parts(), []float32(nil)
 	if f.exchange.shared != nil && f.shared.Len() > 0 {
 		f.encodeSharedOutput(l, f.pending)
-		f.b.Add(f.exchange.Parts(), f.exchange.Parts(), f.sum, f.pending*s.Embd)
+		part = f.sum
+	}
+	if f.sumsWithDown() {
+		f.encodeDown(parts, part)
+	} else {
+		f.b.SumSlots(parts, f.outs, f.pending, s.Used, s.Embd)
+		if part != nil {
+			f.b.Add(parts, parts, part, f.pending*s.Embd)
+		}
 	}
 	if f.cut == nil {
 		return f.exchange.StartAll(ctx, f.pending*s.Embd)

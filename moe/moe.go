@@ -68,7 +68,7 @@ type Forward struct {
 	offsets []int32   // [Experts+1] first slot of each expert in slots
 	slots   []int32   // [MaxTokens*Used] slots grouped by local expert
 	mid     []float32 // [MaxTokens*Used][F] after gate and up
-	outs    []float32 // [MaxTokens*Used][D] after down; then one more slot, see sharedSlot
+	outs    []float32 // [MaxTokens*Used][D] after down, or where ExpertDown has them before their sum
 
 	gate     []float32 // [MaxTokens][SharedFF] of the shared expert
 	up       []float32 // [MaxTokens][SharedFF]
@@ -79,6 +79,8 @@ type Forward struct {
 	pending int // rows
 	cut     []parallel.Range
 	layer   int
+	args    kernels.ExpertArgs
+	down    kernels.Weight
 
 	digests []uint32 // [layers] of this step
 	popular popular
@@ -106,7 +108,7 @@ func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *paral
 		allocAt(b, onHost, &f.offsets, s.Experts+1),
 		allocAt(b, onHost, &f.slots, n),
 		allocAt(b, onHost, &f.mid, n*s.FF),
-		allocAt(b, onHost, &f.outs, s.slots(reduce)*s.Embd),
+		allocAt(b, onHost, &f.outs, n*s.Embd),
 		alloc(b, &f.gate, s.MaxTokens*s.SharedFF),
 		alloc(b, &f.up, s.MaxTokens*s.SharedFF),
 		alloc(b, &f.sum, s.sums(reduce)),
@@ -120,15 +122,6 @@ func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *paral
 		return nil, fmt.Errorf("scratch memory of the experts: %w", err)
 	}
 	return f, nil
-}
-
-// slots returns the slots of outs.
-func (s Shape) slots(how parallel.Reduce) int {
-	n := s.MaxTokens * s.Used
-	if s.SharedFF > 0 && how == parallel.Sum {
-		n++
-	}
-	return n
 }
 
 // sums and segmentOutputs return the lengths of sum and segments.
@@ -152,7 +145,7 @@ func ScratchBytes(s Shape, how parallel.Reduce) int64 {
 	if how == parallel.Exact {
 		exact = parallel.SumsBytes(s.Embd, s.MaxTokens)
 	}
-	return exact + 4*(int64(s.MaxTokens)*int64(s.Experts)+3*n+int64(s.Experts)+1+n*int64(s.FF)+int64(s.slots(how))*int64(s.Embd)+
+	return exact + 4*(int64(s.MaxTokens)*int64(s.Experts)+3*n+int64(s.Experts)+1+n*int64(s.FF)+n*int64(s.Embd)+
 		2*int64(s.MaxTokens)*int64(s.SharedFF)+int64(s.sums(how))+int64(s.segmentOutputs(how)))
 }
 
@@ -200,6 +193,9 @@ func (f *Forward) begin(ctx context.Context, l *Layer, input []float32, tokens [
 		f.list(f.localIDs(), rows)
 	}
 	f.encode(l, input, rows)
+	if !f.sumsWithDown() {
+		f.encodeDown(nil, nil)
+	}
 	if f.sharedDivided() && !f.besideRouter() {
 		f.encodeShared(l, input, rows)
 	}
@@ -253,19 +249,17 @@ func (f *Forward) encodeSharedOutput(l *Layer, rows int) {
 		return
 	}
 	out, separate := f.sum, f.reduce == parallel.Exact
-	switch {
-	case separate:
+	if separate {
 		out = f.segments
-	case f.sharedSlot():
-		out = f.outs[f.shape.Used*f.shape.Embd:]
 	}
 	f.sharedFFN(l).Output(f.b, f.shared, separate, out, f.gate, rows)
 }
 
-// sharedSlot reports whether the output of the shared expert is one more slot, so that one op adds all up. The slots of
-// one row alone have room for it behind them.
-func (f *Forward) sharedSlot() bool {
-	return f.exchange == nil && f.reduce == parallel.Sum && f.shape.SharedFF > 0 && f.pending == 1 && !kernels.HostOf(f.b).Experts
+// sumsWithDown reports whether the op of the last product of the experts also adds up the slots, and the output of the
+// shared expert. It is then the last op of the layer, or before the exchange. An exact sum needs the slots, and a host
+// that computes the experts need not wait for the shared expert.
+func (f *Forward) sumsWithDown() bool {
+	return f.reduce == parallel.Sum && !kernels.HostOf(f.b).Experts
 }
 
 // sharedFFN returns the shared expert of a layer.
@@ -321,7 +315,7 @@ func (f *Forward) list(ids []int32, rows int) {
 	b.ExpertCompact(f.groups(), ids, rows, s.Used, s.Experts, in.Start, in.End)
 }
 
-// encode encodes the ops that leave the outputs of the listed experts in outs.
+// encode encodes the ops of the listed experts up to their hidden activations, see encodeDown.
 func (f *Forward) encode(l *Layer, input []float32, rows int) {
 	b, s := f.b, f.shape
 	// Three defences keep remote experts out of the local sum, each sufficient alone: their router weights are zeroed,
@@ -334,7 +328,15 @@ func (f *Forward) encode(l *Layer, input []float32, rows int) {
 		args.Start, args.End = 0, s.Experts
 	}
 	b.ExpertGateUp(f.mid, input, l.Gate, l.Up, l.Clamp, args)
-	b.ExpertDown(f.outs, f.mid, l.Down, args)
+	f.args, f.down = args, l.Down
+}
+
+// encodeDown encodes the outputs of the listed experts: into outs, or with sum [rows][D] the sum of a row's slots, and
+// of plus [rows][D] if it is not nil.
+func (f *Forward) encodeDown(sum, plus []float32) {
+	args := f.args
+	args.Sum, args.Plus = sum, plus
+	f.b.ExpertDown(f.outs, f.mid, f.down, args)
 }
 
 // Finish encodes the combined output of the last Begin, including the shared expert, into out [rows][D], and ends the
@@ -357,8 +359,12 @@ func (f *Forward) Finish(ctx context.Context, out []float32) error {
 
 func (f *Forward) finishSum(ctx context.Context, out []float32) error {
 	rows, s := f.own().Len(), f.shape
-	if f.sharedSlot() {
-		f.b.SumSlots(out, f.outs, rows, s.Used+1, s.Embd)
+	if f.exchange == nil && f.sumsWithDown() {
+		shared := f.sum
+		if s.SharedFF == 0 {
+			shared = nil
+		}
+		f.encodeDown(out, shared)
 		return nil
 	}
 	if f.exchange == nil {

@@ -237,9 +237,9 @@ func TestScratchBytes(t *testing.T) {
 	require.Equal(t, int64(6*4*10), bytes(parallel.Sum, parallel.F16, false))
 	require.Equal(t, int64(4*4*10), bytes(parallel.Sum, parallel.F32, false))
 	require.Equal(t, int64(2*4*(1+40+64)), bytes(parallel.Exact, parallel.F16, false))
-	// gate and up 4*6 each, the sum 4*10, and a slot of outs; with exact the outputs of 3 segments
+	// gate and up 4*6 each, the sum 4*10; with exact the outputs of 3 segments
 	s.SharedFF, s.Segments = 6, 3
-	require.Equal(t, int64(4*(20+24+6+24+90+2*24+40)), moe.ScratchBytes(s, parallel.Sum))
+	require.Equal(t, int64(4*(20+24+6+24+80+2*24+40)), moe.ScratchBytes(s, parallel.Sum))
 	require.Equal(t, int64(4*(20+24+6+24+80+2*24+120)+8*40), moe.ScratchBytes(s, parallel.Exact))
 	require.Equal(t, int64(6*4*10), bytes(parallel.Sum, parallel.F16, true))
 	require.Equal(t, int64(2*4*(1+40+64)), bytes(parallel.Exact, parallel.F16, false))

@@ -28,6 +28,7 @@ func (f *Forward) Outputs(l *Layer, x []float32, experts parallel.Range) ([]floa
 	defer func() { f.owned = owned }()
 	f.list(f.ids, rows)
 	f.encode(l, x, rows)
+	f.encodeDown(nil, nil)
 	if err := f.b.Flush(); err != nil {
 		return nil, err
 	}

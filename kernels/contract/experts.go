@@ -129,6 +129,15 @@ func ExpertDown(dst, mid []float32, down kernels.Weight, a *kernels.ExpertArgs) 
 	c.stack("down", &down, a.Experts)
 	in(&c, "mid", mid, a.Rows, a.Used, down.Cols)
 	out(&c, "out", dst, a.Rows, a.Used, down.Rows)
+	if a.Sum != nil {
+		out(&c, "Sum", a.Sum, a.Rows, down.Rows)
+	}
+	if a.Plus != nil {
+		if a.Sum == nil {
+			c.fail("Plus without Sum")
+		}
+		in(&c, "Plus", a.Plus, a.Rows, down.Rows)
+	}
 	c.apart()
 	return c
 }

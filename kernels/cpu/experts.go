@@ -39,6 +39,13 @@ func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.
 	}
 	d, e := cWeight(down), cExperts(a)
 	b.done(op, C.rm_expert_down(b.pool, f32(out), f32(mid), &d, &e))
+	if a.Sum == nil {
+		return
+	}
+	b.SumSlots(a.Sum, out, a.Rows, a.Used, down.Rows)
+	if a.Plus != nil {
+		b.Add(a.Sum, a.Sum, a.Plus, a.Rows*down.Rows)
+	}
 }
 
 // cExperts converts a for C.

@@ -75,9 +75,17 @@ func (b *Backend) FromFloat16(out []float32, x []uint16, n int) {
 // SumSlots: see kernels.Backend.
 func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int) {
 	c := b.check(contract.SumSlots(out, slots, rows, used, cols))
+	b.sumSlots(c.Op, b.operand(&c, "out"), b.operand(&c, "slots"), nil, rows, used, cols)
+}
+
+// sumSlots encodes the sums of slots, each with a row of plus if there is one.
+func (b *Backend) sumSlots(op string, out, slots bind, plus *bind, rows, used, cols int) {
 	args := C.struct_rmg_sum_slots{rows: C.uint32_t(rows), used: C.uint32_t(used), cols: C.uint32_t(cols)}
-	dispatch(b, c.Op, sumSlotsKernel, &args, columns(cols, rows, false),
-		b.operand(&c, "out"), b.operand(&c, "slots"))
+	further := b.faults()
+	if plus != nil {
+		args.plus, further = 1, *plus
+	}
+	dispatch(b, op, sumSlotsKernel, &args, columns(cols, rows, false), out, slots, further)
 }
 
 // SumExact: see kernels.Backend.

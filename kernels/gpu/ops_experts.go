@@ -14,7 +14,7 @@ import (
 
 // Kernels by type. With few slots per expert, GEMV: expert_gate_up computes gate and up
 // at once, which saves a dispatch, a barrier and the second read of x; expert_gemv
-// computes one matrix, as down needs. Gate and up of two different types go through
+// computes one matrix, as down needs, and expert_sum one with the sums of a token's slots. Gate and up of two different types go through
 // expert_gemv one after the other, with gate's products in mid, so that no kernel per
 // pair of types is needed; so do those with scales. With many slots, GEMM: expert_gemm
 // takes gate and up one after the other as well, because that leaves threadgroup memory to
@@ -24,6 +24,7 @@ var (
 	expertGEMMLibrary   = "experts, GEMM"
 	expertGateUpKernels = kernelsByType(expertGEMVLibrary, "expert_gate_up")
 	expertGEMVKernels   = kernelsByType(expertGEMVLibrary, "expert_gemv")
+	expertSumKernels    = kernelsByType(expertGEMVLibrary, "expert_sum")
 	expertGEMMKernels   = kernelsByType(expertGEMMLibrary, "expert_gemm")
 )
 
@@ -31,11 +32,16 @@ var (
 const (
 	expertGateUpRows = 4 * 2 // rows of a threadgroup of expert_gate_up
 	expertGEMVRows   = 4 * 4 // of expert_gemv
+	expertSumRows    = 4 * 2 // of expert_sum
 	expertGEMMRows   = 64    // of expert_gemm
 	expertGEMMSlots  = 32
 	// Weights and input of a step, padded, and the slots.
 	expertGEMMMemory = 4 * ((expertGEMMRows+expertGEMMSlots)*(32+4) + expertGEMMSlots)
 )
+
+// sumTokens is the largest number of tokens of expert_sum, which looks for each of their slots
+// among all.
+const sumTokens = 8
 
 // manySlots is the average number of slots per expert from which GEMM is used. GEMM reads
 // an expert's weights once for up to 32 slots but multiplies at least eight, while GEMV
@@ -135,14 +141,42 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 }
 
 // ExpertDown: see kernels.Backend. Slots of remote experts get rows of zeros, as their
-// rows of mid would give. Weights of remote experts are not read.
+// rows of mid would give. With few tokens their slots are added up without a round trip
+// through memory. Weights of remote experts are not read.
 func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.ExpertArgs) {
 	call := b.check(contract.ExpertDown(out, mid, down, &a))
 	c := b.expertCall(&call, &a)
 	in := &input{plain: c.operand("mid")}
-	args := c.args(down, in.plain, 1)
+	var plus *bind
+	if a.Plus != nil {
+		x := c.operand("Plus")
+		plus = &x
+	}
+	if a.Sum != nil && !b.info.Packed && a.Rows <= sumTokens && len(c.views(down)) == 1 {
+		c.sum(c.operand("Sum"), in.plain, plus, down)
+		return
+	}
+	args, slots := c.args(down, in.plain, 1), c.operand("out")
 	args.zero = C.RMG_ZERO_OUT
-	c.products(c.operand("out"), in, down, args)
+	c.products(slots, in, down, args)
+	if a.Sum != nil {
+		slots.access = reads
+		b.sumSlots(c.op, c.operand("Sum"), slots, plus, a.Rows, a.Used, down.Rows)
+	}
+}
+
+// sum encodes the products of a stack in one view and the sums of a token's slots.
+func (c *expertCall) sum(out, in bind, plus *bind, w kernels.Weight) {
+	args, v, groups := c.args(w, in, c.a.Used), c.views(w)[0], c.groups()
+	args.low, args.high = C.int32_t(c.a.Start), C.int32_t(c.a.Start+v.count)
+	args.w = c.expertView(w, &v)
+	scales, further := c.scales(w, &args.w), c.b.faults()
+	if plus != nil {
+		args.plus, further = 1, *plus
+	}
+	g := lines(above(w.Rows, expertSumRows), 128)
+	g.groups[1], g.work = c.a.Rows, c.work(w, c.slots)
+	dispatch(c.b, c.op, expertSumKernels[w.Type], &args, g, out, in, groups[0], groups[1], groups[2], v.bound(), c.b.faults(), scales, further)
 }
 
 // work is the work of a stack w if all slots are local, with matrices read `times`

@@ -175,11 +175,11 @@ func columnsCase(typ gguf.Type, cols, groups, n, rows int) opCase {
 func expertProductCases() []opCase {
 	var cases []opCase
 	for _, typ := range Types {
-		cases = append(cases, gateUpCase(typ, 256, 40, 10, false), downCase(typ, 256, 40))
+		cases = append(cases, gateUpCase(typ, 256, 40, 10, false), downCase(typ, 256, 40), downSumCase(typ, 512, 13, 4, true))
 	}
 	return append(cases,
 		gateUpCase(gguf.Q4_K, 512, 24, 0, false), gateUpCase(gguf.MXFP4, 256, 24, 10, true), gateUpCase(gguf.F16, 37, 5, 1, true),
-		downCase(gguf.F32, 5, 3))
+		downCase(gguf.F32, 5, 3), downSumCase(gguf.F16, 37, 5, 2, false), downSumCase(gguf.Q2_K, 256, 33, 11, true), downSumCase(gguf.Q4_K, 2048, 40, 8, false))
 }
 
 // expertGroups draws the experts of each token and lists the slots of the local
@@ -258,6 +258,32 @@ func downCase(typ gguf.Type, cols, width int) opCase {
 			mid := long(m, data)
 			w := m.weight(typ, experts, width, cols, 0.1)
 			out := fresh[float32](m, "out", rows*used*width, exactOr(typ, quantisedTolerance))
+			return func(int, int) { m.b.ExpertDown(out, mid, w, a) }
+		}}
+}
+
+// downSumCase: the slots of each token are added up, with a further row or without. The mid
+// rows of slots that are not computed are NaN.
+func downSumCase(typ gguf.Type, cols, width, rows int, further bool) opCase {
+	const used, experts = 3, 8
+	return opCase{op: "ExpertDown", name: fmt.Sprintf("%s %dx%d, sums of %d further=%v", typ, width, cols, rows, further), rows: 1,
+		setup: func(m *mem, _ int) func(from, to int) {
+			a := m.expertGroups(rows, used, experts, 1, 7)
+			a.Start, a.End = 1, 7
+			data := m.normal(rows*used*cols, 1)
+			for slot, w := range a.Weights {
+				if w == 0 {
+					for i := range cols {
+						data[slot*cols+i] = poisonF32
+					}
+				}
+			}
+			mid, out := long(m, data), blank[float32](m, rows*used*width)
+			w := m.weight(typ, experts, width, cols, 0.1)
+			a.Sum = fresh[float32](m, "sum", rows*width, exactOr(typ, quantisedTolerance))
+			if further {
+				a.Plus = long(m, m.normal(rows*width, 1))
+			}
 			return func(int, int) { m.b.ExpertDown(out, mid, w, a) }
 		}}
 }

@@ -88,6 +88,11 @@ func misuse(t *testing.T, open Open) {
 		{"ExpertCompact", "range beyond the experts", func() {
 			b.ExpertCompact(kernels.ExpertGroups{Offsets: ids[8:], Slots: ids[32:]}, ids, 1, 2, 4, 1, 5)
 		}},
+		{"ExpertDown", "a further row without a sum", func() {
+			b.ExpertDown(x[:8], y, w, kernels.ExpertArgs{
+				Groups: kernels.ExpertGroups{Offsets: ids, Slots: ids[8:]}, Weights: y[32:], Rows: 1, Used: 1, Experts: 1, End: 1, Plus: y[40:],
+			})
+		}},
 		{"ToFloat16", "short", func() { b.ToFloat16(h[:7], x, 8) }},
 		{"FromFloat16", "short", func() { b.FromFloat16(x, h[:7], 8) }},
 		{"ExpertDown", "range beyond the experts", func() {

@@ -194,4 +194,11 @@ func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.
 			}
 		}
 	}
+	if a.Sum == nil {
+		return
+	}
+	b.SumSlots(a.Sum, out, a.Rows, a.Used, down.Rows)
+	if a.Plus != nil {
+		b.Add(a.Sum, a.Sum, a.Plus, a.Rows*down.Rows)
+	}
 }

@@ -42,11 +42,13 @@ kernel void from_float16(constant rmg_elements &args [[buffer(0)]],
 	if (i < args.n) out[i] = float32_bits(x[args.first + i]);
 }
 
-// sum_slots: out[t] is the sum of the slots of token t, in slot order. Reads
-// 4*used bytes per element of out, writes 4. One thread per element of out.
+// sum_slots: out[t] is the sum of the slots of token t, in slot order, and of a row of
+// plus. Reads 4*used bytes per element of out, with plus 4 more, writes 4. One thread
+// per element of out.
 kernel void sum_slots(constant rmg_sum_slots &args [[buffer(0)]],
                       device float *out [[buffer(1)]],         // [rows][cols]
                       device const float *slots [[buffer(2)]], // [rows][used][cols]
+                      device const float *plus [[buffer(3)]],  // [rows][cols], with args.plus
                       uint2 at [[thread_position_in_grid]]) {
 	if (at.x >= args.cols || at.y >= args.rows) return;
 	float sum = 0;
@@ -54,7 +56,8 @@ kernel void sum_slots(constant rmg_sum_slots &args [[buffer(0)]],
 		const float v = slots[(ulong(at.y) * args.used + i) * args.cols + at.x];
 		sum = i == 0 ? v : sum + v; // 0 + -0 would not be -0
 	}
-	out[ulong(at.y) * args.cols + at.x] = sum;
+	const ulong place = ulong(at.y) * args.cols + at.x;
+	out[place] = args.plus != 0 ? sum + plus[place] : sum;
 }
 
 constant long NOT_A_NUMBER = long(0x8000000000000000); // of kernels.NotANumber

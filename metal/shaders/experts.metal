@@ -21,6 +21,19 @@ inline bool owned(constant rmg_experts &args, device const int *offsets, uint pl
 	return int(place) >= offsets[args.start] && int(place) < offsets[args.end];
 }
 
+// place_of is the place of a slot in the groups, or -1. All lanes of the simdgroup call it.
+inline int place_of(constant rmg_experts &args, device const int *offsets, device const int *slots, int slot, uint lane,
+                    device atomic_uint *fault) {
+	const int count = min(offsets[args.experts], int(args.slots));
+	for (int from = 0; from < count; from += 32) {
+		const int place = from + int(lane), at = place < count ? slots[place] : 0;
+		if (at < 0 || at >= int(args.slots)) report(fault, FAULT_ROW);
+		const int found = simd_max(place < count && at == slot ? place : -1);
+		if (found >= 0) return found;
+	}
+	return -1;
+}
+
 // expert_at is the expert of a place within the groups of [low, high): the last one
 // with slots that do not begin after it. A 32-way search: two rounds for up to 1024
 // experts. All lanes of the simdgroup call it.

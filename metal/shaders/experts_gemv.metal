@@ -142,8 +142,61 @@ kernel void expert_gemv(constant rmg_experts &args [[buffer(0)]],
 	}
 }
 
+// expert_sum: out[t] is the sum of w[e]·in[slot] over the slots of token t in their order,
+// and of a row of plus, with the bits of expert_gemv and sum_slots: a slot that is not
+// computed adds a zero. A simdgroup computes R rows of all slots of a token, one slot after
+// the other, so R is half of what it is in expert_gemv to occupy as many simdgroups as
+// gate and up do. Grid: [tiles of 4*R rows][tokens]. Reads the matrices of the local
+// experts once per slot and 4*cols bytes of the input per R rows, the latter from the
+// caches; writes out once.
+template <typename T, int R>
+kernel void expert_sum(constant rmg_experts &args [[buffer(0)]],
+                       device float *out [[buffer(1)]],           // [slots/share][rows]
+                       device const float *in [[buffer(2)]],      // [slots][cols]
+                       device const int *offsets [[buffer(3)]],   // [experts+1]
+                       device const int *slots [[buffer(4)]],     // [slots]
+                       device const float *weights [[buffer(5)]], // [slots]
+                       device const uchar *w [[buffer(6)]],       // the only view
+                       device atomic_uint *fault [[buffer(7)]],
+                       device const float *scales [[buffer(8)]],  // view, if args.w.scale >= 0
+                       device const float *plus [[buffer(9)]],    // [slots/share][rows], with args.plus
+                       uint2 group [[threadgroup_position_in_grid]],
+                       ushort simdgroup [[simdgroup_index_in_threadgroup]],
+                       ushort lane [[thread_index_in_simdgroup]]) {
+	const uint rows = args.rows, cols = args.cols, first = (group.x * SIMDGROUPS + simdgroup) * R;
+	if (first >= rows) return;
+	float sum[R];
+	for (uint i = 0; i < args.share; i++) {
+		const int slot = int(group.y * args.share + i), place = place_of(args, offsets, slots, slot, lane, fault);
+		float y[R];
+		for (ushort r = 0; r < R; r++) y[r] = 0;
+		if (weights[slot] != 0 && place >= 0 && place >= offsets[args.low] && place < offsets[args.high]) {
+			const int e = expert_at(args, offsets, uint(place), lane);
+			device const uchar *matrix = matrix_of(args.w, w, e);
+			device const float *x = in + ulong(slot) * cols;
+			for (uint k = lane; 16 * k < cols; k += 32) {
+				float v[16];
+				input(x, k, cols, args.vectors != 0, v);
+				const float total = T::MINIMA ? total_of(v) : 0;
+				for (ushort r = 0; r < R; r++) {
+					y[r] += product<T>(matrix + ulong(min(first + r, rows - 1)) * args.w.row_bytes, k, cols, v, total);
+				}
+			}
+			for (ushort r = 0; r < R; r++) y[r] = scaled(args.w, scales, e, simd_sum(y[r]));
+		}
+		for (ushort r = 0; r < R; r++) sum[r] = i == 0 ? y[r] : sum[r] + y[r]; // 0 + -0 would not be -0
+	}
+	for (ushort r = 0; r < R; r++) {
+		const ulong at = ulong(group.y) * rows + first + r;
+		if (lane == r && first + r < rows) out[at] = args.plus != 0 ? sum[r] + plus[at] : sum[r];
+	}
+}
+
 #define EXPERT_GATE_UP(T) INSTANCE(expert_gate_up_##T, expert_gate_up<T, 2>)
 EACH_TYPE(EXPERT_GATE_UP)
 
 #define EXPERT_GEMV(T) INSTANCE(expert_gemv_##T, expert_gemv<T, 4>)
 EACH_TYPE(EXPERT_GEMV)
+
+#define EXPERT_SUM(T) INSTANCE(expert_sum_##T, expert_sum<T, 2>)
+EACH_TYPE(EXPERT_SUM)

@@ -16,6 +16,7 @@ struct rmg_elements {
 // sum_slots.
 struct rmg_sum_slots {
 	uint32_t rows, used, cols;
+	uint32_t plus; // 1: a further row is added to each sum
 };
 
 // sum_exact.

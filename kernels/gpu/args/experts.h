@@ -30,12 +30,12 @@ struct rmg_expert_view {
 #define RMG_ZERO_MID 1 // of slots in the groups that are not computed
 #define RMG_ZERO_OUT 2 // of all slots that are not computed
 
-// expert_gate_up, expert_gemv and expert_gemm.
+// expert_gate_up, expert_gemv, expert_gemm and expert_sum.
 struct rmg_experts {
 	RMG_EXPERT_VIEW w, up; // up: of expert_gate_up, where w is gate
 	uint32_t rows, cols; // of a matrix
 	uint32_t slots; // rows of the output
-	uint32_t share; // slots that share a row of the input
+	uint32_t share; // slots that share a row of the input, or of the output of expert_sum
 	int32_t experts, start, end; // of the model, and the local ones [start, end)
 	int32_t low, high; // the local ones in this view: [low, high)
 	int32_t zero; // RMG_ZERO_*
@@ -43,6 +43,7 @@ struct rmg_experts {
 	float clamp; // of glu
 	int32_t vectors; // rows of the input can be read as float4
 	uint32_t places; // threadgroups along y that compute; those after them set zeros
+	int32_t plus; // of expert_sum: 1: a further row is added to each sum
 };
 
 #endif

@@ -1,6 +1,6 @@
 #version 450
-// sum_slots: out[t] is the sum of the slots of token t, in slot order. One thread per element of
-// out. Reads 4*used bytes per element of out, writes 4.
+// sum_slots: out[t] is the sum of the slots of token t, in slot order, and of a row of plus. One
+// thread per element of out. Reads 4*used bytes per element of out, with plus 4 more, writes 4.
 #include "prelude.glsl"
 #include "../../gpu/args/elementwise.h"
 
@@ -19,5 +19,6 @@ void main() {
 			sum = sum + v;
 		}
 	}
+	if (args.plus != 0) sum = sum + InFloats(push.at[3] + 4ul * args.cols * row).at[col];
 	Floats(push.at[1] + 4ul * args.cols * row).at[col] = sum;
 }
