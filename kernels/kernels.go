@@ -432,7 +432,8 @@ type Backend interface {
 	// StoreKV rounds x [rows][cols] to float16 and stores row t in slot
 	// (pos+t) mod ringRows of ring [ringRows][cols].
 	StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int)
-	Compress(a CompressArgs)
+	// Compress feeds tokens to compressors, each of which has rings of its own.
+	Compress(all ...CompressArgs)
 	IndexTopK(a IndexArgs)
 	Attend(a AttendArgs)
 	Route(a RouteArgs)

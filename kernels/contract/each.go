@@ -206,9 +206,11 @@ func (e *Each) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int
 	e.do(StoreKV(ring, x, rows, cols, pos, ringRows), 0, func() { e.inner.StoreKV(ring, x, rows, cols, pos, ringRows) }, &ring, &x)
 }
 
-// Compress: see kernels.Backend.
-func (e *Each) Compress(a kernels.CompressArgs) {
-	e.do(Compress(&a), 0, func() { e.inner.Compress(a) }, &a)
+// Compress: see kernels.Backend. Each compressor is an op of its own.
+func (e *Each) Compress(all ...kernels.CompressArgs) {
+	for _, a := range all {
+		e.do(Compress(&a), 0, func() { e.inner.Compress(a) }, &a)
+	}
 }
 
 // IndexTopK: see kernels.Backend.

@@ -17,8 +17,14 @@ func (b *Backend) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows 
 }
 
 // Compress: see kernels.CompressArgs. Entries are divided among the threads.
-func (b *Backend) Compress(a kernels.CompressArgs) {
-	op := b.check(contract.Compress(&a))
+func (b *Backend) Compress(all ...kernels.CompressArgs) {
+	for i := range all {
+		b.compress(&all[i])
+	}
+}
+
+func (b *Backend) compress(a *kernels.CompressArgs) {
+	op := b.check(contract.Compress(a))
 	b.done(op, C.rm_op_compress(b.pool, C.rm_compress{
 		kv: f32(a.KV), score: f32(a.Score), ape: cWeight(a.APE), norm: f32(a.Norm), freqs: f32(a.Freqs),
 		ring_kv: f32(a.RingKV), ring_score: f32(a.RingScore), cache: u16(a.Cache), latent: f32(a.Latent),

@@ -3,6 +3,7 @@ package kerneltest
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
@@ -28,7 +29,7 @@ func cacheCases() []opCase {
 			}))
 		}
 	}
-	return append(cases,
+	return append(cases, compressorsCase(0), compressorsCase(1),
 		compressCase(compressShape{name: "indexer", rows: 140, ratio: 4, dim: 128, rot: 64, overlap: true, hadamard: true, ape: gguf.F32}),
 		compressCase(compressShape{name: "128", rows: 300, ratio: 128, dim: 40, rot: 8, ape: gguf.F16}),
 		compressCase(compressShape{name: "128 far", rows: 300, pos: 128 * 900, ratio: 128, dim: 512, rot: 64, ape: gguf.F32}),
@@ -50,6 +51,42 @@ func storeCase(name string, rows, cols, pos int) opCase {
 			x := long(m, m.normal(rows*cols, 1))
 			result(m, "ring", ring, ringRows*cols, tolerance{})
 			return func(from, to int) { m.b.StoreKV(ring, x[from*cols:], to-from, cols, pos+from, ringRows) }
+		}}
+}
+
+// compressorsCase feeds several compressors at once: two of other widths, types and ratios, and a
+// third. With apart they are not at the same position, so that nothing joins them.
+func compressorsCase(apart int) opCase {
+	const rows, rot = 21, 8
+	shapes := []compressShape{
+		{ratio: 4, dim: 40, overlap: true, ape: gguf.F16}, {ratio: 3, dim: 16, hadamard: true, ape: gguf.F32}, {ratio: 5, dim: 24, ape: gguf.BF16},
+	}
+	return opCase{op: "Compress", name: fmt.Sprintf("several, %d apart", apart), rows: rows, repeatable: true, chunks: []int{1, 4, 5},
+		setup: func(m *mem, chunk int) func(from, to int) {
+			freqs := long(m, []float32{1, 0.1, 0.01, 0.001})
+			var all []kernels.CompressArgs
+			for i, s := range shapes {
+				a := kernels.CompressArgs{
+					Norm: long(m, m.normal(s.dim, 1)), Freqs: freqs, Pos: i * apart * s.ratio, Ratio: s.ratio, Dim: s.dim, RotDim: rot,
+					RingRows: chunk + 2*s.ratio, Overlap: s.overlap, Hadamard: s.hadamard, Eps: 1e-6,
+				}
+				width := a.Width()
+				a.KV, a.Score = long(m, m.normal(rows*width, 1)), long(m, m.normal(rows*width, 1))
+				a.APE = m.plain(s.ape, s.ratio, width, m.normal(s.ratio*width, 0.5))
+				a.RingKV, a.RingScore = blank[float32](m, a.RingRows*width), blank[float32](m, a.RingRows*width)
+				first, end := a.Pos/s.ratio, (a.Pos+rows)/s.ratio
+				a.Cache = blank[uint16](m, end*s.dim)
+				result(m, fmt.Sprint("cache ", i), a.Cache[first*s.dim:], (end-first)*s.dim, halfOf)
+				all = append(all, a)
+			}
+			return func(from, to int) {
+				some := slices.Clone(all)
+				for i := range some {
+					a := &some[i]
+					a.KV, a.Score, a.Pos, a.Rows = a.KV[from*a.Width():], a.Score[from*a.Width():], a.Pos+from, to-from
+				}
+				m.b.Compress(some...)
+			}
 		}}
 }
 

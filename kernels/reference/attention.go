@@ -22,8 +22,14 @@ func (b *Backend) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows 
 }
 
 // Compress stores the projections and computes the entries they complete.
-func (b *Backend) Compress(a kernels.CompressArgs) {
-	contract.Compress(&a)
+func (b *Backend) Compress(all ...kernels.CompressArgs) {
+	for i := range all {
+		b.compress(&all[i])
+	}
+}
+
+func (b *Backend) compress(a *kernels.CompressArgs) {
+	contract.Compress(a)
 	width := a.Width()
 	var ape [][]float32
 	if a.APE.Exists() {
@@ -42,7 +48,7 @@ func (b *Backend) Compress(a kernels.CompressArgs) {
 	}
 	for p := a.Pos; p < a.Pos+a.Rows; p++ {
 		if (p+1)%a.Ratio == 0 {
-			compressEntry(&a, width, p/a.Ratio)
+			compressEntry(a, width, p/a.Ratio)
 		}
 	}
 }

@@ -12,28 +12,41 @@ kernel void store_kv(constant rmg_store_kv &args [[buffer(0)]],
 	ring[args.ring_skip + ulong(slot) * cols + at.x] = float16_bits(as_type<uint>(x[ulong(at.y) * cols + at.x]));
 }
 
-// compress_store stores projections into the rings: those of the tokens with a row of
-// APE in this view. One thread per element. Reads and writes 8 bytes per element.
-// Grid: [width][rows].
-kernel void compress_store(constant rmg_compress &args [[buffer(0)]],
+// compress_store stores projections into the rings of one compressor or two: those of the
+// tokens with a row of APE in its view. One thread per element. Reads and writes 8 bytes
+// per element. Grid: [largest width][rows][compressors].
+kernel void compress_store(constant rmg_compress_store &args [[buffer(0)]],
                            device float *ring_kv [[buffer(1)]],     // [ring_rows][width]
                            device float *ring_score [[buffer(2)]],  // [ring_rows][width]
                            device const float *kv [[buffer(3)]],    // [rows][width]
                            device const float *score [[buffer(4)]], // [rows][width]
                            device const uchar *ape [[buffer(5)]],   // [ape_count] rows of [width]
-                           uint2 at [[thread_position_in_grid]]) {
-	const uint width = uint(args.width), p = uint(args.pos) + at.y, row = p % uint(args.ratio);
-	if (at.x >= width || row < uint(args.ape_first) || row >= uint(args.ape_first + args.ape_count)) return;
-	ape += args.ape_shift + ulong(row - args.ape_first) * args.ape_row_bytes;
+                           device float *ring_kv1 [[buffer(6)]],    // those of the second one
+                           device float *ring_score1 [[buffer(7)]],
+                           device const float *kv1 [[buffer(8)]],
+                           device const float *score1 [[buffer(9)]],
+                           device const uchar *ape1 [[buffer(10)]],
+                           uint3 at [[thread_position_in_grid]]) {
+	const uint k = at.z, width = uint(args.width[k]), p = uint(args.pos) + at.y, row = p % uint(args.ratio[k]);
+	const uint first = uint(args.ape_first[k]);
+	if (at.x >= width || row < first || row >= first + uint(args.ape_count[k])) return;
+	if (k != 0) {
+		ring_kv = ring_kv1;
+		ring_score = ring_score1;
+		kv = kv1;
+		score = score1;
+		ape = ape1;
+	}
+	ape += args.ape_shift[k] + ulong(row - first) * args.ape_row_bytes[k];
 	float bias = 0;
-	if (args.ape_type == RMG_APE_F32) {
+	if (args.ape_type[k] == RMG_APE_F32) {
 		bias = ((device const float *)ape)[at.x];
-	} else if (args.ape_type == RMG_APE_F16) {
+	} else if (args.ape_type[k] == RMG_APE_F16) {
 		bias = float(((device const half *)ape)[at.x]);
-	} else if (args.ape_type == RMG_APE_BF16) {
+	} else if (args.ape_type[k] == RMG_APE_BF16) {
 		bias = as_type<float>(uint(((device const ushort *)ape)[at.x]) << 16);
 	}
-	const ulong from = ulong(at.y) * width + at.x, to = ulong(p % uint(args.ring_rows)) * width + at.x;
+	const ulong from = ulong(at.y) * width + at.x, to = ulong(p % uint(args.ring_rows[k])) * width + at.x;
 	ring_kv[to] = kv[from];
 	ring_score[to] = score[from] + bias;
 }

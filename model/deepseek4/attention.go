@@ -165,12 +165,14 @@ func (m *forward) remember(l *layer, state *layerState, g segment, stored bool) 
 	if !stored {
 		m.Backend.StoreKV(state.raw, m.KV[g.First*m.c.HeadDim:], g.N, m.c.HeadDim, g.Pos, m.c.RawRows(m.MaxTokens))
 	}
+	var all []kernels.CompressArgs
 	if l.comp != nil {
-		m.compress(l, l.comp, state.comp, s.compKV, s.compGate, g, false)
+		all = append(all, m.compress(l, l.comp, state.comp, s.compKV, s.compGate, g, false))
 	}
 	if l.index != nil {
-		m.compress(l, l.index, state.index, s.idxKV, s.idxGate, g, true)
+		all = append(all, m.compress(l, l.index, state.index, s.idxKV, s.idxGate, g, true))
 	}
+	m.Backend.Compress(all...)
 }
 
 // attend encodes the attention of one segment for this rank's heads. Their queries begin
@@ -186,13 +188,13 @@ func (m *forward) attend(l *layer, own *hyper.Local, state *layerState, g segmen
 	m.Backend.Attend(a)
 }
 
-// compress appends one segment's projections kv, gate [T][width] to the state of a
-// compressor and encodes the entries of the blocks that are complete.
-func (m *forward) compress(l *layer, w *compressor, state *compressorState, kv, gate []float32, g segment, hadamard bool) {
-	m.Backend.Compress(kernels.CompressArgs{
+// compress are the arguments that append one segment's projections kv, gate [T][width] to the
+// state of a compressor and compute the entries of the blocks that are complete.
+func (m *forward) compress(l *layer, w *compressor, state *compressorState, kv, gate []float32, g segment, hadamard bool) kernels.CompressArgs {
+	return kernels.CompressArgs{
 		KV: kv[g.First*w.width:], Score: gate[g.First*w.width:], APE: w.ape, Norm: w.norm, Freqs: l.freqs,
 		RingKV: state.kv, RingScore: state.score, Cache: state.cache,
 		Rows: g.N, Pos: g.Pos, Ratio: l.ratio, Dim: w.dim, RotDim: m.c.RotDim, RingRows: state.rows,
 		Overlap: l.overlap, Hadamard: hadamard, Eps: m.c.RMSEps,
-	})
+	}
 }
