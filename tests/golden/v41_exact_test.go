@@ -127,6 +127,9 @@ func (u *unrounded) Attend(a kernels.AttendArgs) {
 			}
 		}
 	}
+	if a.Freqs != nil {
+		u.RoPE(a.Back())
+	}
 }
 
 // chooser remembers, call by call, which entries and experts a backend chooses, or makes it
