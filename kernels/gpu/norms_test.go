@@ -14,7 +14,9 @@ import (
 	"ringmaster/kernels/reference"
 )
 
-func TestNorms(t *testing.T) { kerneltest.Run(t, open, "RMSNorm", "LayerNorm", "RoPE", "Hadamard") }
+func TestNorms(t *testing.T) {
+	kerneltest.Run(t, open, "RMSNorm", "LayerNorm", "RoPE", "RoPE, normed", "Hadamard")
+}
 
 // device is n numbers of a normal distribution in memory of the backend.
 func device(t *testing.T, b kernels.Backend, rng *rand.Rand, n int) []float32 {

@@ -14,8 +14,8 @@ import (
 
 // Kernels by type. With few slots per expert, GEMV: expert_gate_up computes gate and up
 // at once, which saves a dispatch, a barrier and the second read of x; expert_gemv
-// computes one matrix, as down needs, and expert_sum one with the sums of a token's slots. Gate and up of two different types go through
-// expert_gemv one after the other, with gate's products in mid, so that no kernel per
+// computes one matrix, as down needs, and expert_sum one with the sums of a token's slots.
+// Gate and up of two different types go through expert_gemv one after the other, with gate's products in mid, so that no kernel per
 // pair of types is needed; so do those with scales. With many slots, GEMM: expert_gemm
 // takes gate and up one after the other as well, because that leaves threadgroup memory to
 // larger tiles. The round trip through mid costs 8 bytes per element, little against the work.

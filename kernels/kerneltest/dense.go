@@ -144,8 +144,12 @@ func ropeCases() []opCase {
 	var cases []opCase
 	for _, s := range shapes {
 		const rows, ringRows = 6, 8
+		op := "RoPE"
+		if s.turn.Norm { // its order of sums is that of RMSNorm
+			op = "RoPE, normed"
+		}
 		cases = append(cases, opCase{
-			op: "RoPE", name: s.name, rows: rows,
+			op: op, name: s.name, rows: rows,
 			setup: func(m *mem, _ int) func(from, to int) {
 				row := s.heads * s.dim
 				x := long(m, m.normal(rows*row, 1))

@@ -24,7 +24,7 @@ var (
 	bitsOfLevels = []string{"Add", "Clear", "ToFloat16", "FromFloat16", "SumSlots", "SumExact", "RoundSums",
 		"Gather", "CopyColumns", "Hadamard", "RoPE", "HCInit", "HCCollapse", "HCExpand", "StoreKV", "ExpertMask", "ExpertCompact"}
 	// bitsOfAVX512 add squares in the order of 16 lanes.
-	bitsOfAVX512 = []string{"RMSNorm", "Compress"}
+	bitsOfAVX512 = []string{"RMSNorm", "RoPE, normed", "Compress"}
 	// The others differ in the last places:
 	//   - LayerNorm, HCMix, HCHead and HCGate are in doubles on the CPU, which few GPUs have
 	//     in hardware; HCMix, HCHead and HCGate also add rows of up to 64K numbers in 64 chains, too few for a GPU;

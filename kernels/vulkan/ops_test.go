@@ -42,7 +42,9 @@ func shared(t testing.TB) kernels.Backend {
 const compiling = "compiling the kernels for the software device, which takes tens of seconds"
 
 // The ops on the software device against the reference, by family.
-func TestNorms(t *testing.T) { kerneltest.Run(t, shared, "RMSNorm", "LayerNorm", "RoPE", "Hadamard") }
+func TestNorms(t *testing.T) {
+	kerneltest.Run(t, shared, "RMSNorm", "LayerNorm", "RoPE", "RoPE, normed", "Hadamard")
+}
 func TestElements(t *testing.T) {
 	kerneltest.Run(t, shared, "Add", "Clear", "ToFloat16", "FromFloat16", "SumSlots", "SumExact", "RoundSums", "Gather")
 }

@@ -295,8 +295,8 @@ ATTEND(attend_512, 8)
 ATTEND(attend_576, 9)
 
 // attend_combine puts the parts of a head together, in order, and rotates the pairs at its
-// end back. One threadgroup for each head of each row. Reads 4*(value+2) bytes a split, writes 4*value. Grid:
-// [heads][rows].
+// end back. One threadgroup for each head of each row. Reads 4*(value+2) bytes a split,
+// writes 4*value. Grid: [heads][rows].
 kernel void attend_combine(constant rmg_attend &args [[buffer(0)]],
                            device float *out [[buffer(1)]],         // [rows][heads][value]
                            device const float *sums [[buffer(2)]],  // [rows][splits][heads][value]

@@ -26,16 +26,13 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 	for _, g := range step.Segments {
 		m.remember(l, &g.Cache.layers[number], g, storesAtOnce(step))
 	}
-	var others []kernels.Product
-	beside := indexed && attends && rows == step.Own
-	if beside {
-		others = append(others, m.indexQueries(l, step))
-	}
-	if attends {
-		m.Queries(&l.attn, rows, others...)
-	}
+	var indexer *kernels.Product
 	if indexed {
-		if err := m.index(ctx, l, number, step, attends, beside); err != nil {
+		indexer = m.indexQueries(l, step)
+	}
+	both := attends && m.Queries(&l.attn, rows, indexer, step.Own)
+	if indexed {
+		if err := m.index(ctx, l, number, step, attends, both); err != nil {
 			return err
 		}
 	}
@@ -46,8 +43,8 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 }
 
 // project encodes the products with the input of the attention of this rank's rows: the
-// rows to cache, which it stores where it can, and the low-rank query. A rank without heads needs the query only if
-// others gather it or for the indexer.
+// rows to cache, which it stores where it can, and the low-rank query. A rank without heads
+// needs the query only if others gather it or for the indexer.
 func (m *forward) project(l *layer, number int, step step, attends, indexed bool) {
 	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
 	at := own.Start
@@ -100,8 +97,8 @@ func (m *forward) gatherInputs(ctx context.Context, l *layer, step step) error {
 }
 
 // indexQueries is the product of the indexer's queries of this rank's rows.
-func (m *forward) indexQueries(l *layer, step step) kernels.Product {
-	return kernels.Product{W: l.indexQB, Out: m.scratch.idxQ[step.Own.Start*m.c.IndexHeads*m.c.IndexDim:]}
+func (m *forward) indexQueries(l *layer, step step) *kernels.Product {
+	return &kernels.Product{W: l.indexQB, Out: m.scratch.idxQ[step.Own.Start*m.c.IndexHeads*m.c.IndexDim:]}
 }
 
 // index encodes the choice of compressed entries for the tokens of the step that see more
@@ -115,7 +112,7 @@ func (m *forward) index(ctx context.Context, l *layer, number int, step step, at
 	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
 	product := m.indexQueries(l, step)
 	if !multiplied {
-		b.MatMul(m.QR[own.Start*c.QRank:], n, product)
+		b.MatMul(m.QR[own.Start*c.QRank:], n, *product)
 	}
 	b.RoPE(kernels.RoPEArgs{X: product.Out, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim, Hadamard: true})
 	for _, whole := range step.Segments {

@@ -33,16 +33,13 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, in, out s
 	}
 	rows, y := m.HeadRows(out.Own, out.Live), m.Y[out.Own.Start*m.c.Embd:]
 	attends = attends && rows.Len() > 0
-	var others []kernels.Product
-	beside := indexed && attends && rows == out.Own
-	if beside {
-		others = append(others, m.indexQueries(l, out))
-	}
-	if attends {
-		m.Queries(&l.attn, rows, others...)
-	}
+	var indexer *kernels.Product
 	if indexed {
-		if err := m.choose(ctx, l, number, out, m.Heads.Own().Len() > 0, beside); err != nil {
+		indexer = m.indexQueries(l, out)
+	}
+	both := attends && m.Queries(&l.attn, rows, indexer, out.Own)
+	if indexed {
+		if err := m.choose(ctx, l, number, out, m.Heads.Own().Len() > 0, both); err != nil {
 			return err
 		}
 	}
@@ -201,8 +198,8 @@ func (m *forward) makeEntries(l *layer, number int, step step) {
 func (m *forward) chooses(end, ratio int) bool { return ratio > 0 && end/ratio > m.c.IndexTopK }
 
 // indexQueries is the product of the indexer's queries of this rank's rows.
-func (m *forward) indexQueries(l *layer, step step) kernels.Product {
-	return kernels.Product{W: l.index.qB, Out: m.scratch.idxQ[step.Own.Start*m.c.IndexHeads*m.c.IndexDim:]}
+func (m *forward) indexQueries(l *layer, step step) *kernels.Product {
+	return &kernels.Product{W: l.index.qB, Out: m.scratch.idxQ[step.Own.Start*m.c.IndexHeads*m.c.IndexDim:]}
 }
 
 // choose encodes the choice of entries for the tokens of the segments that see more than
@@ -218,7 +215,7 @@ func (m *forward) choose(ctx context.Context, l *layer, number int, step step, a
 	if n > 0 {
 		product := m.indexQueries(l, step)
 		if !multiplied {
-			b.MatMul(m.QR[own.Start*c.QRank:], n, product)
+			b.MatMul(m.QR[own.Start*c.QRank:], n, *product)
 		}
 		b.RoPE(kernels.RoPEArgs{X: product.Out, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim})
 	}

@@ -98,8 +98,8 @@ type Local struct {
 	qB     kernels.Weight // [heads*hd][QRank]
 	sinks  []float32      // [heads]
 	oA     kernels.Weight // groups x [ORank][H*hd/OGroups]
-	freqs  []float32
-	pos    []int32 // [rows] of the step that attend
+	freqs  []float32      // [RotDim/2]
+	pos    []int32        // of the rows that attend
 }
 
 // local is this rank's part of a layer, which must not be empty.
@@ -115,15 +115,21 @@ func (m *Pass) local(a *Attention) Local {
 }
 
 // Queries encodes the product of the queries of this rank's heads of some rows of a step, and
-// others of the same rows of QR.
-func (m *Pass) Queries(a *Attention, rows parallel.Range, others ...kernels.Product) {
-	products := append(others, kernels.Product{W: m.local(a).qB, Out: m.Q})
+// beside it the indexer's, nil for none, of the rows own, if these are the same. It reports
+// whether it has encoded the indexer's.
+func (m *Pass) Queries(a *Attention, rows parallel.Range, indexer *kernels.Product, own parallel.Range) (both bool) {
+	var products []kernels.Product
+	if both = indexer != nil && rows == own; both {
+		products = append(products, *indexer) // first, because more ops wait for it
+	}
+	products = append(products, kernels.Product{W: m.local(a).qB, Out: m.Q})
 	m.Backend.MatMul(m.QR[rows.Start*m.Shape.QRank:], rows.Len(), products...)
+	return both
 }
 
 // HeadsOf encodes the attention of this rank's heads of some rows of a step from their Queries
-// on, up to their outputs in y, which has this rank's rows. pos [step] are the positions. normed says that
-// each head's query is normed. attend encodes the attention itself.
+// on, up to their outputs in y, which has this rank's rows. pos [step] are the positions. normed
+// says that each head's query is normed. attend encodes the attention itself.
 func (m *Pass) HeadsOf(a *Attention, freqs []float32, rows parallel.Range, pos []int32, normed bool, y []float32, attend func(own *Local)) {
 	b, c, n := m.Backend, m.Shape, rows.Len()
 	own := m.local(a)

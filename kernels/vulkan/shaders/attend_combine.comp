@@ -1,6 +1,7 @@
 #version 450
 // attend_combine puts the spans of a head together, in order, as attend does, and rotates the pairs
-// at its end back. One workgroup for each head of each row. Reads 4*(value+2) bytes a span, writes 4*value. Grid: [heads][rows].
+// at its end back. One workgroup for each head of each row. Reads 4*(value+2) bytes a span, writes
+// 4*value. Grid: [heads][rows].
 #include "prelude.glsl"
 #include "exact.glsl"
 #include "rotate.glsl"
