@@ -101,7 +101,8 @@ func (a *RoPEArgs) Turn() float32 {
 	return a.Magnitude
 }
 
-// HCMixArgs computes the coefficients of one hyper-connection (mHC).
+// HCMixArgs computes the coefficients of one hyper-connection (mHC) and the input of its
+// sub-layer.
 //
 //	r    = 1/sqrt(mean(h²) + RMSEps)            over all Streams*Cols of the row
 //	m[k] = r * Fn[k]·h                           k < (2+S)*S
@@ -111,16 +112,20 @@ func (a *RoPEArgs) Turn() float32 {
 //
 // Comb is c after Sinkhorn normalisation: row softmax plus Eps, column
 // normalisation (divide by sum+Eps), then Iterations-1 times row and column
-// normalisation. i is the source stream, j the destination.
+// normalisation. i is the source stream, j the destination. X is RMSNorm with Norm and
+// RMSEps of HCCollapse of H with Weights.
 type HCMixArgs struct {
-	H     []float32 // [rows][Streams][Cols]
-	Fn    Weight    // [(2+S)*S][S*Cols], F32, F16, BF16 or quantised
-	Base  []float32 // [(2+S)*S]
-	Scale []float32 // [3]
+	H       []float32 // [rows][Streams][Cols]
+	Fn      Weight    // [(2+S)*S][S*Cols], F32, F16, BF16 or quantised
+	Base    []float32 // [(2+S)*S]
+	Scale   []float32 // [3]
+	Weights []float32 // [rows][S] of the streams in X; Pre itself for those computed here
+	Norm    []float32 // [Cols]
 
 	Pre  []float32 // out [rows][S]
 	Post []float32 // out [rows][S]
 	Comb []float32 // out [rows][S][S]
+	X    []float32 // out [rows][Cols]
 
 	Rows, Streams, Cols int
 	Iterations          int

@@ -54,8 +54,8 @@ func (o *Operand) overlaps(p *Operand) bool {
 		b+uintptr(p.Extent.Begin*p.Size) < a+uintptr(o.Extent.End*o.Size)
 }
 
-// maxOperands is the most slices that an op has (Attend).
-const maxOperands = 8
+// maxOperands is the most slices that an op has (HCMix).
+const maxOperands = 9
 
 // Call is a call of an op with arguments that have passed the checks, and its operands.
 // Weights are not among the operands, because no op writes to their mappings.

@@ -34,6 +34,9 @@ func HCMix(a *kernels.HCMixArgs) Call {
 	in(&c, "H", a.H, a.Rows, s, a.Cols)
 	in(&c, "Base", a.Base, (2+s)*s)
 	in(&c, "Scale", a.Scale, 3)
+	in(&c, "Weights", a.Weights, a.Rows, s).inPlace = true
+	in(&c, "Norm", a.Norm, a.Cols)
+	out(&c, "X", a.X, a.Rows, a.Cols)
 	out(&c, "Pre", a.Pre, a.Rows, s)
 	out(&c, "Post", a.Post, a.Rows, s)
 	out(&c, "Comb", a.Comb, a.Rows, s, s)

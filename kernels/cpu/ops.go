@@ -128,6 +128,8 @@ func (b *Backend) HCMix(a kernels.HCMixArgs) {
 		rows: C.int64_t(a.Rows), streams: C.int64_t(a.Streams), cols: C.int64_t(a.Cols), iterations: C.int64_t(a.Iterations),
 		eps: C.float(a.Eps), rms_eps: C.float(a.RMSEps),
 	}))
+	C.rm_op_hc_collapse(b.pool, f32(a.X), f32(a.H), f32(a.Weights), C.int64_t(a.Rows), C.int64_t(a.Streams), C.int64_t(a.Cols))
+	b.done(op, C.rm_op_rms_norm(b.pool, f32(a.X), f32(a.X), f32(a.Norm), C.int64_t(a.Rows), C.int64_t(a.Cols), C.float(a.RMSEps)))
 }
 
 // computable panics if CanCompute is false for the type of w.

@@ -127,6 +127,7 @@ func BenchmarkHCMix(t *testing.B) {
 			a := kernels.HCMixArgs{
 				H: b.f32(rows * s * embd), Fn: b.halfWeight(mixes, s*embd), Base: b.f32(mixes), Scale: b.f32(3),
 				Pre: b.f32(rows * s), Post: b.f32(rows * s), Comb: b.f32(rows * s * s),
+				Weights: b.f32(rows * s), Norm: b.f32(embd), X: b.f32(rows * embd),
 				Rows: rows, Streams: s, Cols: embd, Iterations: 20, Eps: 1e-6, RMSEps: 1e-6,
 			}
 			b.begin()

@@ -38,16 +38,19 @@ func TestViewsOfSmallWeights(t *testing.T) {
 		a := kernels.HCMixArgs{
 			H: device(t, b, rng, rows*streams*cols), Fn: fn, Base: device(t, b, rng, products), Scale: device(t, b, rng, 3),
 			Pre: device(t, b, rng, rows*streams), Post: device(t, b, rng, rows*streams), Comb: device(t, b, rng, rows*streams*streams),
+			Weights: device(t, b, rng, rows*streams), Norm: device(t, b, rng, cols), X: device(t, b, rng, rows*cols),
 			Rows: rows, Streams: streams, Cols: cols, Iterations: 20, Eps: 1e-6, RMSEps: 1e-6,
 		}
 		b.HCMix(a)
 		require.NoError(t, b.Flush())
 		want := a
 		want.Pre, want.Post, want.Comb = make([]float32, len(a.Pre)), make([]float32, len(a.Post)), make([]float32, len(a.Comb))
+		want.X = make([]float32, len(a.X))
 		plain.HCMix(want)
 		inDelta(want.Pre, a.Pre)
 		inDelta(want.Post, a.Post)
 		inDelta(want.Comb, a.Comb)
+		inDelta(want.X, a.X)
 	}
 
 	const ratio, dim, rows, ring = 64, 48, 20, 83

@@ -6,6 +6,8 @@ package gpu
 import "C"
 
 import (
+	"unsafe"
+
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/kernels/contract"
@@ -122,8 +124,14 @@ func (b *Backend) HCMix(a kernels.HCMixArgs) {
 		streams: C.int32_t(s), cols: C.int32_t(a.Cols), products: C.int32_t(a.Fn.Rows), spans: C.int32_t(spans),
 		iterations: C.int32_t(a.Iterations), eps: C.float(a.Eps), rms_eps: C.float(a.RMSEps),
 	}
-	dispatch(b, c.Op, hcMixKernel, &args, lines(a.Rows, 32), between(b, c.Op, parts, a.Rows*spans*(a.Fn.Rows+1), reads),
-		b.operand(&c, "Base"), b.operand(&c, "Scale"), b.operand(&c, "Pre"), b.operand(&c, "Post"), b.operand(&c, "Comb"))
+	h, norm, x, weights := b.operand(&c, "H"), b.operand(&c, "Norm"), b.operand(&c, "X"), b.operand(&c, "Weights")
+	args.vectors = flag(a.Cols%4 == 0 && aligned(16, h, norm, x))
+	if unsafe.SliceData(a.Weights) == unsafe.SliceData(a.Pre) {
+		args.own, weights = 1, b.part(&c, "Weights", 0, 0)
+	}
+	dispatch(b, c.Op, hcMixKernel, &args, lines(a.Rows, threadsFor(a.Cols/4, 256)), between(b, c.Op, parts, a.Rows*spans*(a.Fn.Rows+1), reads),
+		b.operand(&c, "Base"), b.operand(&c, "Scale"), b.operand(&c, "Pre"), b.operand(&c, "Post"), b.operand(&c, "Comb"),
+		x, h, weights, norm)
 }
 
 // HCGate: see kernels.Backend.

@@ -82,7 +82,7 @@ func misuse(t *testing.T, open Open) {
 		{"StoreKV", "more rows than slots", func() { b.StoreKV(h, x, 3, 8, 0, 2) }},
 		{"HCMix", "wrong shape of Fn", func() {
 			b.HCMix(kernels.HCMixArgs{
-				H: x, Fn: w, Base: y, Scale: y, Pre: y[8:], Post: y[16:], Comb: y[24:], Rows: 1, Streams: 2, Cols: 4, Iterations: 1,
+				H: x, Fn: w, Base: y, Scale: y, Pre: y[8:], Post: y[16:], Comb: y[24:], X: x[8:], Weights: y[16:], Norm: y, Rows: 1, Streams: 2, Cols: 4, Iterations: 1,
 			})
 		}},
 		{"ExpertCompact", "range beyond the experts", func() {

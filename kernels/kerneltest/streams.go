@@ -25,15 +25,15 @@ func streamCases() []opCase {
 		cases = append(cases, streamElementCases(name, s, cols)...)
 	}
 	for _, typ := range plainTypes {
-		cases = append(cases, mixCase("", typ, 4, 64, 5, 20), headCase(typ, 4, 96, 5))
+		cases = append(cases, mixCase("", typ, 4, 64, 5, 20, false), headCase(typ, 4, 96, 5))
 	}
 	for _, typ := range []gguf.Type{gguf.Q8_0, gguf.Q4_K, gguf.IQ2XXS} {
-		cases = append(cases, mixCase("", typ, 4, 64, 3, 20), headCase(typ, 4, 64, 3))
+		cases = append(cases, mixCase("", typ, 4, 64, 3, 20, true), headCase(typ, 4, 64, 3))
 	}
 	return append(cases,
-		mixCase("many rows", gguf.F16, 4, 64, 37, 20), mixCase("Flash", gguf.F16, 4, 4096, 3, 20),
-		mixCase("two streams", gguf.F32, 2, 33, 4, 3), mixCase("one iteration", gguf.F32, 4, 40, 4, 1),
-		mixCase("five streams", gguf.BF16, 5, 7, 20, 20), headCase(gguf.F32, 3, 37, 19))
+		mixCase("many rows", gguf.F16, 4, 64, 37, 20, true), mixCase("Flash", gguf.F16, 4, 4096, 3, 20, false),
+		mixCase("two streams", gguf.F32, 2, 33, 4, 3, true), mixCase("one iteration", gguf.F32, 4, 40, 4, 1, false),
+		mixCase("five streams", gguf.BF16, 5, 7, 20, 20, false), headCase(gguf.F32, 3, 37, 19))
 }
 
 func streamElementCases(name string, s, cols int) []opCase {
@@ -75,8 +75,9 @@ func streamElementCases(name string, s, cols int) []opCase {
 	}
 }
 
-// mixCase has an asymmetric Base, so that rows and columns of Comb differ.
-func mixCase(name string, typ gguf.Type, s, cols, rows, iterations int) opCase {
+// mixCase has an asymmetric Base, so that rows and columns of Comb differ. other: the streams
+// are collapsed with other weights than those that it computes.
+func mixCase(name string, typ gguf.Type, s, cols, rows, iterations int, other bool) opCase {
 	tol := mixTolerance
 	if typ.BlockElements() > 1 {
 		tol = coarse
@@ -90,9 +91,14 @@ func mixCase(name string, typ gguf.Type, s, cols, rows, iterations int) opCase {
 			base, scale := long(m, m.normal((2+s)*s, 1)), long(m, []float32{0.7, 1.3, -0.9})
 			pre, post := fresh[float32](m, "pre", rows*s, tol), fresh[float32](m, "post", rows*s, tol)
 			comb := fresh[float32](m, "comb", rows*s*s, tol)
+			x, norm, weights := fresh[float32](m, "x", rows*cols, tol), long(m, m.normal(cols, 1)), pre
+			if other {
+				weights = long(m, m.normal(rows*s, 1))
+			}
 			return func(from, to int) {
 				m.b.HCMix(kernels.HCMixArgs{
-					H: h[from*n:], Fn: fn, Base: base, Scale: scale, Pre: pre[from*s:], Post: post[from*s:], Comb: comb[from*s*s:],
+					H: h[from*n:], Fn: fn, Base: base, Scale: scale, Weights: weights[from*s:], Norm: norm,
+					Pre: pre[from*s:], Post: post[from*s:], Comb: comb[from*s*s:], X: x[from*cols:],
 					Rows: to - from, Streams: s, Cols: cols, Iterations: iterations, Eps: 1e-6, RMSEps: 1e-6,
 				})
 			}

@@ -57,6 +57,7 @@ func TestSinkhornOrientation(t *testing.T) {
 		H: make([]float32, 4), Fn: f32Weight(8, 4, make([]float32, 32)...),
 		Base: []float32{0, 0, 0, 0, float32(math.Log(3)), 0, 0, 0}, Scale: []float32{1, 1, 1},
 		Pre: make([]float32, 2), Post: make([]float32, 2), Comb: make([]float32, 4),
+		Weights: []float32{1, 0}, Norm: []float32{1, 1}, X: make([]float32, 2),
 		Rows: 1, Streams: 2, Cols: 2, Iterations: 1, RMSEps: 1e-6,
 	}
 	New().HCMix(a)

@@ -20,7 +20,7 @@ func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
 }
 
 // HCMix computes the coefficients from Fn·h: sigmoids and the Sinkhorn
-// normalisation.
+// normalisation. Then it collapses the streams and norms them.
 func (b *Backend) HCMix(a kernels.HCMixArgs) {
 	contract.HCMix(&a)
 	s, n := a.Streams, a.Streams*a.Cols
@@ -49,6 +49,8 @@ func (b *Backend) HCMix(a kernels.HCMixArgs) {
 			}
 		}
 	}
+	b.HCCollapse(a.X, a.H, a.Weights, a.Rows, s, a.Cols)
+	b.RMSNorm(a.X, a.X, a.Norm, a.Rows, a.Cols, a.RMSEps)
 }
 
 // sinkhorn makes c nearly doubly stochastic: a softmax of each row plus eps and

@@ -196,35 +196,34 @@ inline float product(device const float *parts, uint k, uint products, uint span
 
 inline float sigmoid(float x) { return 1.0f / (1.0f + precise::exp(-x)); }
 
-// hc_mix derives the mixing coefficients of one row: see kernels.HCMixArgs. One
-// simdgroup per row. In a Sinkhorn iteration lane i normalizes row i of Comb, then
-// column i, in threadgroup memory, with a simdgroup barrier in between. float32
-// is enough: every iteration normalizes again, so errors do not accumulate.
-// Reads 4*(products+1)*spans bytes per row.
-kernel void hc_mix(constant rmg_hc &args [[buffer(0)]],
-                   device const float *parts [[buffer(1)]], // [rows][spans][products+1]
-                   device const float *base [[buffer(2)]],  // [products]
-                   device const float *scale [[buffer(3)]], // [3]
-                   device float *pre [[buffer(4)]],         // [rows][streams]
-                   device float *post [[buffer(5)]],        // [rows][streams]
-                   device float *comb [[buffer(6)]],        // [rows][streams][streams]
-                   uint row [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
-	threadgroup float mixed[(2 + RMG_HC_STREAMS) * RMG_HC_STREAMS + 1];
-	const uint s = uint(args.streams), products = uint(args.products), spans = uint(args.spans);
-	parts += ulong(row) * spans * (products + 1);
-	for (uint k = lane; k <= products; k += 32) mixed[k] = product(parts, k, products, spans);
-	simdgroup_barrier(mem_flags::mem_threadgroup);
-	const float r = 1.0f / precise::sqrt(mixed[products] / float(s * uint(args.cols)) + args.rms_eps);
-	simdgroup_barrier(mem_flags::mem_threadgroup);
-	for (uint k = lane; k < products; k += 32) {
-		mixed[k] = fma(r * mixed[k], scale[k < s ? 0 : k < 2 * s ? 1 : 2], base[k]);
+inline float square(float v) { return v * v; }
+inline float square(float4 v) { return dot(v, v); }
+
+// collapse_row collapses the streams of one row and norms the sum, in elements of type V,
+// float4 or float. All threads of the group call it.
+template <typename V>
+inline void collapse_row(constant rmg_hc &args, device float *out, device const float *h, threadgroup const float *weights,
+                         device const float *norm, threadgroup float *partial, uint t, uint threads, uint lane,
+                         uint simdgroup) {
+	const uint n = uint(args.cols) * sizeof(float) / sizeof(V);
+	device V *x = (device V *)out;
+	float sum = 0;
+	for (uint i = t; i < n; i += threads) {
+		const V v = collapsed<V>(h, weights, uint(args.streams), n, i);
+		x[i] = v;
+		sum += square(v);
 	}
-	simdgroup_barrier(mem_flags::mem_threadgroup);
-	if (lane < s) {
-		pre[row * s + lane] = sigmoid(mixed[lane]) + args.eps;
-		post[row * s + lane] = 2.0f * sigmoid(mixed[s + lane]);
+	sum = group_sum(sum, partial, lane, simdgroup, threads / 32);
+	const float scale = 1.0f / precise::sqrt(sum / float(args.cols) + args.rms_eps);
+	for (uint i = t; i < n; i += threads) { // a thread reads only elements that it has written
+		const V v = x[i] * scale;
+		x[i] = v * ((device const V *)norm)[i];
 	}
-	threadgroup float *c = mixed + 2 * s; // [s][s]
+}
+
+// sinkhorn normalizes c [s][s] in threadgroup memory to comb, by one simdgroup.
+inline void sinkhorn(constant rmg_hc &args, threadgroup float *c, device float *comb, uint lane) {
+	const uint s = uint(args.streams);
 	if (lane < s) {
 		threadgroup float *line = c + lane * s;
 		float most = line[0], sum = 0;
@@ -247,7 +246,57 @@ kernel void hc_mix(constant rmg_hc &args [[buffer(0)]],
 		}
 		simdgroup_barrier(mem_flags::mem_threadgroup);
 	}
-	for (uint k = lane; k < s * s; k += 32) comb[ulong(row) * s * s + k] = c[k];
+	for (uint k = lane; k < s * s; k += 32) comb[k] = c[k];
+}
+
+// hc_mix derives the mixing coefficients of one row and the input of the sub-layer: see
+// kernels.HCMixArgs. One threadgroup per row. Its first simdgroup derives the coefficients; in
+// a Sinkhorn iteration lane i normalizes row i of Comb, then column i, in threadgroup memory,
+// with a simdgroup barrier in between. float32 is enough: every iteration normalizes again, so
+// errors do not accumulate. The other simdgroups begin to collapse meanwhile. Reads
+// 4*(products+1)*spans bytes per row, and 4*(streams+1) per column; writes 4 per column.
+kernel void hc_mix(constant rmg_hc &args [[buffer(0)]],
+                   device const float *parts [[buffer(1)]], // [rows][spans][products+1]
+                   device const float *base [[buffer(2)]],  // [products]
+                   device const float *scale [[buffer(3)]], // [3]
+                   device float *pre [[buffer(4)]],         // [rows][streams]
+                   device float *post [[buffer(5)]],        // [rows][streams]
+                   device float *comb [[buffer(6)]],        // [rows][streams][streams]
+                   device float *x [[buffer(7)]],           // [rows][cols]
+                   device const float *h [[buffer(8)]],     // [rows][streams][cols]
+                   device const float *other [[buffer(9)]], // [rows][streams], weights of the streams, or none
+                   device const float *norm [[buffer(10)]], // [cols]
+                   uint row [[threadgroup_position_in_grid]], uint t [[thread_position_in_threadgroup]],
+                   uint threads [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+                   uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+	threadgroup float mixed[(2 + RMG_HC_STREAMS) * RMG_HC_STREAMS + 1], weights[RMG_HC_STREAMS], partial[32];
+	const uint s = uint(args.streams), products = uint(args.products), spans = uint(args.spans);
+	parts += ulong(row) * spans * (products + 1);
+	if (simdgroup == 0) {
+		for (uint k = lane; k <= products; k += 32) mixed[k] = product(parts, k, products, spans);
+		simdgroup_barrier(mem_flags::mem_threadgroup);
+		const float r = 1.0f / precise::sqrt(mixed[products] / float(s * uint(args.cols)) + args.rms_eps);
+		simdgroup_barrier(mem_flags::mem_threadgroup);
+		for (uint k = lane; k < products; k += 32) {
+			mixed[k] = fma(r * mixed[k], scale[k < s ? 0 : k < 2 * s ? 1 : 2], base[k]);
+		}
+		simdgroup_barrier(mem_flags::mem_threadgroup);
+		if (lane < s) {
+			const float before = sigmoid(mixed[lane]) + args.eps;
+			weights[lane] = args.own ? before : other[row * s + lane];
+			pre[row * s + lane] = before;
+			post[row * s + lane] = 2.0f * sigmoid(mixed[s + lane]);
+		}
+	}
+	threadgroup_barrier(mem_flags::mem_threadgroup);
+	if (simdgroup == 0) sinkhorn(args, mixed + 2 * s, comb + ulong(row) * s * s, lane);
+	h += ulong(row) * s * args.cols;
+	x += ulong(row) * args.cols;
+	if (args.vectors) {
+		collapse_row<float4>(args, x, h, weights, norm, partial, t, threads, lane, simdgroup);
+	} else {
+		collapse_row<float>(args, x, h, weights, norm, partial, t, threads, lane, simdgroup);
+	}
 }
 
 // hc_head collapses the streams with weights derived from the products. Every

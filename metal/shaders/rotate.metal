@@ -1,4 +1,4 @@
-// Shared by norms.metal and kv_cache.metal: exact rotations, the Hadamard
+// Shared by norms.metal, kv_cache.metal and hyper.metal: exact rotations, the Hadamard
 // transform, sums over a threadgroup.
 
 // The bits of 2/pi behind the point, 32 in a word, after two words of zeros.

@@ -29,7 +29,7 @@ var Libraries = []Named{
 	{"experts, GEMM", []string{"quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_gemm.metal"}},
 	{"norms", []string{"rotate.metal", "float16.metal", "norms.h", "norms.metal"}},
 	{"elementwise", []string{"float16.metal", "elementwise.h", "swiglu.metal", "elementwise.metal"}},
-	{"hyper-connections", []string{"hyper.h", "hyper.metal"}},
+	{"hyper-connections", []string{"rotate.metal", "hyper.h", "hyper.metal"}},
 	{"KV cache", []string{"rotate.metal", "float16.metal", "kv_cache.h", "kv_cache.metal"}},
 	{"index", []string{"index.h", "index.metal"}},
 	{"attend", []string{"rotate.metal", "attend.h", "attend.metal"}},

@@ -83,12 +83,11 @@ func (m *Pass) Mix(hc *Connection, pre, collapse, norm []float32, rows parallel.
 	h, x := m.H[rows.Start*c.Streams*c.Embd:], m.X[rows.Start*c.Embd:]
 	m.Backend.HCMix(kernels.HCMixArgs{
 		H: h, Fn: hc.Fn, Base: hc.Base, Scale: hc.Scale,
-		Pre: pre, Post: m.Post, Comb: m.Comb,
+		Weights: collapse, Norm: norm,
+		Pre: pre, Post: m.Post, Comb: m.Comb, X: x,
 		Rows: n, Streams: c.Streams, Cols: c.Embd,
 		Iterations: c.Sinkhorn, Eps: c.HCEps, RMSEps: c.RMSEps,
 	})
-	m.Backend.HCCollapse(x, h, collapse, n, c.Streams, c.Embd)
-	m.Backend.RMSNorm(x, x, norm, n, c.Embd, c.RMSEps)
 }
 
 // Local is what a rank computes of the attention of a layer: some groups of heads.

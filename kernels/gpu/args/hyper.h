@@ -36,6 +36,8 @@ struct rmg_hc {
 	int32_t streams, cols;
 	int32_t products, spans;
 	int32_t iterations;
+	int32_t own;     // of hc_mix: the weights of the streams are those that it computes
+	int32_t vectors; // of hc_mix: rows consist of aligned float4
 	float eps, rms_eps;
 };
 

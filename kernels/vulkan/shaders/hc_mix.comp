@@ -1,18 +1,30 @@
 #version 450
-// hc_mix derives the mixing coefficients of one row: see kernels.HCMixArgs. One simdgroup per row.
-// In a Sinkhorn iteration thread i normalizes row i of Comb, then column i, in shared memory,
-// with a barrier in between. float32 is enough: every iteration normalizes again, so
-// errors do not accumulate. Reads 4*(products+1)*spans bytes per row.
+// hc_mix derives the mixing coefficients of one row and the input of the sub-layer: see
+// kernels.HCMixArgs. One workgroup per row. In a Sinkhorn iteration thread i normalizes row i of
+// Comb, then column i, in shared memory, with a barrier in between. float32 is enough: every
+// iteration normalizes again, so errors do not accumulate. Reads 4*(products+1)*spans bytes per
+// row, and 4*(2*streams+1) per column: the streams are collapsed once to add the squares and
+// once to write the sums.
 #include "prelude.glsl"
+#include "lanes.glsl"
 #include "exact.glsl"
 #include "hyper.glsl"
 #include "../../gpu/args/hyper.h"
 
 ARGUMENTS(rmg_hc)
-shared float mixed[(2 + RMG_HC_STREAMS) * RMG_HC_STREAMS + 1];
+shared float mixed[(2 + RMG_HC_STREAMS) * RMG_HC_STREAMS + 1], weights[RMG_HC_STREAMS];
+
+float collapsed(InFloats h, uint c) { // h [streams][cols]
+	float sum = 0;
+	for (uint s = 0; s < uint(args.streams); s++) sum = fused(weights[s], h.at[s * uint(args.cols) + c], sum);
+	return sum;
+}
+#define ROW InFloats
+#define ELEMENT(row, i) collapsed(row, i)
+#include "squares.glsl"
 
 void main() {
-	const uint s = uint(args.streams), all = uint(args.products) + 1, spans = uint(args.spans), row = gl_WorkGroupID.x, t = gl_LocalInvocationIndex;
+	const uint s = uint(args.streams), all = uint(args.products) + 1, spans = uint(args.spans), row = gl_WorkGroupID.x, t = thread();
 	InFloats parts = InFloats(push.at[1] + 4ul * spans * all * row); // [spans][products+1]
 	InFloats base = InFloats(push.at[2]), scale = InFloats(push.at[3]); // [products], [3]
 	for (uint k = t; k < all; k += THREADS) mixed[k] = spans_sum(parts, k, all, spans);
@@ -27,6 +39,7 @@ void main() {
 	barrier();
 	if (t < s) {
 		precise const float before = sigmoid(mixed[t]) + args.eps;
+		weights[t] = args.own != 0 ? before : InFloats(push.at[9]).at[row * s + t];
 		Floats(push.at[4]).at[row * s + t] = before;
 		Floats(push.at[5]).at[row * s + t] = 2.0 * sigmoid(mixed[s + t]);
 	}
@@ -64,4 +77,14 @@ void main() {
 	}
 	Floats comb = Floats(push.at[6] + 4ul * s * s * row); // [s][s]
 	for (uint k = t; k < s * s; k += THREADS) comb.at[k] = mixed[c + k];
+	const uint cols = uint(args.cols);
+	Floats x = Floats(push.at[7] + 4ul * cols * row);          // [cols]
+	InFloats h = InFloats(push.at[8] + 4ul * cols * s * row);  // [streams][cols]
+	InFloats norm = InFloats(push.at[10]);                     // [cols]
+	precise const float squares = quotient(sum_squares(h, cols), float(cols)) + args.rms_eps;
+	const float down = quotient(1.0, root(squares));
+	for (uint i = t; i < cols; i += THREADS) {
+		precise const float v = collapsed(h, i) * down, w = v * norm.at[i];
+		x.at[i] = w;
+	}
 }
