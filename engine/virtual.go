@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"ringmaster/engine/drafts"
 	"ringmaster/model"
 )
 
@@ -12,6 +13,10 @@ import (
 // step begins and ends. Package simulate runs thousands of them. It is not safe for
 // concurrent use.
 type Virtual struct {
+	// Draft, if set, guesses the tokens of a request's answer behind the one that its next
+	// step runs. follows are the right ones, as many as a draft may have.
+	Draft func(request uint64, follows []int32) drafts.Guess
+
 	sched   *scheduler
 	context int
 	answers map[requestID]*virtualAnswer
@@ -66,6 +71,7 @@ func (v *Virtual) Submit(now time.Time, prompt, answer []int32) (uint64, error) 
 type VirtualStep struct {
 	Prompt   int // tokens of prompts
 	Decoding int // sequences that decode, one token each
+	Drafts   int // guesses of further tokens of theirs
 }
 
 // Plan begins the next step; the caller must call Commit before the next Plan. ok is
@@ -73,6 +79,7 @@ type VirtualStep struct {
 // runs nothing.
 func (v *Virtual) Plan(now time.Time) (step VirtualStep, ok bool) {
 	v.sched.now = now
+	v.draft()
 	for {
 		_, ok = v.sched.plan()
 		failed := v.sched.mem.failed
@@ -87,9 +94,28 @@ func (v *Virtual) Plan(now time.Time) (step VirtualStep, ok bool) {
 			step.Prompt += p.n
 		} else {
 			step.Decoding++
+			step.Drafts += p.drafts()
 		}
 	}
 	return step, ok
+}
+
+// draft asks for drafts of the sequences that decode in the next step.
+func (v *Virtual) draft() {
+	if v.Draft == nil {
+		return
+	}
+	for _, t := range v.sched.active {
+		if !t.decode || len(t.todo) == 0 || t.guess.asked {
+			continue
+		}
+		var g drafts.Guess
+		a := v.answers[t.id]
+		if most := min(drafts.Most, len(a.tokens)-a.sent-1); most > 0 {
+			g = v.Draft(uint64(t.id), a.tokens[a.sent:a.sent+most])
+		}
+		v.sched.guess(t.id, g)
+	}
 }
 
 // Started returns the requests that run their first step in the one that Plan has begun.

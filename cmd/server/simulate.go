@@ -73,6 +73,7 @@ sequences that get slower as they get longer.`,
 	flags.Float(f, &o.Prompt, "prompt", 300, flags.FromFloat(1), "mean `tokens` that a request adds to its conversation")
 	flags.Float(f, &o.Answer, "answer", 150, flags.FromFloat(1), "mean `tokens` of an answer")
 	flags.Float(f, &o.Spread, "spread", 1, flags.FromFloat(0), "standard deviation of these lengths, by the mean; 0: all alike")
+	flags.Float(f, &o.Drafts, "drafts", 0, flags.Within(0.0, 1.0), "share of drafts that are right, as of serve; a draft takes what a further sequence does, beside prompts what a token of theirs does; 0: none")
 	flags.Float(f, &o.Keyed, "keyed", 1, flags.Within(0.0, 1.0), "share of conversations that the proxy can tell from others; 0: of none")
 	flags.Float(f, &o.Shared, "shared", 0, flags.Within(0.0, 1.0), "share of these that it takes for one, as those of a program that names only itself; 0: none")
 	flags.Float(f, &o.Bound, "bound", 2, flags.FromFloat(0), "most load of a group for a new request, by the average; 0: not bounded")

@@ -36,6 +36,10 @@ func TestSimulate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, text, again)
 	require.Equal(t, 4, strings.Count(text, "breaks first: "))
+	require.NotContains(t, text, "tokens in a step")
+	guessed, err := command(t, append([]string{"simulate", "--drafts", "0.9"}, rates...)...)
+	require.NoError(t, err)
+	require.Equal(t, 4, strings.Count(guessed, "tokens in a step of a sequence, with 0.9 of its drafts right"))
 
 	out, err := command(t, append([]string{"simulate", "--json"}, rates...)...)
 	require.NoError(t, err)
@@ -81,6 +85,7 @@ func TestSimulateRefuses(t *testing.T) {
 		"--max-active is":               "--prefill 4 --decode 1=2 --max-active 0",
 		"--spread is":                   "--prefill 4 --decode 1=2 --spread NaN",
 		"--balance is \"random\"":       "--prefill 4 --decode 1=2 --balance random",
+		"--drafts is \"2\"":             "--prefill 4 --decode 1=2 --drafts 2",
 		"warm-up":                       "--prefill 4 --decode 1=2 --warmup 1h",
 		"NaN":                           "--prefill NaN --decode 1=2",
 		"1e+09 conversations at once":   "--prefill 4 --decode 1=2 --burst 1e9",

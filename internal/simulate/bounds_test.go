@@ -25,7 +25,7 @@ func TestRefusesWhatIsTooLarge(t *testing.T) {
 	} {
 		config := busy(1)
 		change(&config)
-		config.Step = func(int, int) time.Duration { panic("it was simulated") }
+		config.Step = func(int, int, int) time.Duration { panic("it was simulated") }
 		_, err := Run(config)
 		require.ErrorContains(t, err, want)
 	}
@@ -45,7 +45,7 @@ func TestEndsWhenItOutgrows(t *testing.T) {
 	stop := errors.New("enough")
 	never.Context = ctx
 	n := 0
-	never.Step = func(int, int) time.Duration {
+	never.Step = func(int, int, int) time.Duration {
 		if n++; n == 10 {
 			cancel(stop)
 		}
@@ -59,7 +59,7 @@ func TestEndsWhenItOutgrows(t *testing.T) {
 func TestLongTimes(t *testing.T) {
 	step, err := Rates(1e-9, []Rate{{1, 1e-9}})
 	require.NoError(t, err)
-	require.Equal(t, longest, step(1<<30, 1))
+	require.Equal(t, longest, step(1<<30, 1, 0))
 	require.Equal(t, longest, seconds(1e300))
 	config := busy(1)
 	config.Step, config.Warmup = step, 0

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	"ringmaster/engine"
+	"ringmaster/engine/drafts"
 )
 
 // state is what the proxy can do with a group.
@@ -46,8 +48,31 @@ func (s *simulation) restart(g *group) (err error) {
 	}
 	g.sched, err = engine.NewVirtual(s.Model, s.Memory, s.Engine)
 	g.running, g.state, g.busy = map[uint64]*request{}, up, false
+	if s.Drafts > 0 && err == nil {
+		g.sched.Draft = func(id uint64, follows []int32) drafts.Guess {
+			r := g.running[id]
+			return s.guess(r.number, len(r.prompt)+r.sent, follows)
+		}
+	}
 	return err
 }
+
+// guess is a draft of what follows the first tokens of a conversation. Whether a token of it
+// is right depends on its place in the conversation alone.
+func (c *Config) guess(conversation, from int, follows []int32) drafts.Guess {
+	out := slices.Clone(follows)
+	for i := range out {
+		place := rand.New(rand.NewPCG(c.Seed+streamDrafts, uint64(conversation)<<32|uint64(from+i)))
+		if place.Float64() >= c.Drafts {
+			out[i] ^= 1
+		}
+	}
+	return drafts.Guess{Tokens: out, Match: draftMatch}
+}
+
+// draftMatch is the match of texts that drafts are taken to be as good as, before their own
+// outcomes are known.
+const draftMatch = 8
 
 // submit gives a request to a group.
 func (s *simulation) submit(g *group, r *request) {
@@ -90,7 +115,8 @@ func (s *simulation) step(g *group) {
 			g.running[id].Started = s.now
 		}
 		life := g.life
-		s.after(max(s.Step(run.Prompt, run.Decoding), 1), func() {
+		s.decoded(run)
+		s.after(max(s.Step(run.Prompt, run.Decoding, run.Drafts), 1), func() {
 			if g.life != life {
 				return // lost meanwhile
 			}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/engine"
+	"ringmaster/engine/drafts"
 	"ringmaster/engine/enginetest"
 	"ringmaster/internal/testenv"
 	"ringmaster/model"
@@ -42,9 +44,11 @@ func TestSimulationIsTheEngine(t *testing.T) {
 		"retries": func(c *Config) { c.Workload.Rate, c.Workload.Burst, c.Client.Retries = c.Workload.Rate*3, 1, 2 },
 		"fewest":  func(c *Config) { c.Engine.MaxActive, c.Engine.CacheEntries = 1, -1 },
 		"memory":  func(c *Config) { c.Memory = tokenMemory(3000) },
+		"drafts":  func(c *Config) { c.Drafts = 0.8 },
+		"guesses": func(c *Config) { c.Drafts, c.Memory = 0.3, tokenMemory(3000) },
 	}
 	for name, change := range cases {
-		if always := name == "heavy" || name == "memory" || name == "retries"; !always && !testenv.At(testenv.Full) {
+		if always := name == "heavy" || name == "memory" || name == "retries" || name == "drafts"; !always && !testenv.At(testenv.Full) {
 			continue
 		}
 		config := busy(1)
@@ -66,7 +70,8 @@ func TestSimulationIsTheEngine(t *testing.T) {
 			require.Equal(t, want[i], got[i], "%s: request %d", name, i)
 		}
 		require.Len(t, got, len(want), name)
-		t.Logf("%s: %d requests, %.0f%% of the prompts' tokens cached, %d refused", name, len(got), 100*report.Cached, report.Refused)
+		require.Equal(t, config.Drafts > 0, report.PerStep > 1, name)
+		t.Logf("%s: %d requests, %.0f%% of the prompts' tokens cached, %d refused, %.2f tokens a step", name, len(got), 100*report.Cached, report.Refused, report.PerStep)
 	}
 }
 
@@ -84,26 +89,34 @@ func (m realModel) SequenceBudget() int64          { return m.memory.SequenceBud
 // bubble.
 func realGroup(t *testing.T, c Config) []Request {
 	var m model.Model
+	var says func([]int32) string
+	if c.Drafts > 0 {
+		says = func([]int32) string { return strings.Repeat("x", c.Model.ContextLength) }
+	}
 	fake := enginetest.NewModel(words{}.Size(), enginetest.Options{
-		ContextLength: c.Model.ContextLength, MaxTokens: c.Model.MaxTokens, Rewind: -1,
+		ContextLength: c.Model.ContextLength, MaxTokens: c.Model.MaxTokens, Rewind: -1, Say: says,
 		OnForward: func(ctx context.Context, step model.Step) error {
-			prompt, decoding := 0, 0
+			prompt, decoding, drafts := 0, 0, 0
 			for _, e := range step.Entries {
-				if e.Pos == 0 || len(e.Tokens) > 1 || e.Tokens[0] >= spoken {
+				if e.Want != model.WantAll && (e.Pos == 0 || len(e.Tokens) > 1 || e.Tokens[0] >= spoken) {
 					prompt += len(e.Tokens)
 				} else {
 					decoding++
+					drafts += len(e.Tokens) - 1
 				}
 			}
 			if len(step.Entries) == 0 {
 				return nil
 			}
-			return wait(ctx, c.Step(prompt, decoding))
+			return wait(ctx, c.Step(prompt, decoding, drafts))
 		},
 	})
 	m = fake
 	if c.Memory != nil {
 		m = realModel{fake, c.Memory}
+	}
+	if c.Drafts > 0 {
+		c.Engine.Drafter = func(*engine.Request) engine.Drafter { return &guesser{config: &c} }
 	}
 	c.Engine.Logger = slog.New(slog.DiscardHandler)
 	e, err := engine.New(m, words{}, c.Engine)
@@ -181,6 +194,18 @@ func realGroup(t *testing.T, c Config) []Request {
 	require.NoError(t, e.Close(context.Background()))
 	require.Empty(t, fake.Violations())
 	return all
+}
+
+// guesser has the drafts of the simulation for answers of x.
+type guesser struct {
+	config  *Config
+	history []int32
+}
+
+func (g *guesser) Add(ids ...int32)              { g.history = append(g.history, ids...) }
+func (g *guesser) Beside(drafts.Source, []int32) {}
+func (g *guesser) Draft(most int) drafts.Guess {
+	return g.config.guess(int(g.history[0]-spoken), len(g.history), slices.Repeat([]int32{'x'}, most))
 }
 
 // spoken is the first of the tokens that users say; the model does not sample them.

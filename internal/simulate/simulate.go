@@ -23,9 +23,9 @@ import (
 // MaxGroups is the most groups of a simulation.
 const MaxGroups = 10000
 
-// StepTime returns how long a step takes that runs prompt tokens of prompts, and one
-// token each of decoding sequences.
-type StepTime func(prompt, decoding int) time.Duration
+// StepTime returns how long a step takes that runs prompt tokens of prompts, one token each
+// of decoding sequences, and so many drafts of theirs.
+type StepTime func(prompt, decoding, drafts int) time.Duration
 
 // Config describes a simulation.
 type Config struct {
@@ -42,6 +42,7 @@ type Config struct {
 	Model  model.Info     // only ContextLength, MaxTokens and Rewind are used
 	Memory model.Sized    // of the sequences of a group; nil: not limited
 	Engine engine.Options // of each group
+	Drafts float64        // chance of the next token of an answer to be guessed; 0: no drafts
 	Step   StepTime
 
 	// Context ends the simulation early, with its cause; nil: nothing does.
@@ -73,6 +74,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("%d groups, expected 1 to %d", c.Groups, MaxGroups)
 	case c.Duration <= 0 || c.Warmup < 0 || c.Warmup >= c.Duration:
 		return fmt.Errorf("a duration of %v with a warm-up of %v; the duration must be positive and longer", c.Duration, c.Warmup)
+	case !(c.Drafts >= 0 && c.Drafts <= 1):
+		return fmt.Errorf("a share of %v drafts that are right, expected 0 to 1", c.Drafts)
 	case c.Step == nil:
 		return errors.New("no times of steps")
 	case c.Client.Retries < 0 || c.Client.Retries > 0 && c.Client.RetryAfter <= 0:

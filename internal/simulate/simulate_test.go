@@ -22,7 +22,7 @@ func single(rate float64, prompt Distribution, span time.Duration) Config {
 		Proxy:    Proxy{Policy: Hash, Bound: 1.5, Points: 16},
 		Model:    model.Info{ContextLength: 1 << 20, MaxTokens: 1 << 20},
 		Engine:   engine.Options{MaxActive: 1, QueueLength: 1 << 20, PrefillChunk: 1 << 20, CacheEntries: -1},
-		Step:     func(prompt, _ int) time.Duration { return time.Duration(prompt) * time.Millisecond },
+		Step:     func(prompt, _, _ int) time.Duration { return time.Duration(prompt) * time.Millisecond },
 	}
 }
 
@@ -192,7 +192,7 @@ func TestMoreHelps(t *testing.T) {
 	require.LessOrEqual(t, groups.Refused, base.Refused)
 	fast := run(func(c *Config) {
 		step := c.Step
-		c.Step = func(prompt, decoding int) time.Duration { return step(prompt, decoding) / 2 }
+		c.Step = func(prompt, decoding, drafts int) time.Duration { return step(prompt, decoding, drafts) / 2 }
 	})
 	require.Less(t, fast.FirstToken.P50, base.FirstToken.P50)
 	require.Less(t, fast.Between.P50, base.Between.P50)
@@ -231,15 +231,15 @@ func TestRates(t *testing.T) {
 	step, err := Rates(100, []Rate{{4, 40}, {1, 20}})
 	require.NoError(t, err)
 	for _, c := range []struct {
-		prompt, decoding int
-		seconds          float64
-	}{{0, 1, 0.05}, {0, 4, 0.1}, {0, 2, 0.05 + 0.05/3}, {0, 7, 0.15}, {50, 0, 0.5}, {50, 4, 0.6}} {
-		require.InDelta(t, c.seconds, step(c.prompt, c.decoding).Seconds(), 1e-6, "%+v", c)
+		prompt, decoding, drafts int
+		seconds                  float64
+	}{{0, 1, 0, 0.05}, {0, 4, 0, 0.1}, {0, 2, 0, 0.05 + 0.05/3}, {0, 7, 0, 0.15}, {50, 0, 0, 0.5}, {50, 4, 0, 0.6}, {0, 1, 3, 0.1}, {50, 4, 10, 0.7}} {
+		require.InDelta(t, c.seconds, step(c.prompt, c.decoding, c.drafts).Seconds(), 1e-6, "%+v", c)
 	}
 	one, err := Rates(100, []Rate{{2, 40}})
 	require.NoError(t, err)
-	require.InDelta(t, 0.05, one(0, 1).Seconds(), 1e-6)
-	require.InDelta(t, 0.1, one(0, 4).Seconds(), 1e-6)
+	require.InDelta(t, 0.05, one(0, 1, 0).Seconds(), 1e-6)
+	require.InDelta(t, 0.1, one(0, 4, 0).Seconds(), 1e-6)
 	for name, rates := range map[string][]Rate{"none": nil, "twice": {{1, 2}, {1, 3}}, "no speed": {{1, 0}}, "no sequence": {{0, 1}}, "infinite": {{1, math.Inf(1)}}} {
 		_, err := Rates(100, rates)
 		require.Error(t, err, name)
@@ -255,6 +255,7 @@ func TestBadConfigurations(t *testing.T) {
 		"warm-up":       func(c *Config) { c.Warmup = c.Duration },
 		"times":         func(c *Config) { c.Step = nil },
 		"retries":       func(c *Config) { c.Client.Retries = -1 },
+		"drafts":        func(c *Config) { c.Drafts = math.NaN() },
 		"recovery":      func(c *Config) { c.Losses = Losses{Every: time.Second} },
 		"conversations": func(c *Config) { c.Workload.Rate = math.NaN() },
 		"bursts":        func(c *Config) { c.Workload.Burst = 0.5 },

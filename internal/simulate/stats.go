@@ -11,6 +11,8 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
+
+	"ringmaster/engine"
 )
 
 // Outcome is how a request ended.
@@ -82,6 +84,7 @@ type Report struct {
 	Groups   int     `json:"groups"`
 	Policy   Policy  `json:"balance"`
 	Rate     float64 `json:"conversations_per_s"`
+	Drafts   float64 `json:"drafts,omitempty"` // that are right
 	Requests int     `json:"requests"`
 	Answered int     `json:"answered"`
 	Refused  int     `json:"refused"`
@@ -94,6 +97,7 @@ type Report struct {
 	Between    Quantiles `json:"between_tokens_s"`
 
 	AnswerRate float64 `json:"answer_tokens_per_s"` // of all groups
+	PerStep    float64 `json:"tokens_per_step"`     // of a sequence that decodes, in all time; 1 without drafts
 	PromptRate float64 `json:"prompt_tokens_per_s"` // including cached ones
 	Cached     float64 `json:"cached_share"`        // of the prompts' tokens
 
@@ -119,11 +123,13 @@ type stats struct {
 	between     histogram
 	cached, all int
 	answer      int
+	followed    int // tokens of answers behind the first, in all time
+	entries     int // of sequences that decode, in all time
 	breaks      [faults]Break
 }
 
 func newStats(c *Config) *stats {
-	return &stats{r: Report{Groups: c.Groups, Policy: c.Proxy.Policy, Rate: c.Workload.Rate}, from: c.Warmup, until: c.Duration}
+	return &stats{r: Report{Groups: c.Groups, Policy: c.Proxy.Policy, Rate: c.Workload.Rate, Drafts: c.Drafts}, from: c.Warmup, until: c.Duration}
 }
 
 // within returns how much of an interval is in the report's time.
@@ -174,8 +180,14 @@ func (s *stats) gap(r *request, d time.Duration) {
 	}
 }
 
+// decoded records what a step runs.
+func (s *stats) decoded(step engine.VirtualStep) { s.entries += step.Decoding }
+
 // tokens records a token of an answer, at r.token.
 func (s *stats) tokens(r *request) {
+	if r.sent > 1 {
+		s.followed++
+	}
 	if r.token >= s.from && r.token < s.until {
 		s.answer++
 	}
@@ -215,6 +227,9 @@ func (s *stats) report(sim *simulation) *Report {
 	r.Between = s.between.quantiles()
 	span := (s.until - s.from).Seconds()
 	r.AnswerRate, r.PromptRate = float64(s.answer)/span, float64(s.all)/span
+	if s.entries > 0 {
+		r.PerStep = float64(s.followed) / float64(s.entries)
+	}
 	if s.all > 0 {
 		r.Cached = float64(s.cached) / float64(s.all)
 	}

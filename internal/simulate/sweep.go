@@ -20,6 +20,7 @@ type Sweep struct {
 	Think                  time.Duration // mean time from an answer to the next request
 	Prompt, Answer         float64       // mean tokens
 	Spread                 float64       // standard deviation of these lengths, relative to the mean
+	Drafts                 float64       // chance of the next token of an answer to be guessed; 0: no drafts
 	Keyed, Shared          float64       // fractions of conversations that the proxy can distinguish, and that it takes for one
 	Bound                  float64       // highest load of a group for a new request, relative to the average
 	Points, Connections    int           // of the proxy
@@ -55,7 +56,7 @@ func (s *Sweep) Configs(step StepTime) (all []Config, err error) {
 					Proxy:  Proxy{Policy: Policy(policy), Bound: s.Bound, Points: s.Points, Connections: s.Connections},
 					Client: Client{Retries: s.Retries, RetryAfter: s.RetryAfter},
 					Losses: Losses{Every: s.Every, Recover: s.Recover, Detect: s.Detect},
-					Model:  model.Info{ContextLength: s.Context, MaxTokens: s.MaxTokens}, Memory: memory, Engine: s.Engine, Step: step,
+					Model:  model.Info{ContextLength: s.Context, MaxTokens: s.MaxTokens}, Memory: memory, Engine: s.Engine, Step: step, Drafts: s.Drafts,
 				})
 			}
 		}

@@ -12,7 +12,8 @@ import (
 // prefill, and of decoding with one or more numbers of sequences. Between two of them a
 // step's time is interpolated. Fewer sequences than the first take as long as the first;
 // more than the last continue its slope, or grow in proportion if there is one rate only.
-// A step with prompts and decoding takes the sum of both.
+// A step with prompts and decoding takes the sum of both. A draft takes what a further
+// sequence does, and beside prompts what a token of theirs does.
 func Rates(prefill float64, decode []Rate) (StepTime, error) {
 	if !(prefill > 0) || math.IsInf(prefill, 0) {
 		return nil, fmt.Errorf("a prefill of %v tokens a second, expected a positive number", prefill)
@@ -48,7 +49,12 @@ func Rates(prefill float64, decode []Rate) (StepTime, error) {
 		part := float64(n-decode[i-1].Sequences) / float64(decode[i].Sequences-decode[i-1].Sequences)
 		return at[i-1] + part*(at[i]-at[i-1])
 	}
-	return func(prompt, decoding int) time.Duration {
+	return func(prompt, decoding, drafts int) time.Duration {
+		if prompt > 0 {
+			prompt += drafts
+		} else {
+			decoding += drafts
+		}
 		s := float64(prompt) / prefill
 		if decoding > 0 {
 			s += step(decoding)

@@ -16,6 +16,7 @@ const (
 	streamArrivals = iota + 1
 	streamLosses
 	streamConversations
+	streamDrafts = 1 << 63
 )
 
 // Distribution makes a random variable on a source.

@@ -23,6 +23,11 @@ func WriteReports(w io.Writer, reports []*Report) error {
 			r.Groups, r.Policy, r.Rate, r.First(), r.Later, percent(r.Evicted, r.Later), percent(r.Moved, r.Later), percent(r.Emptied, r.Later)); err != nil {
 			return err
 		}
+		if r.Drafts > 0 {
+			if _, err := fmt.Fprintf(w, "  %.2f tokens in a step of a sequence, with %.2g of its drafts right\n", r.PerStep, r.Drafts); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
