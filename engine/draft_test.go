@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -260,6 +261,32 @@ func TestABlockOfAnotherModelIsNotUsed(t *testing.T) {
 	require.Zero(t, counts.Accepted[0])
 	require.LessOrEqual(t, m.asked, hopelessDrafts/modelDrafts+1)
 	require.Greater(t, len(m.Steps()), 2*m.asked)
+}
+
+// dictated allows the tokens of a text alone, one after the other.
+type dictated struct{ rest []int32 }
+
+func (d *dictated) Mask(_ context.Context, allowed []uint64) error {
+	allowed[d.rest[0]/64] |= 1 << (d.rest[0] % 64)
+	return nil
+}
+
+func (d *dictated) Accept(int32) error { d.rest = d.rest[1:]; return nil }
+
+// TestDraftsThatAConstraintRefuses: a model whose drafts a constraint does not allow is asked
+// less and less, as one whose drafts are wrong.
+func TestDraftsThatAConstraintRefuses(t *testing.T) {
+	said := strings.Repeat("what a constraint dictates. ", 10)
+	m := &guessing{wrong: rand.New(rand.NewPCG(1, 2)), Model: enginetest.NewModel(enginetest.Size, enginetest.Options{Rewind: 8})}
+	e := start(t, m, Options{ModelDrafts: true, Clock: func() time.Time { return time.Unix(0, 0) }})
+	e.mu.Lock()
+	e.sched.always = false
+	e.mu.Unlock()
+	ids := encode(said)
+	require.Equal(t, said, ask(t, e, Request{Prompt: encode("question "), MaxTokens: len(ids), IgnoreEOS: true, Constraint: &dictated{ids}}).Text)
+	require.Zero(t, e.Stats().Drafts[drafts.Model].Run[0])
+	require.Positive(t, m.asked)
+	require.Less(t, m.asked, len(m.Steps())/8)
 }
 
 // TestTheModelIsAskedIfItPays: where further rows cost much, or the drafts themselves do, a

@@ -99,18 +99,23 @@ func (e *Engine) draftByModel(all []*asking, over <-chan time.Time) {
 		e.opts.ModelDrafts = false
 		return
 	}
-	made := 0
+	made, refused := 0, 0
 	for i, tokens := range guesses {
 		made += len(tokens)
 		if n := min(len(tokens), entries[i].Most); n > 0 {
 			g := drafts.Guess{Tokens: tokens[:n], Source: drafts.Model, Match: modelMatch}
-			whose[i].guess = whose[i].run.mask.improve(g, whose[i].most, over)
+			if whose[i].guess = whose[i].run.mask.improve(g, whose[i].most, over); len(whose[i].guess.Tokens) == 0 {
+				refused++
+			}
 		}
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for range refused { // by a constraint: they were wrong, and cost what others do
+		e.sched.odds[drafts.Model][kindOf(modelMatch)].add(false)
+	}
 	if took := e.opts.Clock().Sub(began).Seconds(); made > 0 && took > 0 {
-		e.mu.Lock()
 		average(&e.sched.model.seconds, took/float64(made))
-		e.mu.Unlock()
 	}
 }
 
