@@ -39,6 +39,23 @@ func (o Options) limit(r Room, p decoder.Plan) int64 {
 // Alone plans the memory of a host that has the whole model. The text explains the plan to
 // people, whether it fits or not. A model that does not fit is refused.
 func (o Options) Alone(r Room) (plan decoder.Plan, text string, err error) {
+	plan, text, err = o.alone(r)
+	spared, may := o.spare()
+	if !may || err == nil && plan.Context == plan.ContextLimit {
+		return plan, text, err
+	}
+	without, says, failed := spared.alone(r)
+	if failed != nil || err == nil && without.Context == plan.Context {
+		return plan, text, err
+	}
+	return without, says + noBlock(noRoom), nil
+}
+
+// noRoom is why a plan has no block.
+const noRoom = "it has no room beside the model and its context"
+
+// alone is Alone with the block of the options, or without one.
+func (o Options) alone(r Room) (plan decoder.Plan, text string, err error) {
 	rest := func(p decoder.Plan) int64 { return p.Fixed() + own(p, r.Threads, o.Heap).bytes() }
 	need := func(p decoder.Plan) int64 { return rest(p) + p.PerSequence() }
 	bound := r.Known && !o.Overcommit // by the memory of the host

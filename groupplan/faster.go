@@ -33,7 +33,7 @@ var errNoStages = errors.New("no stages")
 // context. It is an error where the group would lose what it was asked for: drafts from the
 // model's block, conversations on disk, prompts that leave rows out; and where it has no room.
 func (o Options) forSpeed(members []cluster.Hello, context int) (Planned, error) {
-	if o.DraftFile != nil || o.Portable || o.Share.Shares.Memory {
+	if spared, _ := o.spare(); spared.DraftFile != nil || o.Portable || o.Share.Shares.Memory {
 		return Planned{}, errNoStages
 	}
 	whole, err := arch.Plan(o.Model, o.open(), o.Sequences)

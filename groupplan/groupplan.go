@@ -38,6 +38,9 @@ type Options struct {
 	Chosen func() [][]uint64
 	// DraftFile has the block for multi-token prediction that rank 0 runs; nil: none.
 	DraftFile *gguf.File
+	// DraftSpared leaves the block out where the model or its context has no room beside it,
+	// and in stages, where the last layer is not on rank 0.
+	DraftSpared bool
 }
 
 // Share is what of the model is divided among the ranks, and how.
@@ -148,6 +151,20 @@ const MaxRanks = 8
 
 // LeastContext is the context in tokens below which a plan is not made shorter to fit.
 const LeastContext = 4096
+
+// spare is the options without the block, and whether it may be left out.
+func (o Options) spare() (Options, bool) {
+	may := o.DraftFile != nil && o.DraftSpared
+	if may {
+		o.DraftFile = nil
+	}
+	return o, may
+}
+
+// noBlock says why a plan has no block.
+func noBlock(why string) string {
+	return fmt.Sprintf("no drafts from the model's block for multi-token prediction: %s\n", why)
+}
 
 // open is how the model is opened.
 func (o Options) open() decoder.OpenOptions {

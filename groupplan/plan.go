@@ -197,7 +197,7 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 	}
 	fmt.Fprintf(&w, "KV caches of all sequences: at most %s on each rank\n", units.Bytes(budget))
 	return Planned{
-		Settings: replica.Settings{Context: plan.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, Placement: placement, SequenceBudget: budget},
+		Settings: replica.Settings{Context: plan.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, Placement: placement, SequenceBudget: budget, Block: plan.DraftWeights > 0},
 		Share:    share, Model: plan, Ranks: ranks, Heap: own(plan, 0, o.Heap).heap, AtMost: ranks[0].Buffers + budget, without: without,
 	}, nil
 }

@@ -142,6 +142,7 @@ type staged struct {
 
 // inStages is Plan for stages.
 func (o Options) inStages(members []cluster.Hello) (Planned, error) {
+	o, left := o.spare()
 	if o.DraftFile != nil {
 		return Planned{}, errors.New("--stages: the block for multi-token prediction needs the last layer on rank 0; use --drafts text or off")
 	}
@@ -175,19 +176,31 @@ func (o Options) inStages(members []cluster.Hello) (Planned, error) {
 	if err != nil {
 		return Planned{}, err
 	}
+	text := o.saysStages(last, members, whole, budget)
+	if left {
+		text += noBlock("in stages the last layer is not on rank 0")
+	}
 	return Planned{
 		Settings: replica.Settings{Context: whole.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, Placement: last.placed, SequenceBudget: budget},
 		Share:    o.Share.Of, Model: whole, Ranks: last.ranks, Heap: own(whole, 0, o.Heap).heap, AtMost: last.ranks[0].Buffers + budget,
-		Text: o.saysStages(last, members, whole, budget),
+		Text: text,
 	}, nil
 }
 
 // PlanOrStages is Plan, but with --share auto a model that has no room otherwise gets a stage
 // for each member: stages also divide the KV caches, and dense weights as evenly as layers
-// allow.
+// allow. A block that may be spared goes first.
 func (o Options) PlanOrStages(members []cluster.Hello, held int64) (Planned, error) {
 	p, err := o.Plan(members, held)
-	if err == nil || !o.Share.Auto || o.Stages.Given() || len(members) == 1 || o.DraftFile != nil || o.Share.Shares.Memory {
+	spared, may := o.spare()
+	if may && (err != nil || p.Settings.Block && p.Settings.Context < p.Model.ContextLimit) {
+		without, failed := spared.Plan(members, held)
+		if failed == nil && (err != nil || without.Settings.Context > p.Settings.Context) {
+			without.Text += noBlock(noRoom)
+			p, err = without, nil
+		}
+	}
+	if err == nil || !o.Share.Auto || o.Stages.Given() || len(members) == 1 || spared.DraftFile != nil || o.Share.Shares.Memory {
 		return p, err
 	}
 	o.Stages, o.Share.Auto = Stages{Count: len(members)}, false

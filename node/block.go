@@ -19,7 +19,15 @@ type Block struct {
 
 // HasBlock reports whether the node drafts with a block for multi-token prediction. It
 // holds from Open on.
-func (n *Node) HasBlock() bool { return n.blockFile != nil }
+func (n *Node) HasBlock() bool { return n.hasBlock }
+
+// blockOf returns the file of the block where it is planned with the model, else nil.
+func (n *Node) blockOf(planned bool) *gguf.File {
+	if !planned {
+		return nil
+	}
+	return n.blockFile
+}
 
 // openBlock opens the file of the block, if one is to be used. A rank that does not return
 // logits needs none.

@@ -81,6 +81,7 @@ func (n *Node) lead(ctx context.Context) error {
 	}
 	planned := l.Planner.Last()
 	n.Heap, n.AtMost, n.Weights = planned.Heap, planned.AtMost, planned.Ranks[0].ExpertBytes+planned.Ranks[0].DenseBytes
+	n.hasBlock = planned.Settings.Block && !planned.Settings.Placement.Staged()
 	l.Steps = replica.NewLeader(l.program, l.Leader)
 	n.Model = l.Steps
 	return nil
@@ -136,7 +137,7 @@ func (n *Node) config(ctx context.Context) (cluster.Config, error) {
 
 // Load implements replica.Host: it opens the model for the settings of the group.
 func (n *Node) Load(s replica.Settings, _ int) (replica.Rank, error) {
-	m, err := arch.Open(n.File, n.Backend, decoder.OpenOptions{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce, DraftFile: n.blockFile})
+	m, err := arch.Open(n.File, n.Backend, decoder.OpenOptions{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce, DraftFile: n.blockOf(s.Block)})
 	if err != nil {
 		return nil, err
 	}

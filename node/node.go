@@ -90,6 +90,7 @@ type Node struct {
 	Sizes   parallel.Sizes // of the model that this host runs alone
 
 	blockFile *gguf.File // of the block for multi-token prediction, perhaps File; nil: none
+	hasBlock  bool       // it was planned with the model
 
 	math    string // cpu.MathBits; must be the same on all ranks; "" on a GPU
 	gpu     gpuMemory
@@ -189,7 +190,7 @@ func (n *Node) wrapBackend() {
 // planOptions are the options of the plan.
 func (n *Node) planOptions() groupplan.Options {
 	p := groupplan.Options{Model: n.File, Sequences: n.o.Sequences, Context: n.o.Context, MaxTokens: n.o.MaxTokens, Reduce: n.o.Reduce,
-		Overcommit: n.o.Overcommit, Heap: max(n.o.Heap, groupplan.LeastHeap), Measure: n.o.Measure, Portable: n.o.Portable, Chosen: n.popular.counts, DraftFile: n.blockFile}
+		Overcommit: n.o.Overcommit, Heap: max(n.o.Heap, groupplan.LeastHeap), Measure: n.o.Measure, Portable: n.o.Portable, Chosen: n.popular.counts, DraftFile: n.blockFile, DraftSpared: !n.o.Block.Use}
 	if g := n.o.Group; g != nil {
 		p.Share, p.Stages = g.Share, g.Stages
 	}
@@ -208,7 +209,8 @@ func (n *Node) alone() error {
 		return err
 	}
 	n.Heap, n.AtMost, n.Sizes, n.Weights = plan.Heap, plan.AtMost(), plan.Sizes, plan.Weights()
-	m, err := arch.Open(n.File, n.Backend, decoder.OpenOptions{Context: plan.Context, MaxTokens: n.o.MaxTokens, Reduce: n.o.Reduce, SequenceBudget: plan.Budget, DraftFile: n.blockFile})
+	n.hasBlock = plan.DraftWeights > 0
+	m, err := arch.Open(n.File, n.Backend, decoder.OpenOptions{Context: plan.Context, MaxTokens: n.o.MaxTokens, Reduce: n.o.Reduce, SequenceBudget: plan.Budget, DraftFile: n.blockOf(n.hasBlock)})
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,8 @@ type Settings struct {
 	// rank, 0 for no limit. It is what the rank with the least memory has for
 	// them, because all ranks have the same sequences.
 	SequenceBudget int64
+	// Block is whether rank 0 runs the model's block for multi-token prediction.
+	Block bool
 }
 
 // settingsForm is the JSON form of Settings.
@@ -36,6 +38,7 @@ type settingsForm struct {
 	Measure      bool                 `json:"measure,omitempty"`
 	Alternatives []parallel.Placement `json:"alternatives,omitempty"`
 	Sequences    int64                `json:"sequence_budget"`
+	Block        bool                 `json:"block,omitempty"`
 }
 
 // Encode checks the settings and encodes them for ParseSettings. Its error names
@@ -45,7 +48,7 @@ func (s Settings) Encode() ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(settingsForm{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce.String(),
-		Placement: s.Placement, Measure: s.Measure, Alternatives: s.Alternatives, Sequences: s.SequenceBudget})
+		Placement: s.Placement, Measure: s.Measure, Alternatives: s.Alternatives, Sequences: s.SequenceBudget, Block: s.Block})
 }
 
 // ParseSettings decodes the result of Encode. Unknown fields and values that no
@@ -65,7 +68,7 @@ func ParseSettings(data []byte) (Settings, error) {
 		return Settings{}, fmt.Errorf("settings of the plan: %w", err)
 	}
 	s := Settings{Context: f.Context, MaxTokens: f.MaxTokens, Reduce: reduce,
-		Placement: f.Placement, Measure: f.Measure, Alternatives: f.Alternatives, SequenceBudget: f.Sequences}
+		Placement: f.Placement, Measure: f.Measure, Alternatives: f.Alternatives, SequenceBudget: f.Sequences, Block: f.Block}
 	if err := s.check(); err != nil {
 		return Settings{}, err
 	}

@@ -71,8 +71,11 @@ func (m *Model[C]) enterStage(g, inside *distributed.Group, p parallel.Placement
 				i+1, s.Layers.Start, distributed.ErrArgument)
 		}
 	}
-	if m.drafter != nil {
-		return nil, nil, fmt.Errorf("a model in stages has no drafts from its block for multi-token prediction, because the last layer is not on rank 0: %w", distributed.ErrArgument)
+	if m.drafter != nil { // the last layer, which it continues, is not on rank 0
+		if err := m.drafter.block.Close(); err != nil {
+			return nil, nil, err
+		}
+		m.drafter = nil
 	}
 	at := parallel.StageOf(stages, g.Rank())
 	if inside == nil || inside.Size() != stages[at].Ranks.Len() {

@@ -17,6 +17,7 @@ import (
 
 	"ringmaster/engine"
 	"ringmaster/engine/drafts"
+	"ringmaster/groupplan"
 	"ringmaster/model"
 	"ringmaster/model/synthetic"
 	"ringmaster/node"
@@ -98,6 +99,18 @@ func TestABlockChangesNothing(t *testing.T) {
 	}
 	t.Logf("drafts %v, accepted %v", counts.Run, counts.Accepted)
 	require.Positive(t, counts.Run[0])
+}
+
+// TestABlockInStages: a block that is used only where there is one that can be is left out in
+// stages, where the last layer is not on rank 0, and the group answers.
+func TestABlockInStages(t *testing.T) {
+	n := open(t, blockModel(t), 2, node.Block{Auto: true}, groupplan.Stages{Count: 2})
+	require.False(t, n.HasBlock())
+	e, err := engine.New(n.Model, n.Tokens, engine.Options{ModelDrafts: true, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	answers := sampled(t, e, []engine.Request{{Prompt: text(rand.New(rand.NewPCG(9, 10)), 30, n.Tokens), MaxTokens: 8, IgnoreEOS: true}})
+	require.Contains(t, answers[0], "30 8")
+	require.NoError(t, e.Close(context.Background()))
 }
 
 // TestABlockOnRanks: on two ranks, where only the first has the block, every step runs

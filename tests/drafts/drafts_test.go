@@ -82,7 +82,7 @@ func text(r *rand.Rand, n int, v *tokenizer.Tokenizer) []int32 {
 
 // open starts a node with a model, with others in this process if there are to be several
 // ranks.
-func open(t *testing.T, path string, ranks int, block node.Block) *node.Node {
+func open(t *testing.T, path string, ranks int, block node.Block, stages ...groupplan.Stages) *node.Node {
 	level, err := cpu.ParseLevel("auto") // as the program does: the zero level is the portable one
 	require.NoError(t, err)
 	options := func(rank int, group *node.Group) node.Options {
@@ -108,8 +108,12 @@ func open(t *testing.T, path string, ranks int, block node.Block) *node.Node {
 		require.NoError(t, l.Close())
 	}
 	group := func() *node.Group {
-		return &node.Group{Size: ranks, Coordinator: address, Key: []byte("a key of this test alone, not secret"), Share: groupplan.Share{Of: parallel.ShareAll},
+		g := &node.Group{Size: ranks, Coordinator: address, Key: []byte("a key of this test alone, not secret"), Share: groupplan.Share{Of: parallel.ShareAll},
 			ConnectTimeout: time.Minute, PeerTimeout: time.Minute, WorkTimeout: time.Minute}
+		if len(stages) > 0 {
+			g.Share, g.Stages = groupplan.Share{}, stages[0]
+		}
+		return g
 	}
 	if *rank > 0 {
 		err := node.New(options(*rank, group())).Follow(t.Context())

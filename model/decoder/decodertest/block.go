@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/distributed/memory"
 	"ringmaster/gguf"
 	"ringmaster/kernels/reference"
 	"ringmaster/model"
@@ -254,6 +255,26 @@ func (a Architecture) DraftsUnasked(t *testing.T) {
 	require.Empty(t, Guess(t, m, 2, model.DraftEntry{Seq: 1, Token: ids[60]})[0])
 	Feed(t, m, 1, 60, ids[60:61], Always(1))
 	require.Len(t, Guess(t, m, 2, model.DraftEntry{Seq: 1, Token: ids[61]})[0], 2)
+}
+
+// BlockInStages checks that a model with a block that enters stages, as a group does that has
+// chosen them after measuring, has the bits of one rank and no drafts.
+func (a Architecture) BlockInStages(t *testing.T) {
+	c := a.blockShape(t, 0, nil)
+	f := InMemory(t, c)
+	plan, err := arch.Plan(f, decoder.OpenOptions{MaxTokens: 256}, 1)
+	require.NoError(t, err)
+	r, o := rand.New(rand.NewPCG(4, 86)), decoder.OpenOptions{MaxTokens: 256, Reduce: parallel.Exact, DraftFile: f}
+	one := a.OpenOn(t, f, false, o)
+	steps, kept := longHistory(r, c.Vocab, one.Info().Rewind)
+	want, _, err := playKept(one, steps, kept)
+	require.NoError(t, err)
+	p := randomStages(t, r, plan, 0)
+	all := a.OpenAll(t, f, len(p), false, o)
+	all.stage(t, memory.Groups(len(all)), p)
+	RequireSame(t, want, all.playStages(t, steps, kept, p), fmt.Sprint(p.Stages()))
+	id := steps[len(steps)-1].Entries[0].Seq
+	require.Empty(t, Guess(t, all[0], 2, model.DraftEntry{Seq: id, Token: 1})[0])
 }
 
 // DraftMemory checks that the buffers of a block and what it keeps of a sequence are within

@@ -27,6 +27,7 @@ var alone = []shared{
 	{"DraftsChangeNothing", testenv.Fast, Architecture.DraftsChangeNothing},
 	{"DraftsAfterAnError", testenv.Fast, Architecture.DraftsAfterAnError},
 	{"DraftsUnasked", testenv.Full, Architecture.DraftsUnasked},
+	{"BlockInStages", testenv.Fast, Architecture.BlockInStages},
 	{"DraftMemory", testenv.Fast, Architecture.DraftMemory},
 	{"BlocksAreRefused", testenv.Fast, Architecture.BlocksAreRefused},
 	{"UnknownTensors", testenv.Fast, Architecture.UnknownTensors},
@@ -66,7 +67,7 @@ var alone = []shared{
 }
 
 // ofBlocks are the tests of a model with a block for multi-token prediction.
-var ofBlocks = []string{"DraftsFollow", "DraftsOfPrompts", "DraftsAgreeWithReference", "DraftsChangeNothing", "DraftsAfterAnError", "DraftsUnasked", "DraftMemory", "BlocksAreRefused"}
+var ofBlocks = []string{"DraftsFollow", "DraftsOfPrompts", "DraftsAgreeWithReference", "DraftsChangeNothing", "DraftsAfterAnError", "DraftsUnasked", "BlockInStages", "DraftMemory", "BlocksAreRefused"}
 
 // onRanks are the tests that the race detector sees: ranks at work side by side, once for
 // each way in which they divide a step.
