@@ -79,7 +79,7 @@ func TestPlanChoosesStages(t *testing.T) {
 		return outcomeOf(t, append(args, "--model", path, "--ctx", "1024", "--max-batch", "256")...)
 	}
 	const two = "2GiB,0.01GB/s,0.1TFLOP/s,op=0s,x2"
-	for link, auto := range map[string]string{"9GB/s,1us+0.01GB/s,190ms": "experts", "9GB/s,1us+0.001GB/s,300ms": "stages"} {
+	for link, auto := range map[string]string{"9GB/s,1us+0.01GB/s,170ms": "experts", "9GB/s,1us+0.001GB/s,300ms": "stages"} {
 		got := plan("--host", two, "--host", two, "--link", link)
 		require.Regexp(t, `^--stages 2: a prompt of 512 tokens and 128 of an answer in 0\.\d\d times the time of --share auto, which takes `+auto, got.Recommended)
 		require.Len(t, got.Alternatives, 5, "a stage for each host, and one for each island")
