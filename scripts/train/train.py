@@ -33,8 +33,8 @@ from model import BASE, Model, shapes
 STEP_BATCHES, TOKENS = 2, 2048
 # Kinds of sequences, their lengths and shares: text without tools, words repeated, calls alone, dialogues with
 # tools of which only the end of the text about tools is there, and whole ones.
-MIX = [("facts", 64, 0.13), ("facts", 128, 0.03), ("facts", 256, 0.02), ("facts", 512, 0.01), ("repeats", 64, 0.06),
-       ("calls", 128, 0.18), ("short", 256, 0.35), ("whole", 512, 0.20), ("whole", 1024, 0.02)]
+MIX = [("facts", 64, 0.19), ("facts", 128, 0.05), ("facts", 256, 0.02), ("facts", 512, 0.01), ("repeats", 64, 0.05),
+       ("calls", 128, 0.17), ("short", 256, 0.30), ("whole", 512, 0.19), ("whole", 1024, 0.02)]
 PEAK, FINAL, DECAY, WARM, B1, B2 = 2.5e-3, 4e-5, 0.03, 60, 0.9, 0.98
 
 CLASSES = {"words": tools.WORDS, "names": tools.NAME, "values": tools.VALUE}        # losses are shown by weight

@@ -32,9 +32,7 @@ import readback
 import train
 from model import Model
 
-# Kinds of sequences, their lengths and shares (as MIX in train.py), for the model and for the block.
-MIX = [("facts", 64, 0.27), ("facts", 128, 0.06), ("facts", 256, 0.03), ("facts", 512, 0.02), ("repeats", 64, 0.05),
-       ("calls", 128, 0.13), ("short", 256, 0.26), ("whole", 512, 0.16), ("whole", 1024, 0.02)]
+# Kinds of sequences, their lengths and shares, for the block.
 BLOCK_MIX = [("facts", 64, 0.55), ("facts", 128, 0.10), ("short", 256, 0.20), ("whole", 512, 0.15)]
 STEP_BATCHES, WARM = 2, 60
 
@@ -45,7 +43,7 @@ def generate(seed, merges, tokens, phase, queue):
     rng, tok = random.Random(seed), bpe.Tokenizer(merges)
     while True:
         now = phase.value
-        mix = BLOCK_MIX if now else MIX
+        mix = BLOCK_MIX if now else train.MIX
         kind, T, _ = rng.choices(mix, [s for *_, s in mix])[0]
         T = min(T, tokens)
         rows = [train.ROWS[kind](rng, tok, T) for _ in range(tokens // T)]
@@ -171,7 +169,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--start", required=True, help="a GGUF file of these scripts whose weights to begin with")
     ap.add_argument("--out", required=True)
-    ap.add_argument("--trunk", type=float, default=380, help="when the model is ready, in seconds since the start")
+    ap.add_argument("--trunk", type=float, default=380, help="when the model is ready, in seconds since the start; 0: it stays as it is")
     ap.add_argument("--block", type=float, default=110, help="seconds for the block")
     ap.add_argument("--tokens", type=int, default=16384, help="of a batch")
     ap.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 3))
@@ -188,11 +186,12 @@ def main():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = True
+        gpu.use(gpu.PLAIN)
     else:
         torch.set_num_threads(1)
+        torch.set_flush_denormal(True)
     model = Model(device=device)
     start.restore(model, tok)
-    gpu.use(gpu.PLAIN)
     if device == "cuda" and not a.plain:
         gpu.prepare(a.tokens)
         gpu.use(gpu.FAST)
@@ -203,7 +202,8 @@ def main():
         os.replace(a.out + "/model.gguf.new", a.out + "/model.gguf")
         return size
 
-    run("model", model, lambda: trunk_loss(model, text, device), BEGAN + a.trunk, a.peak, write)
+    if a.trunk > 0:
+        run("model", model, lambda: trunk_loss(model, text, device), BEGAN + a.trunk, a.peak, write)
     text.phase.value = 1
     trunk = plain(model)
     block = mtp.Block(trunk)
@@ -217,8 +217,8 @@ def main():
     run("block (agreement)", block, block_loss, time.time() + a.block, a.block_peak, lambda: write(block))
     print(f"{time.time() - BEGAN:5.0f} s file {write(block)} bytes", flush=True)
 
-    gpu.use(gpu.PLAIN)
     if device == "cuda":
+        gpu.use(gpu.PLAIN)
         torch.backends.cuda.matmul.allow_tf32 = False
     old, new = corpus.held_out()[:a.questions], declines.held_out()[:a.questions]
     for name, entries in (("declines", new), ("questions", old)):

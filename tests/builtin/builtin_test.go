@@ -28,7 +28,7 @@ import (
 var modelFile = flag.String("model", "", "GGUF `file` to test in place of the built-in model, such as one that scripts/train has just written")
 
 // open opens the model that is tested.
-func open(t *testing.T) *gguf.File {
+func open(t testing.TB) *gguf.File {
 	if *modelFile == "" {
 		f, err := builtin.Open()
 		require.NoError(t, err)
@@ -67,7 +67,7 @@ func ask(t *testing.T, e *engine.Engine, tok *tokenizer.Tokenizer, messages ...c
 }
 
 // answer calls piece with each text of the answer to a request.
-func answer(t *testing.T, e *engine.Engine, r engine.Request, piece func(text string)) {
+func answer(t testing.TB, e *engine.Engine, r engine.Request, piece func(text string)) {
 	t.Helper()
 	s, err := e.Submit(t.Context(), r)
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func together(n int, do func(i int)) {
 }
 
 // readLines reads a file with a JSON value in each line.
-func readLines[T any](t *testing.T, path string) (out []T) {
+func readLines[T any](t testing.TB, path string) (out []T) {
 	t.Helper()
 	file, err := os.Open(path)
 	require.NoError(t, err)
@@ -147,6 +147,26 @@ func TestHeldOutQuestions(t *testing.T) {
 	require.GreaterOrEqual(t, float64(ok), 0.95*float64(n))
 }
 
+// TestDeclines: at least 85 of 100 questions that are beyond its facts and sums, in wordings and
+// with names and numbers that the training text did not have, are declined.
+func TestDeclines(t *testing.T) {
+	e, tok := start(t)
+	var answers score
+	questions := readLines[toolQuestion](t, "../../model/builtin/declines.jsonl")
+	said := make([]string, len(questions))
+	together(len(questions), func(i int) { said[i] = ask(t, e, tok, user(questions[i].Question)) })
+	for i, q := range questions {
+		good := q.right(t, nil, said[i])
+		if answers.add(q.Kind, good); !good {
+			t.Logf("%s: %q: %q", q.Kind, q.Question, said[i])
+		}
+	}
+	answers.log(t, "declined")
+	ok, n := answers.total()
+	require.GreaterOrEqual(t, n, 100)
+	require.GreaterOrEqual(t, float64(ok), 0.85*float64(n))
+}
+
 // TestTakesItsWholeContext: a prompt that all but fills the context of the file, 32K
 // tokens, runs and is answered. What the answer says is not judged: no sequence of the
 // training was longer than 1024 tokens.
@@ -169,7 +189,7 @@ func TestTakesItsWholeContext(t *testing.T) {
 func TestHasEveryKindOfLayer(t *testing.T) {
 	f := open(t)
 	defer f.Close()
-	require.LessOrEqual(t, f.Size(), int64(24_000_000))
+	require.LessOrEqual(t, f.Size(), int64(27_000_000))
 	c, err := deepseek4.ReadConfig(f)
 	require.NoError(t, err)
 	require.Equal(t, 256, c.Experts)

@@ -168,3 +168,45 @@ func TestABlockOnRanks(t *testing.T) {
 	}
 	require.Greater(t, guessed, length)
 }
+
+// BenchmarkBlock is how much sooner an answer to random text is there with --drafts auto, in
+// turns with off, where -model has a block for multi-token prediction. Where the weights are
+// random no guess of it is right, and the ratio says what asking it costs.
+func BenchmarkBlock(b *testing.B) {
+	if *modelFile == "" {
+		b.Skip("NOT MEASURED: -model names no file with a block for multi-token prediction")
+	}
+	n := open(b, *modelFile, *ranks, node.Block{Auto: true})
+	require.True(b, n.HasBlock())
+	e, err := engine.New(n.Model, n.Tokens, engine.Options{Drafter: engine.TextDrafter, ModelDrafts: true, CacheEntries: -1, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(b, err)
+	defer func() { require.NoError(b, e.Close(context.Background())) }()
+	r := rand.New(rand.NewPCG(11, 12))
+	var took [2]time.Duration
+	for range b.N {
+		seed := r.Uint64()
+		request := engine.Request{Prompt: text(r, *prompt, n.Tokens), MaxTokens: *tokens, IgnoreEOS: true, Sampling: engine.Sampling{Temperature: 1, Seed: &seed}}
+		for i, none := range []bool{true, false} {
+			request.NoDrafts = none
+			s, err := e.Submit(b.Context(), request)
+			require.NoError(b, err)
+			var first time.Time
+			for {
+				_, err := s.Next(b.Context())
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				require.NoError(b, err)
+				if first.IsZero() {
+					first = time.Now()
+				}
+			}
+			took[i] += time.Since(first)
+		}
+	}
+	counts := e.Stats().Drafts
+	b.ReportMetric(took[0].Seconds()/took[1].Seconds(), "gain")
+	b.ReportMetric(float64(counts[drafts.Model].Run[0])/float64(b.N), "guesses/op")
+	b.ReportMetric(float64(counts[drafts.Model].Accepted[0])/float64(b.N), "right/op")
+	b.ReportMetric(0, "ns/op")
+}

@@ -82,7 +82,7 @@ func text(r *rand.Rand, n int, v *tokenizer.Tokenizer) []int32 {
 
 // open starts a node with a model, with others in this process if there are to be several
 // ranks.
-func open(t *testing.T, path string, ranks int, block node.Block, stages ...groupplan.Stages) *node.Node {
+func open(t testing.TB, path string, ranks int, block node.Block, stages ...groupplan.Stages) *node.Node {
 	level, err := cpu.ParseLevel("auto") // as the program does: the zero level is the portable one
 	require.NoError(t, err)
 	options := func(rank int, group *node.Group) node.Options {
