@@ -292,20 +292,24 @@ func TestDraftsThatAConstraintRefuses(t *testing.T) {
 // TestTheModelIsAskedIfItPays: where further rows cost much, or the drafts themselves do, a
 // model is asked only now and then.
 func TestTheModelIsAskedIfItPays(t *testing.T) {
-	asked := func(row, draft float64, sequences int) (n int) {
+	asked := func(row, draft float64, sequences int) (times, drafts int) {
 		var s scheduler
 		s.pace.rows = rowCost{first: 1, slope: row}
 		s.model.seconds = draft
 		for range 2 * hopeless {
-			if s.modelPays(sequences) {
-				n++
+			if n := s.draftsToAsk(sequences); n > 0 {
+				times, drafts = times+1, drafts+n
 			}
 		}
-		return n
+		return times, drafts
 	}
-	require.Equal(t, 2*hopeless, asked(0.2, 0.05, 1))
-	require.Equal(t, 2*hopeless, asked(0.1, 0.05, 4))
-	require.Equal(t, 2, asked(0.2, 0.6, 1), "drafts as slow as half a step")
-	require.Equal(t, 2, asked(0.9, 0.05, 1), "a further row is almost a step")
-	require.Equal(t, 2, asked(0.3, 0.05, 16), "many sequences")
+	requireAsked := func(row, draft float64, sequences, times, drafts int) {
+		gotTimes, gotDrafts := asked(row, draft, sequences)
+		require.Equal(t, []int{times, drafts}, []int{gotTimes, gotDrafts}, "a row of %v steps, a draft of %v, %d sequences", row, draft, sequences)
+	}
+	requireAsked(0.2, 0.05, 1, 2*hopeless, 2*hopeless*modelDrafts)
+	requireAsked(0.1, 0.05, 4, 2*hopeless, 2*hopeless*modelDrafts)
+	requireAsked(0.2, 0.6, 1, 2, 2)   // drafts as slow as half a step
+	requireAsked(0.9, 0.05, 1, 2, 2)  // a further row is almost a step
+	requireAsked(0.3, 0.05, 16, 2, 2) // many sequences
 }

@@ -28,13 +28,13 @@ type modelAsking struct {
 	skipped int     // steps since the last call
 }
 
-// modelPays reports whether asking the model for drafts of so many sequences is expected
-// to pay in a step that only decodes: the first drafts must add more tokens for their time
-// than the step has without them. Now and then it is asked anyway, because an estimate that
-// is too low stays otherwise.
-func (s *scheduler) modelPays(n int) bool {
+// draftsToAsk returns how many drafts of each of so many sequences the model is asked for in
+// a step that only decodes, 0 if that is not expected to pay: the first drafts must add more
+// tokens for their time than the step has without them. Now and then it is asked for one
+// anyway, because an estimate that is too low stays otherwise.
+func (s *scheduler) draftsToAsk(n int) int {
 	if s.always {
-		return true
+		return modelDrafts
 	}
 	rows := 0
 	for _, t := range s.active {
@@ -46,10 +46,12 @@ func (s *scheduler) modelPays(n int) bool {
 	p := s.odds.of(drafts.Model, modelMatch, tally{})
 	if p*plain > float64(max(rows, n))*(row+s.model.seconds) {
 		s.model.skipped = 0
-		return true
+		return modelDrafts
 	}
-	s.model.skipped = (s.model.skipped + 1) % hopeless
-	return s.model.skipped == 0
+	if s.model.skipped = (s.model.skipped + 1) % hopeless; s.model.skipped == 0 {
+		return 1
+	}
+	return 0
 }
 
 // draftByModel asks the model for drafts where texts have none that are likely. It waits for
@@ -71,10 +73,13 @@ func (e *Engine) draftByModel(all []*asking, over <-chan time.Time) {
 		return
 	}
 	e.mu.Lock()
-	pays := e.sched.modelPays(len(entries))
+	most := e.sched.draftsToAsk(len(entries))
 	e.mu.Unlock()
-	if !pays {
+	if most == 0 {
 		return
+	}
+	for i := range entries {
+		entries[i].Most = min(entries[i].Most, most)
 	}
 	began := e.opts.Clock()
 	// A draft is drawn with a copy of what will draw the answer, so that it is right also at

@@ -174,11 +174,15 @@ func TestABlockOnRanks(t *testing.T) {
 // random no guess of it is right, and the ratio says what asking it costs.
 func BenchmarkBlock(b *testing.B) {
 	if *modelFile == "" {
-		b.Skip("NOT MEASURED: -model names no file with a block for multi-token prediction")
+		b.Skip("NOT APPLICABLE: -model names no file with a block for multi-token prediction")
 	}
 	n := open(b, *modelFile, *ranks, node.Block{Auto: true})
 	require.True(b, n.HasBlock())
-	e, err := engine.New(n.Model, n.Tokens, engine.Options{Drafter: engine.TextDrafter, ModelDrafts: true, CacheEntries: -1, Logger: slog.New(slog.DiscardHandler)})
+	now := time.Now
+	if *cpuTime {
+		now = processorTime
+	}
+	e, err := engine.New(n.Model, n.Tokens, engine.Options{Drafter: engine.TextDrafter, ModelDrafts: true, CacheEntries: -1, Clock: now, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(b, err)
 	defer func() { require.NoError(b, e.Close(context.Background())) }()
 	r := rand.New(rand.NewPCG(11, 12))
@@ -198,10 +202,10 @@ func BenchmarkBlock(b *testing.B) {
 				}
 				require.NoError(b, err)
 				if first.IsZero() {
-					first = time.Now()
+					first = now()
 				}
 			}
-			took[i] += time.Since(first)
+			took[i] += now().Sub(first)
 		}
 	}
 	counts := e.Stats().Drafts
