@@ -63,7 +63,7 @@ func (s *scheduler) addDrafts(left int) {
 	}
 	for _, c := range all {
 		c.part.n = c.fair
-		s.setDrafts(c.part, left > 0 && c.most > 0 && len(all) == 1)
+		s.setDrafts(c.part, left > 0 && c.most > 0, len(all))
 	}
 }
 
@@ -102,12 +102,12 @@ func fewestTokens(all []*candidate) float64 {
 	return slices.MinFunc(all, func(a, b *candidate) int { return cmp.Compare(a.total, b.total) }).total
 }
 
-// setDrafts sets what a part runs. If its drafts did not pay, one of them is tried now and
-// then.
-func (s *scheduler) setDrafts(p *part, tries bool) {
+// setDrafts sets what a part runs, one of so many. If its drafts did not pay, one of them is
+// tried now and then, by all parts together as often as by one alone.
+func (s *scheduler) setDrafts(p *part, tries bool, of int) {
 	t := p.task
 	if p.n == 1 && tries {
-		if t.unpaid++; t.unpaid >= hopeless {
+		if t.unpaid++; t.unpaid >= hopeless*of {
 			p.n++
 		}
 	}

@@ -294,7 +294,9 @@ func TestDraftsThatAConstraintRefuses(t *testing.T) {
 func TestTheModelIsAskedIfItPays(t *testing.T) {
 	asked := func(row, draft float64, sequences int) (times, drafts int) {
 		var s scheduler
-		s.pace.rows = rowCost{first: 1, slope: row}
+		for i := range s.pace.rows {
+			s.pace.rows[i] = rowCost{first: 1, slope: row, plain: true}
+		}
 		s.model.seconds = draft
 		for range 2 * hopeless {
 			if n := s.draftsToAsk(sequences); n > 0 {

@@ -12,7 +12,7 @@ type pace struct {
 	fixed  float64       // seconds of a step that only decodes; 0: none was seen
 	token  float64       // seconds that a prompt token adds to a step; 0: none was seen
 	mixed  int           // steps with prompts since the last that only decoded
-	rows   rowCost       // of steps that only decode
+	rows   rowCosts      // of steps that only decode
 }
 
 const (
@@ -37,8 +37,9 @@ func (p *pace) learn(prompt, decoding, drafts int, took time.Duration) {
 	case t <= 0 || prompt+decoding == 0:
 	case prompt == 0:
 		p.mixed = 0
-		p.rows.learn(decoding+drafts, drafts, t)
-		_, row := p.rows.line()
+		cost := p.rows.of(decoding)
+		cost.learn(decoding+drafts, drafts, t)
+		_, row := cost.line()
 		average(&p.fixed, max(t-row*float64(drafts), t/float64(1+drafts)))
 	default:
 		if decoding > 0 {
@@ -60,7 +61,7 @@ func average(mean *float64, x float64) {
 // step returns the expected seconds of a step with so many tokens of prompts and sequences
 // that decode, and of a further row in it.
 func (p *pace) step(prompt, decoding int) (seconds, row float64) {
-	first, row := p.rows.line()
+	first, row := p.rows.of(decoding).line()
 	seconds = first + row*float64(decoding-1)
 	if prompt == 0 {
 		return seconds, row
