@@ -242,8 +242,8 @@ def words_of_facts():
     return sorted(set(re.findall(r"[A-Za-z]{3,}", text)))
 
 
-REPEAT = ["(say|repeat|write|type|echo|copy) {x}( again|)", "(say|repeat|write|copy) (the word |the words |this: |after me: |){x}", "what was that, {x}",
-          "{x}, (say|repeat|write) (it|that)", "please (say|repeat|copy) {x}", "how is {x} written", "just say {x}", "answer with {x}", "the answer is {x}"]
+REPEAT = ["(say|repeat|echo|copy) {x}( again|)", "(say|repeat|write|copy) (the word |the words |this: |after me: |){x}", "what was that, {x}",
+          "{x}, (say|repeat) (it|that)", "please (say|repeat|copy) {x}", "how is {x} written", "just say {x}", "answer with {x}", "the answer is {x}"]
 
 
 def repeat(rng, text):

@@ -47,16 +47,16 @@ WORKS = lines("""Faust; The Lord of the Rings; Moby Dick; Ulysses; The Great Gat
     Guernica; The Scream; Starry Night; The Last Supper; Yesterday; Imagine; Bohemian Rhapsody; Crime and Punishment; Les Miserables; The Trial;
     Brave New World; Robinson Crusoe; Gulliver's Travels; Alice in Wonderland; Treasure Island; Peter Pan; Pinocchio; The Little Prince; Momo""")
 HELD_WORKS = lines("Jane Eyre; Animal Farm; Jaws; Tosca; The Tempest; The Kiss; Candide; Middlemarch; The Jungle Book")
-THINGS = lines("""the telephone; the light bulb; the steam engine; the aeroplane; the car; the computer; the internet; the radio; the bicycle; penicillin;
+THINGS = lines("""quantum physics; recursion; climate change; artificial intelligence; the telephone; the light bulb; the steam engine; the aeroplane; the car; the computer; the internet; the radio; the bicycle; penicillin;
     dynamite; the printing press; television; the Eiffel Tower; the Colosseum; the Taj Mahal; the Great Wall; the pyramids; the Titanic; the first world war;
     the second world war; the French revolution; the moon landing; the Olympic games; the world cup; the stock market; bitcoin; inflation; democracy;
     photosynthesis; evolution; the black hole; gravity; electricity; a rainbow; thunder; an earthquake; the big bang; the atom; DNA; the brain; the heart;
     a virus; a vaccine; the cold war; the middle ages; chess; football; tennis; jazz; the euro; the dollar; a mortgage; the ozone layer; a transistor""")
 HELD_THINGS = lines("the microscope; the Berlin wall; the Brooklyn bridge; the industrial revolution; a comet; a hurricane; insulin; opera; the yen; a prime number")
-CODE = lines("""a python function; a sorting function; a program in C; a java class; a web page; a shell script; a sql query; a regular expression; a game in javascript;
+CODE = lines("""a python function; a python function that sorts a list; a python script that reads a file; a function that adds two numbers; a sorting function; a program in C; a java class; a web page; a shell script; a sql query; a regular expression; a game in javascript;
     a rust program; an html form; a unit test; a quicksort; a binary search; a chat bot; a makefile; a parser; a web server; a calculator in python""")
 HELD_CODE = lines("a haskell program; a css style sheet; a perl script; a linked list in C; a dockerfile; a hash table")
-TEXTS = lines("""an essay about {t}; a poem about {t}; a story about {t}; a letter to {p}; a song about {t}; a speech about {t}; an email to {p}; a report on {t};
+TEXTS = lines("""a poem; a story; a short story; a song; an email; a letter; an essay; an email to my boss; an essay about {t}; a poem about {t}; a story about {t}; a letter to {p}; a song about {t}; a speech about {t}; an email to {p}; a report on {t};
     a summary of {t}; a long text about {t}; a joke about {t}; a review of {w}; a book about {p}; an article about {t}; a recipe for soup; a recipe for pizza;
     a shopping list; a travel plan; a business plan; a training plan; a plan for the week; a list of ten books; a fairy tale; a haiku; a contract; my homework""")
 HELD_TEXTS = lines("a newspaper article on {t}; a birthday card for {p}; a limerick; a recipe for pancakes; a blog post about {t}; a novel about {p}; a curriculum; a wedding speech")

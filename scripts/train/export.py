@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 import bpe
+import mtp
 from model import Model
 
 F32, F16, Q8_0, I32 = 0, 1, 8, 26
@@ -163,7 +164,7 @@ def export(model, tok, path, block=None):
     metadata(w, c, tok, int(block is not None))
     tensors(w, model)
     if block is not None:
-        tensors(w, block, lambda name: f"blk.{c['n_layer']}." + name.removeprefix("blk.0."))
+        tensors(w, block, mtp.names(model))
     return w.save(path)
 
 

@@ -22,6 +22,11 @@ def block_shapes(c):
     return out
 
 
+def names(trunk):
+    """How a file names the block's tensors behind the layers of the trunk."""
+    return lambda name: f"blk.{trunk.c['n_layer']}." + name.removeprefix("blk.0.")
+
+
 def rms(*args):
     return trunk_model.rms(*args)
 

@@ -63,15 +63,15 @@ class Reader:
     def merges(self):
         return [tuple(m.split(" ")) for m in self.keys["tokenizer.ggml.merges"]]
 
-    def restore(self, model, tok):
-        """Puts the weights into the model, whose vocabulary is tok's."""
+    def restore(self, model, tok, named=lambda name: name):
+        """Puts the weights, by the names that named gives, into the model, whose vocabulary is tok's."""
         names = self.keys["tokenizer.ggml.tokens"]
         assert names == tok.tokens[:len(names)], "another vocabulary"
         for name, (at, n, shape) in model.where.items():
             if "w13" in name:
-                w = torch.cat([self.tensors[name.replace("w13", part)] for part in ("gate", "up")], 1)
+                w = torch.cat([self.tensors[named(name.replace("w13", part))] for part in ("gate", "up")], 1)
             else:
-                w = self.tensors[name]
+                w = self.tensors[named(name)]
             if name in ("token_embd.weight", "output.weight") and len(w) < shape[0]:
                 rows = list(w)
                 for pair in tok.merges[len(w) - shape[0]:]:
@@ -84,4 +84,4 @@ class Reader:
                 table = self.tensors[f"blk.{i}.ffn_gate_tid2eid.weight"]
                 assert torch.equal(table, model.table[i][:len(table)].cpu()), "another hash table"
             else:
-                model.bias[i] = self.tensors[f"blk.{i}.exp_probs_b.bias"]
+                model.bias[i] = self.tensors[named(f"blk.{i}.exp_probs_b.bias")]

@@ -171,6 +171,7 @@ def main():
     ap.add_argument("--out", required=True)
     ap.add_argument("--trunk", type=float, default=380, help="when the model is ready, in seconds since the start; 0: it stays as it is")
     ap.add_argument("--block", type=float, default=110, help="seconds for the block")
+    ap.add_argument("--block-start", help="a GGUF file whose block to begin with")
     ap.add_argument("--tokens", type=int, default=16384, help="of a batch")
     ap.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 3))
     ap.add_argument("--peak", type=float, default=1.5e-3)
@@ -207,7 +208,10 @@ def main():
     text.phase.value = 1
     trunk = plain(model)
     block = mtp.Block(trunk)
-    block.begin_as(trunk)
+    if a.block_start:
+        readback.Reader(a.block_start).restore(block, tok, mtp.names(trunk))
+    else:
+        block.begin_as(trunk)
 
     def block_loss():
         kind, ids, weight = text.next(device)
