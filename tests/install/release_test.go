@@ -64,7 +64,8 @@ func TestRelease(t *testing.T) {
 		}
 		require.Contains(t, strings.Join(sums, "\n"), "-linux-arm64.tar.gz")
 	})
-	t.Run("get.sh", func(t *testing.T) { testGet(t, out) })
+	t.Run("group", func(t *testing.T) { testGroup(t, out) })
+	t.Run("get.sh", func(t *testing.T) { testGet(t, out) }) // it spoils an archive
 	t.Run("formula", func(t *testing.T) {
 		text := string(testenv.ReadFile(t, out+"/ringmaster.rb"))
 		require.NotRegexp(t, "@[A-Z0-9]+@", text)
