@@ -50,7 +50,7 @@ func (c *rowCost) learn(rows, drafts int, seconds float64) {
 		c.first *= 1 + off
 		return
 	}
-	// The line turns about the step without drafts, which stays as it is.
+	// The line is anchored at the step without drafts.
 	plain := float64(rows - drafts - 1)
 	without := 1 + c.slope*plain
 	ratio := expected / without * (1 + off)

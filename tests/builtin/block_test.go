@@ -1,8 +1,6 @@
 package builtin
 
 import (
-	"context"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -12,29 +10,14 @@ import (
 
 	"ringmaster/engine"
 	"ringmaster/engine/drafts"
-	"ringmaster/kernels/cpu"
 	"ringmaster/model/chat"
-	"ringmaster/model/deepseek4"
 	"ringmaster/model/tokenizer"
 )
 
 // startDrafting runs the model with its block for multi-token prediction, one sequence at a
 // time, and nothing else that drafts.
 func startDrafting(t testing.TB, clock func() time.Time) (*engine.Engine, *tokenizer.Tokenizer) {
-	f := open(t)
-	t.Cleanup(func() { f.Close() })
-	tok, err := tokenizer.FromGGUF(f)
-	require.NoError(t, err)
-	b, err := cpu.New(0)
-	require.NoError(t, err)
-	t.Cleanup(func() { b.Close() })
-	m, err := deepseek4.Open(f, b, deepseek4.Options{DraftFile: f})
-	require.NoError(t, err)
-	t.Cleanup(func() { m.Close() })
-	e, err := engine.New(m, tok, engine.Options{ModelDrafts: true, MaxActive: 1, CacheEntries: -1, Clock: clock, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, e.Close(context.Background())) })
-	return e, tok
+	return startWith(t, engine.Options{ModelDrafts: true, MaxActive: 1, CacheEntries: -1, Clock: clock, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // askedQuestions are requests for the answers to the held-out questions.

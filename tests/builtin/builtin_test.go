@@ -41,6 +41,12 @@ func open(t testing.TB) *gguf.File {
 
 // start runs the model in an engine.
 func start(t *testing.T) (*engine.Engine, *tokenizer.Tokenizer) {
+	return startWith(t, engine.Options{})
+}
+
+// startWith runs the model in an engine with these options, with its block for multi-token
+// prediction if they ask for its drafts.
+func startWith(t testing.TB, o engine.Options) (*engine.Engine, *tokenizer.Tokenizer) {
 	f := open(t)
 	t.Cleanup(func() { f.Close() })
 	tok, err := tokenizer.FromGGUF(f)
@@ -48,10 +54,14 @@ func start(t *testing.T) (*engine.Engine, *tokenizer.Tokenizer) {
 	b, err := cpu.New(0)
 	require.NoError(t, err)
 	t.Cleanup(func() { b.Close() })
-	m, err := deepseek4.Open(f, b, deepseek4.Options{})
+	var block deepseek4.Options
+	if o.ModelDrafts {
+		block.DraftFile = f
+	}
+	m, err := deepseek4.Open(f, b, block)
 	require.NoError(t, err)
 	t.Cleanup(func() { m.Close() })
-	e, err := engine.New(m, tok, engine.Options{})
+	e, err := engine.New(m, tok, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close(context.Background())) })
 	return e, tok

@@ -79,14 +79,7 @@ func (g *gathering) client(host int) *harness.Client {
 // untilRanks waits until an epoch of so many ranks runs.
 func (g *gathering) untilRanks(c *harness.Client, ranks int) {
 	g.t.Helper()
-	ctx := testenv.Within(g.t, hangLimit)
-	require.NoError(g.t, harness.Until(ctx, "the group to have its ranks", func() (bool, string) {
-		if ok, why := c.Ready(ctx); !ok {
-			return false, why
-		}
-		n, err := c.Metric(ctx, "ringmaster_group_ranks")
-		return err == nil && int(n) == ranks, ""
-	}))
+	require.NoError(g.t, c.UntilRanks(testenv.Within(g.t, hangLimit), ranks))
 }
 
 // tokens are those of an answer of the server.

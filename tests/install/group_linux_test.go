@@ -15,8 +15,7 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// newcomer is three hosts on a network, of which each has nothing but what get.sh has
-// installed, and /proc.
+// newcomer is three hosts on a network. Each has only what get.sh has installed, and /proc.
 type newcomer struct {
 	t     *testing.T
 	net   *harness.Net
@@ -72,15 +71,7 @@ func (n *newcomer) finish(p *harness.Process) {
 // untilRanks waits until the server of host 0 is ready with so many ranks.
 func (n *newcomer) untilRanks(ranks int) {
 	n.t.Helper()
-	c := harness.NewClient("127.0.0.1:8080", n.net.Dialer(0))
-	ctx := testenv.Within(n.t, 2*time.Minute)
-	require.NoError(n.t, harness.Until(ctx, "the group to have its ranks", func() (bool, string) {
-		if ok, why := c.Ready(ctx); !ok {
-			return false, why
-		}
-		got, err := c.Metric(ctx, "ringmaster_group_ranks")
-		return err == nil && int(got) == ranks, ""
-	}))
+	require.NoError(n.t, harness.NewClient("127.0.0.1:8080", n.net.Dialer(0)).UntilRanks(testenv.Within(n.t, 2*time.Minute), ranks))
 }
 
 // testGroup is the first hour of someone who has three hosts: get.sh on each, up on one, join

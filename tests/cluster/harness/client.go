@@ -214,6 +214,17 @@ func (c *Client) Metric(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("/metrics has no %s", name)
 }
 
+// UntilRanks waits until the server is ready and its group has so many ranks.
+func (c *Client) UntilRanks(ctx context.Context, ranks int) error {
+	return Until(ctx, "the group to have its ranks", func() (bool, string) {
+		if ok, why := c.Ready(ctx); !ok {
+			return false, why
+		}
+		n, err := c.Metric(ctx, "ringmaster_group_ranks")
+		return err == nil && int(n) == ranks, ""
+	})
+}
+
 // Metrics returns the text of /metrics.
 func (c *Client) Metrics(ctx context.Context) (string, error) {
 	text, status, err := c.get(ctx, "/metrics")
