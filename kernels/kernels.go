@@ -114,8 +114,12 @@ func (a *RoPEArgs) Turn() float32 {
 // normalisation (divide by sum+Eps), then Iterations-1 times row and column
 // normalisation. i is the source stream, j the destination. X is RMSNorm with Norm and
 // RMSEps of HCCollapse of H with Weights.
+//
+// With Y the op begins with the end of the sub-layer before: HCExpand of H by Y, and by Post
+// and Comb as they are before.
 type HCMixArgs struct {
-	H       []float32 // [rows][Streams][Cols]
+	H       []float32 // [rows][Streams][Cols], in place with Y
+	Y       []float32 // [rows][Cols], or nil
 	Fn      Weight    // [(2+S)*S][S*Cols], F32, F16, BF16 or quantised
 	Base    []float32 // [(2+S)*S]
 	Scale   []float32 // [3]
@@ -123,8 +127,8 @@ type HCMixArgs struct {
 	Norm    []float32 // [Cols]
 
 	Pre  []float32 // out [rows][S]
-	Post []float32 // out [rows][S]
-	Comb []float32 // out [rows][S][S]
+	Post []float32 // out [rows][S], in place with Y
+	Comb []float32 // out [rows][S][S], in place with Y
 	X    []float32 // out [rows][Cols]
 
 	Rows, Streams, Cols int

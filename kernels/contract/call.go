@@ -55,7 +55,7 @@ func (o *Operand) overlaps(p *Operand) bool {
 }
 
 // maxOperands is the most slices that an op has (HCMix).
-const maxOperands = 9
+const maxOperands = 10
 
 // Call is a call of an op with arguments that have passed the checks, and its operands.
 // Weights are not among the operands, because no op writes to their mappings.

@@ -31,15 +31,22 @@ func HCMix(a *kernels.HCMixArgs) Call {
 	c.streams(a.Rows, s, a.Cols)
 	c.positive("Iterations", a.Iterations)
 	c.matrix("Fn", &a.Fn, (2+s)*s, s*a.Cols)
-	in(&c, "H", a.H, a.Rows, s, a.Cols)
+	of := out[float32]
+	if a.Y == nil {
+		in(&c, "H", a.H, a.Rows, s, a.Cols)
+	} else {
+		of = inOut[float32]
+		inOut(&c, "H", a.H, a.Rows, s, a.Cols)
+		in(&c, "Y", a.Y, a.Rows, a.Cols)
+	}
 	in(&c, "Base", a.Base, (2+s)*s)
 	in(&c, "Scale", a.Scale, 3)
 	in(&c, "Weights", a.Weights, a.Rows, s).inPlace = true
 	in(&c, "Norm", a.Norm, a.Cols)
 	out(&c, "X", a.X, a.Rows, a.Cols)
 	out(&c, "Pre", a.Pre, a.Rows, s)
-	out(&c, "Post", a.Post, a.Rows, s)
-	out(&c, "Comb", a.Comb, a.Rows, s, s)
+	of(&c, "Post", a.Post, a.Rows, s)
+	of(&c, "Comb", a.Comb, a.Rows, s, s)
 	c.apart()
 	return c
 }

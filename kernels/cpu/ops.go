@@ -122,6 +122,9 @@ func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
 func (b *Backend) HCMix(a kernels.HCMixArgs) {
 	op := b.check(contract.HCMix(&a))
 	b.computable(op, a.Fn)
+	if a.Y != nil {
+		C.rm_op_hc_expand(b.pool, f32(a.H), f32(a.Y), f32(a.Post), f32(a.Comb), C.int64_t(a.Rows), C.int64_t(a.Streams), C.int64_t(a.Cols))
+	}
 	b.done(op, C.rm_op_hc_mix(b.pool, C.rm_hc_mix{
 		h: f32(a.H), fn: cWeight(a.Fn), base: f32(a.Base), scale: f32(a.Scale),
 		pre: f32(a.Pre), post: f32(a.Post), comb: f32(a.Comb),

@@ -25,15 +25,16 @@ func streamCases() []opCase {
 		cases = append(cases, streamElementCases(name, s, cols)...)
 	}
 	for _, typ := range plainTypes {
-		cases = append(cases, mixCase("", typ, 4, 64, 5, 20, false), headCase(typ, 4, 96, 5))
+		cases = append(cases, mixCase("", typ, 4, 64, 5, 20, false, false), mixCase("expanded", typ, 4, 300, 5, 20, false, true), headCase(typ, 4, 96, 5))
 	}
 	for _, typ := range []gguf.Type{gguf.Q8_0, gguf.Q4_K, gguf.IQ2XXS} {
-		cases = append(cases, mixCase("", typ, 4, 64, 3, 20, true), headCase(typ, 4, 64, 3))
+		cases = append(cases, mixCase("", typ, 4, 64, 3, 20, true, false), mixCase("expanded", typ, 4, 64, 3, 20, true, true), headCase(typ, 4, 64, 3))
 	}
 	return append(cases,
-		mixCase("many rows", gguf.F16, 4, 64, 37, 20, true), mixCase("Flash", gguf.F16, 4, 4096, 3, 20, false),
-		mixCase("two streams", gguf.F32, 2, 33, 4, 3, true), mixCase("one iteration", gguf.F32, 4, 40, 4, 1, false),
-		mixCase("five streams", gguf.BF16, 5, 7, 20, 20, false), headCase(gguf.F32, 3, 37, 19))
+		mixCase("many rows", gguf.F16, 4, 64, 37, 20, true, false), mixCase("Flash", gguf.F16, 4, 4096, 3, 20, false, false),
+		mixCase("Flash, expanded", gguf.F16, 4, 4096, 3, 20, false, true), mixCase("three streams, expanded", gguf.F32, 3, 257, 2, 3, true, true),
+		mixCase("five streams, expanded", gguf.F32, 5, 64, 2, 20, false, true), mixCase("two streams", gguf.F32, 2, 33, 4, 3, true, false), mixCase("one iteration", gguf.F32, 4, 40, 4, 1, false, false),
+		mixCase("five streams", gguf.BF16, 5, 7, 20, 20, false, false), headCase(gguf.F32, 3, 37, 19))
 }
 
 func streamElementCases(name string, s, cols int) []opCase {
@@ -76,8 +77,8 @@ func streamElementCases(name string, s, cols int) []opCase {
 }
 
 // mixCase has an asymmetric Base, so that rows and columns of Comb differ. other: the streams
-// are collapsed with other weights than those that it computes.
-func mixCase(name string, typ gguf.Type, s, cols, rows, iterations int, other bool) opCase {
+// are collapsed with other weights than those that it computes. expand: they are expanded first.
+func mixCase(name string, typ gguf.Type, s, cols, rows, iterations int, other, expand bool) opCase {
 	tol := mixTolerance
 	if typ.BlockElements() > 1 {
 		tol = coarse
@@ -89,15 +90,27 @@ func mixCase(name string, typ gguf.Type, s, cols, rows, iterations int, other bo
 			h := long(m, m.normal(rows*n, 2))
 			fn := m.weight(typ, 1, (2+s)*s, n, 0.02)
 			base, scale := long(m, m.normal((2+s)*s, 1)), long(m, []float32{0.7, 1.3, -0.9})
-			pre, post := fresh[float32](m, "pre", rows*s, tol), fresh[float32](m, "post", rows*s, tol)
-			comb := fresh[float32](m, "comb", rows*s*s, tol)
+			pre := fresh[float32](m, "pre", rows*s, tol)
+			var post, comb, y []float32
+			if expand {
+				y, post, comb = long(m, m.normal(rows*cols, 1)), long(m, m.normal(rows*s, 1)), long(m, m.normal(rows*s*s, 0.5))
+				result(m, "h", h, rows*n, oneRounding)
+				result(m, "post", post, rows*s, tol)
+				result(m, "comb", comb, rows*s*s, tol)
+			} else {
+				post, comb = fresh[float32](m, "post", rows*s, tol), fresh[float32](m, "comb", rows*s*s, tol)
+			}
 			x, norm, weights := fresh[float32](m, "x", rows*cols, tol), long(m, m.normal(cols, 1)), pre
 			if other {
 				weights = long(m, m.normal(rows*s, 1))
 			}
 			return func(from, to int) {
+				var of []float32
+				if expand {
+					of = y[from*cols:]
+				}
 				m.b.HCMix(kernels.HCMixArgs{
-					H: h[from*n:], Fn: fn, Base: base, Scale: scale, Weights: weights[from*s:], Norm: norm,
+					H: h[from*n:], Y: of, Fn: fn, Base: base, Scale: scale, Weights: weights[from*s:], Norm: norm,
 					Pre: pre[from*s:], Post: post[from*s:], Comb: comb[from*s*s:], X: x[from*cols:],
 					Rows: to - from, Streams: s, Cols: cols, Iterations: iterations, Eps: 1e-6, RMSEps: 1e-6,
 				})

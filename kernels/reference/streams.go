@@ -23,6 +23,9 @@ func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
 // normalisation. Then it collapses the streams and norms them.
 func (b *Backend) HCMix(a kernels.HCMixArgs) {
 	contract.HCMix(&a)
+	if a.Y != nil {
+		b.HCExpand(a.H, a.Y, a.Post, a.Comb, a.Rows, a.Streams, a.Cols)
+	}
 	s, n := a.Streams, a.Streams*a.Cols
 	fn := b.rows(a.Fn, 0)
 	for t := range a.Rows {

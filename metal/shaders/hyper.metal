@@ -105,22 +105,34 @@ struct bf16 {
 	}
 };
 
-// products accumulates a lane's part of the dot products of T tokens (at h + x0[t])
-// with F rows of Fn (at fn + w0[f]) over the columns [begin, end): every 32nd
+// Columns of one stream: of T tokens in device memory, and of one token in threadgroup memory.
+template <ushort T>
+struct in_device {
+	device const float *at[T];
+	float one(ushort t, uint c) const { return at[t][c]; }
+	float4 four(ushort t, uint c) const { return *(device const float4 *)(at[t] + c); }
+};
+struct in_threadgroup {
+	threadgroup const float *at;
+	float one(ushort, uint c) const { return at[c]; }
+	float4 four(ushort, uint c) const { return *(threadgroup const float4 *)(at + c); }
+};
+
+// products accumulates a lane's part of the dot products of T tokens with F rows of Fn (at
+// fn + w0[f]) over n columns of one stream, columns first to first + n of Fn: every 32nd
 // float4, or every 32nd column.
-template <typename W, ushort T, ushort F>
-inline void products(thread float (&sum)[T][F], thread float (&squares)[T], device const float *h,
-                     thread const ulong (&x0)[T], device const uchar *fn, thread const ulong (&w0)[F], uint begin,
-                     uint end, bool vectors, uint lane) {
+template <typename W, ushort T, ushort F, typename X>
+inline void products(thread float (&sum)[T][F], thread float (&squares)[T], thread const X &columns,
+                     device const uchar *fn, thread const ulong (&w0)[F], uint first, uint n, bool vectors, uint lane) {
 	if (vectors) {
-		for (uint c = begin + 4 * lane; c < end; c += 128) {
+		for (uint c = 4 * lane; c < n; c += 128) {
 			float4 x[T];
 			for (ushort t = 0; t < T; t++) {
-				x[t] = *(device const float4 *)(h + x0[t] + c);
+				x[t] = columns.four(t, c);
 				squares[t] = fma(x[t].x, x[t].x, fma(x[t].y, x[t].y, fma(x[t].z, x[t].z, fma(x[t].w, x[t].w, squares[t]))));
 			}
 			for (ushort f = 0; f < F; f++) {
-				const float4 w = W::four(fn + w0[f], c);
+				const float4 w = W::four(fn + w0[f], first + c);
 				for (ushort t = 0; t < T; t++) {
 					sum[t][f] = fma(w.x, x[t].x, fma(w.y, x[t].y, fma(w.z, x[t].z, fma(w.w, x[t].w, sum[t][f]))));
 				}
@@ -128,45 +140,49 @@ inline void products(thread float (&sum)[T][F], thread float (&squares)[T], devi
 		}
 		return;
 	}
-	for (uint c = begin + lane; c < end; c += 32) {
+	for (uint c = lane; c < n; c += 32) {
 		float x[T];
 		for (ushort t = 0; t < T; t++) {
-			x[t] = h[x0[t] + c];
+			x[t] = columns.one(t, c);
 			squares[t] = fma(x[t], x[t], squares[t]);
 		}
 		for (ushort f = 0; f < F; f++) {
-			const float w = W::one(fn + w0[f], c);
+			const float w = W::one(fn + w0[f], first + c);
 			for (ushort t = 0; t < T; t++) sum[t][f] = fma(w, x[t], sum[t][f]);
 		}
 	}
 }
 
 // hc_products computes the dot products of the flattened streams with the rows of
-// Fn, and their sum of squares, per span of RMG_HC_SPAN columns: out[t][span][k]
-// is the dot product with row k, followed by the sum of squares. One simdgroup
-// takes T tokens, F rows of Fn and one span; the order of summation does not
+// Fn, and their sum of squares, per span of RMG_HC_SPAN columns of each stream:
+// out[t][span][k] is the dot product with row k, followed by the sum of squares. One
+// simdgroup takes T tokens, F rows of Fn and one span; the order of summation does not
 // depend on T and F. Reads Fn once per T tokens and h once per F rows (from the
 // cache after the first time). Grid: [spans][F rows, RMG_HC_SIMDGROUPS times][T tokens].
 template <typename W, ushort T, ushort F>
 kernel void hc_products(constant rmg_hc_products &args [[buffer(0)]],
                         device float *out [[buffer(1)]],        // [rows][spans][products+1]
-                        device const float *h [[buffer(2)]],    // [rows][n]
+                        device const float *h [[buffer(2)]],    // [rows][streams][cols]
                         device const uchar *data [[buffer(3)]], // [count] rows of Fn
                         uint3 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
                         uint simdgroup [[simdgroup_index_in_threadgroup]]) {
 	const uint k = (group.y * RMG_HC_SIMDGROUPS + simdgroup) * F, count = uint(args.count), rows = uint(args.rows);
-	const uint t0 = group.z * T, span = group.x, n = uint(args.n);
+	const uint t0 = group.z * T, span = group.x, streams = uint(args.streams), cols = uint(args.cols);
 	if (k >= count) return;
 	// Out of range, the last token or row is computed a second time and not stored.
-	ulong x0[T], w0[F];
-	for (ushort t = 0; t < T; t++) x0[t] = ulong(min(t0 + t, rows - 1)) * n;
+	ulong w0[F];
 	for (ushort f = 0; f < F; f++) w0[f] = args.shift + ulong(min(k + f, count - 1)) * args.row_bytes;
 	float sum[T][F], squares[T];
 	for (ushort t = 0; t < T; t++) {
 		squares[t] = 0;
 		for (ushort f = 0; f < F; f++) sum[t][f] = 0;
 	}
-	products<W, T, F>(sum, squares, h, x0, data, w0, span * RMG_HC_SPAN, min(n, (span + 1) * RMG_HC_SPAN), args.vectors, lane);
+	const uint begin = span * RMG_HC_SPAN, n = min(cols - begin, uint(RMG_HC_SPAN));
+	for (uint s = 0; s < streams; s++) {
+		in_device<T> x;
+		for (ushort t = 0; t < T; t++) x.at[t] = h + (ulong(min(t0 + t, rows - 1)) * streams + s) * cols + begin;
+		products<W, T, F>(sum, squares, x, data, w0, s * cols + begin, n, args.vectors, lane);
+	}
 	const uint products = uint(args.products);
 	for (ushort t = 0; t < T; t++) {
 		device float *row = out + (ulong(t0 + t) * args.spans + span) * (products + 1);
@@ -186,6 +202,67 @@ HC_PRODUCTS(hc_products_f16_1, hc_products<f16, 1, 2>)
 HC_PRODUCTS(hc_products_f16_4, hc_products<f16, 4, 4>)
 HC_PRODUCTS(hc_products_bf16_1, hc_products<bf16, 1, 2>)
 HC_PRODUCTS(hc_products_bf16_4, hc_products<bf16, 4, 4>)
+
+// hc_expand_products is hc_expand of a span of columns and then hc_products, with the
+// same order of summation. One threadgroup takes all rows of Fn, so that no other reads the
+// columns that it changes; a thread expands one column, then a simdgroup takes 3 rows of
+// Fn at a time. Reads Fn once per token. Grid: [spans][1][tokens].
+template <typename W>
+kernel void hc_expand_products(constant rmg_hc_products &args [[buffer(0)]],
+                               device float *out [[buffer(1)]],        // [rows][spans][products+1]
+                               device float *h [[buffer(2)]],          // [rows][streams][cols]
+                               device const uchar *data [[buffer(3)]], // [products] rows of Fn
+                               device const float *y [[buffer(4)]],    // [rows][cols]
+                               device const float *post [[buffer(5)]], // [rows][streams]
+                               device const float *comb [[buffer(6)]], // [rows][streams][streams]
+                               uint3 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
+                               uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+	threadgroup float4 tile[RMG_HC_EXPAND_STREAMS * RMG_HC_SPAN / 4]; // [streams][RMG_HC_SPAN]
+	threadgroup float *wide = (threadgroup float *)tile;
+	const uint streams = uint(args.streams), cols = uint(args.cols), row = group.z, begin = group.x * RMG_HC_SPAN;
+	const uint n = min(cols - begin, uint(RMG_HC_SPAN)), c = simdgroup * 32 + lane;
+	h += ulong(row) * streams * cols + begin;
+	if (c < n) {
+		post += row * streams;
+		comb += row * streams * streams;
+		const float v = y[ulong(row) * cols + begin + c];
+		float old[RMG_HC_EXPAND_STREAMS];
+		for (uint s = 0; s < streams; s++) old[s] = h[ulong(s) * cols + c];
+		for (uint j = 0; j < streams; j++) {
+			float sum = post[j] * v;
+			for (uint s = 0; s < streams; s++) sum = fma(comb[s * streams + j], old[s], sum);
+			h[ulong(j) * cols + c] = sum;
+			wide[j * RMG_HC_SPAN + c] = sum;
+		}
+	}
+	threadgroup_barrier(mem_flags::mem_threadgroup);
+	const ushort F = 3;
+	const uint count = uint(args.count), products_of = uint(args.products);
+	out += (ulong(row) * args.spans + group.x) * (products_of + 1);
+	for (uint k = simdgroup * F; k < count; k += F * RMG_HC_EXPAND_SIMDGROUPS) {
+		ulong w0[F];
+		float sum[1][F], squares[1] = {0};
+		for (ushort f = 0; f < F; f++) {
+			w0[f] = args.shift + ulong(min(k + f, count - 1)) * args.row_bytes;
+			sum[0][f] = 0;
+		}
+		for (uint s = 0; s < streams; s++) {
+			in_threadgroup x;
+			x.at = wide + s * RMG_HC_SPAN;
+			products<W, 1, F>(sum, squares, x, data, w0, s * cols + begin, n, args.vectors, lane);
+		}
+		for (ushort f = 0; f < F; f++) {
+			const float s = simd_sum(sum[0][f]);
+			if (lane == 0 && k + f < count) out[args.first + k + f] = s;
+		}
+		const float s = simd_sum(squares[0]);
+		if (lane == 0 && k == 0) out[products_of] = s;
+	}
+}
+
+HC_PRODUCTS(hc_expand_products_f32, hc_expand_products<f32>)
+HC_PRODUCTS(hc_expand_products_f16, hc_expand_products<f16>)
+HC_PRODUCTS(hc_expand_products_bf16, hc_expand_products<bf16>)
 
 // product is the dot product with row k: the sum over its spans, in order.
 inline float product(device const float *parts, uint k, uint products, uint spans) {

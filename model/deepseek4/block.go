@@ -87,10 +87,10 @@ func (m *block) Layers(ctx context.Context, step step) error {
 	}
 	m.enter(step)
 	if len(step.Wanted) > 0 {
-		return m.layer(ctx, 0, step)
+		return m.layers(ctx, step)
 	}
 	l := &m.w.layers[0]
-	m.Mix(&l.hcAttn, m.Pre, m.Pre, l.attnNorm, step.Own)
+	m.Mix(&l.hcAttn, nil, m.Pre, m.Pre, l.attnNorm, step.Own)
 	m.project(l, 0, step, false, false)
 	for _, g := range step.Segments {
 		m.remember(l, &g.Cache.layers[0], g, storesAtOnce(step))

@@ -22,13 +22,8 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 		b.Embed(m.X, m.w.embd, step.IDs[own.Start:own.End])
 		b.HCInit(m.H[own.Start*c.Streams*c.Embd:], m.X, n, c.Streams, c.Embd)
 	}
-	for i := m.Span.Start; i < m.Span.End; i++ {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
-		}
-		if err := m.layer(ctx, i, step); err != nil {
-			return err
-		}
+	if err := m.layers(ctx, step); err != nil {
+		return err
 	}
 	return m.Leave(ctx, step.Cut, step.Kept, parallel.FieldOf(m.H, c.Streams*c.Embd))
 }
@@ -38,26 +33,39 @@ func (m *forward) Carried() []decoder.Carried {
 	return []decoder.Carried{{Data: m.H, Width: m.c.Streams * m.c.Embd}}
 }
 
-// layer encodes a layer: the streams h [rows][S][D] of this rank's rows, in place.
-func (m *forward) layer(ctx context.Context, i int, step step) error {
-	b, c, own, n := m.Backend, m.c, step.Own, step.Own.Len()
-	h, y := m.H[own.Start*c.Streams*c.Embd:], m.Y[own.Start*c.Embd:]
-	l := &m.w.layers[i]
-	m.Mix(&l.hcAttn, m.Pre, m.Pre, l.attnNorm, own)
+// layers encodes this rank's layers: the streams H [rows][S][D] of its rows, in place.
+func (m *forward) layers(ctx context.Context, step step) error {
+	c, own, n := m.c, step.Own, step.Own.Len()
+	y := m.Y[own.Start*c.Embd:]
+	for i := m.Span.Start; i < m.Span.End; i++ {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
+		}
+		before := y // the output of the layer before
+		if i == m.Span.Start {
+			before = nil
+		}
+		if err := m.layer(ctx, i, step, before, y); err != nil {
+			return err
+		}
+	}
+	m.Backend.HCExpand(m.H[own.Start*c.Streams*c.Embd:], y, m.Post, m.Comb, n, c.Streams, c.Embd)
+	return nil
+}
+
+// layer encodes a layer but for the end of its FFN: its output y [rows][D], by which the streams
+// are still to be expanded. First it expands them by that of the layer before, nil for none.
+func (m *forward) layer(ctx context.Context, i int, step step, before, y []float32) error {
+	l, own := &m.w.layers[i], step.Own
+	m.Mix(&l.hcAttn, before, m.Pre, m.Pre, l.attnNorm, own)
 	if err := m.attention(ctx, l, i, step); err != nil {
 		return fmt.Errorf("layer %d: %w", i, err)
 	}
-	b.HCExpand(h, y, m.Post, m.Comb, n, c.Streams, c.Embd)
-
-	m.Mix(&l.hcFFN, m.Pre, m.Pre, l.ffnNorm, own)
+	m.Mix(&l.hcFFN, y, m.Pre, m.Pre, l.ffnNorm, own)
 	if err := m.Routed.Begin(ctx, i, &l.experts, m.X, step.IDs, step.Rows, step.Cut); err != nil {
 		return err
 	}
-	if err := m.Routed.Finish(ctx, y); err != nil {
-		return err
-	}
-	b.HCExpand(h, y, m.Post, m.Comb, n, c.Streams, c.Embd)
-	return nil
+	return m.Routed.Finish(ctx, y)
 }
 
 // Head implements decoder.Network: the logits of rows [wanted][V]. A rank computes its part

@@ -37,6 +37,7 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 			}
 		}
 	}
+	var before []float32 // the output of the layer before, by which the streams are not expanded yet
 	for i := m.Span.Start; i < m.Span.End; i++ {
 		in, out := step.Entering(i), step.Leaving(i)
 		if in.Live.Len() == 0 {
@@ -45,8 +46,16 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
 		}
-		if err := m.layer(ctx, i, in, out, own.Start); err != nil {
+		if err := m.layer(ctx, i, in, out, own.Start, before); err != nil {
 			return err
+		}
+		before = nil
+		if own := out.Own; own.Len() > 0 {
+			if y := m.Y[own.Start*c.Embd:]; m.expandsNext(i) {
+				before = y
+			} else {
+				b.HCExpand(m.H[own.Start*c.Streams*c.Embd:], y, m.Post, m.Comb, own.Len(), c.Streams, c.Embd)
+			}
 		}
 	}
 	if m.Span.End < c.Layers {
@@ -91,15 +100,22 @@ func (m *forward) Splits(layer int) bool {
 	return true
 }
 
-// layer runs a layer with the rows that enter it, up to those that leave it. This rank's
-// first row of the step is number first.
-func (m *forward) layer(ctx context.Context, i int, in, out step, first int) error {
+// expandsNext reports whether the layer after layer i can expand the streams: if it runs here,
+// and adds nothing to them first.
+func (m *forward) expandsNext(i int) bool {
+	return i+1 < m.Span.End && m.w.layers[i+1].engram == nil
+}
+
+// layer runs a layer with the rows that enter it, up to those that leave it, but for the end of its
+// FFN: the streams are still to be expanded by Y. First it expands them by that of the layer
+// before, nil for none. This rank's first row of the step is number first.
+func (m *forward) layer(ctx context.Context, i int, in, out step, first int, before []float32) error {
 	b, c, s, l := m.Backend, m.c, &m.scratch, &m.w.layers[i]
 	if in.Own.Len() > 0 {
 		if l.engram != nil {
 			m.addEngram(l, in.Own, in.Own.Start-first)
 		}
-		m.Mix(&l.hcAttn, m.Pre, s.carried, l.attnNorm, in.Own)
+		m.Mix(&l.hcAttn, before, m.Pre, s.carried, l.attnNorm, in.Own)
 	}
 	if err := m.attention(ctx, l, i, in, out); err != nil {
 		return fmt.Errorf("layer %d: %w", i, err)
@@ -111,20 +127,18 @@ func (m *forward) layer(ctx context.Context, i int, in, out step, first int) err
 	h, y := m.H[own.Start*c.Streams*c.Embd:], m.Y[own.Start*c.Embd:]
 	if n > 0 {
 		left := (own.Start - in.Own.Start) * c.Streams // coefficients of rows that do not leave
-		b.HCExpand(h, y, m.Post[left:], m.Comb[left*c.Streams:], n, c.Streams, c.Embd)
-		m.Mix(&l.hcFFN, s.carried, m.Pre[left:], l.ffnNorm, own)
+		attended := y
+		if left > 0 { // those of the rows that do are not where Mix leaves the next
+			b.HCExpand(h, y, m.Post[left:], m.Comb[left*c.Streams:], n, c.Streams, c.Embd)
+			attended = nil
+		}
+		m.Mix(&l.hcFFN, attended, s.carried, m.Pre[left:], l.ffnNorm, own)
 	}
 	live := out.Live
 	if err := m.Routed.Begin(ctx, i, &l.experts, m.X[live.Start*c.Embd:], out.IDs[live.Start:], live.Len(), out.LiveCut()); err != nil {
 		return err
 	}
-	if err := m.Routed.Finish(ctx, y); err != nil {
-		return err
-	}
-	if n > 0 {
-		b.HCExpand(h, y, m.Post, m.Comb, n, c.Streams, c.Embd)
-	}
-	return nil
+	return m.Routed.Finish(ctx, y)
 }
 
 // addEngram adds the rows of the tables to the streams of this rank's rows, which are those

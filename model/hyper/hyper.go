@@ -7,7 +7,7 @@
 //		hyper.Pass
 //		...
 //	}
-//	m.Mix(&l.hcAttn, s.Pre, s.Pre, l.attnNorm, step.Own) // the input of a sub-layer
+//	m.Mix(&l.hcAttn, nil, s.Pre, s.Pre, l.attnNorm, step.Own) // the input of a sub-layer
 package hyper
 
 import (
@@ -77,12 +77,13 @@ type Pass struct {
 
 // Mix encodes the coefficients of a hyper-connection for some rows of H: pre, the weights of
 // the streams, and Post and Comb. Then it collapses the streams with collapse, which may be
-// pre, to the normalised input of the sub-layer, X.
-func (m *Pass) Mix(hc *Connection, pre, collapse, norm []float32, rows parallel.Range) {
+// pre, to the normalised input of the sub-layer, X. With y, the output [rows][D] of the sub-layer
+// before, it expands the streams first, by Post and Comb as they are before.
+func (m *Pass) Mix(hc *Connection, y, pre, collapse, norm []float32, rows parallel.Range) {
 	c, n := m.Shape, rows.Len()
 	h, x := m.H[rows.Start*c.Streams*c.Embd:], m.X[rows.Start*c.Embd:]
 	m.Backend.HCMix(kernels.HCMixArgs{
-		H: h, Fn: hc.Fn, Base: hc.Base, Scale: hc.Scale,
+		H: h, Y: y, Fn: hc.Fn, Base: hc.Base, Scale: hc.Scale,
 		Weights: collapse, Norm: norm,
 		Pre: pre, Post: m.Post, Comb: m.Comb, X: x,
 		Rows: n, Streams: c.Streams, Cols: c.Embd,

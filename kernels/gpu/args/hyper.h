@@ -7,8 +7,10 @@
 #endif
 
 #define RMG_HC_STREAMS 16 // maximum number of streams
-#define RMG_HC_SPAN 1024 // columns of a partial dot product
+#define RMG_HC_SPAN 256 // columns of each stream in a partial dot product
 #define RMG_HC_SIMDGROUPS 4 // of a threadgroup of hc_products
+#define RMG_HC_EXPAND_SIMDGROUPS 8 // of one of hc_expand_products: a thread for each column of a span
+#define RMG_HC_EXPAND_STREAMS 4 // the most of hc_expand_products
 #define RMG_HC_GATE_SIMDGROUPS 8 // of a threadgroup of hc_gate
 
 // hc_init, hc_collapse, hc_expand
@@ -22,11 +24,13 @@ struct rmg_hc_gate {
 	float eps;
 };
 
+// hc_products, hc_expand_products
 struct rmg_hc_products {
-	int32_t rows, n;       // tokens, and columns of Fn
+	int32_t rows;          // tokens
+	int32_t streams, cols; // Fn has streams*cols columns
 	int32_t products;      // rows of Fn
 	int32_t first, count;  // rows of Fn in this view
-	int32_t spans;         // RMG_HC_SPAN columns each
+	int32_t spans;         // RMG_HC_SPAN columns of each stream
 	int32_t vectors;       // rows consist of aligned vectors of 4
 	uint32_t row_bytes, shift;
 };
