@@ -61,6 +61,19 @@ const renewEvery = 500
 // Open opens the system's Metal device and compiles the kernels. The error is an
 // *UnsuitableError where the host cannot run them.
 func Open(o Options) (*Backend, error) {
+	d, err := openDevice(o)
+	if err != nil {
+		return nil, err
+	}
+	b, err := gpu.New(d)
+	if err != nil {
+		return nil, err
+	}
+	return &Backend{b, d}, nil
+}
+
+// openDevice opens the device and compiles the libraries.
+func openDevice(o Options) (*device, error) {
 	var text [8192]C.char
 	var info C.rmm_info
 	keep := C.rmm_keep{renew_ms: renewEvery, keep_ms: C.uint64_t((max(0, o.KeepWired) + time.Millisecond - 1).Milliseconds())}
@@ -79,11 +92,7 @@ func Open(o Options) (*Backend, error) {
 	if err := d.compile(o.Progress); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	b, err := gpu.New(d)
-	if err != nil {
-		return nil, err
-	}
-	return &Backend{b, d}, nil
+	return d, nil
 }
 
 // compile compiles the libraries.

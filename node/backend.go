@@ -33,6 +33,7 @@ func (n *Node) openBackend() error {
 			slog.Warn("computing on the CPU: there is no suitable GPU", "error", unsuitable)
 			return n.openCPU()
 		}
+		n.autoGPU, n.isMetal = err == nil, true
 		return err
 	}
 	return n.autoVulkan()

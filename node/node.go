@@ -96,6 +96,7 @@ type Node struct {
 	gpu     gpuMemory
 	onGPU   onGPU // if the GPU's memory is its own, or the CPU computes the experts
 	autoGPU bool  // auto chose the GPU: the CPU may do in its place
+	isMetal bool  // that GPU is a Mac's, whose memory is the host's
 	forming atomic.Pointer[cluster.Leader]
 	between atomic.Pointer[func(ctx context.Context, f func()) error]
 }
@@ -129,7 +130,7 @@ func (n *Node) Start(ctx context.Context) error {
 		err = n.lead(ctx)
 	} else {
 		err = n.withGPULimit(n.alone())
-		if err != nil && n.autoGPU {
+		if err != nil && n.replaceable(err) {
 			err = n.aloneOnCPU(err)
 		}
 	}

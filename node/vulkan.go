@@ -7,6 +7,7 @@ import (
 	"ringmaster/groupplan"
 	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
+	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/vulkan"
 	"ringmaster/model/decoder"
@@ -67,6 +68,14 @@ func (n *Node) tryVulkan(gpu vulkan.Description) error {
 	}
 	slog.Warn("computing on the CPU: the GPU cannot be used", "device", gpu.Name, "error", err)
 	return n.replaceGPU()
+}
+
+// replaceable reports whether the CPU may run a model in place of the GPU that auto chose,
+// which failed to load it. Where both share a memory that has no room for the model, the CPU has
+// none either.
+func (n *Node) replaceable(failure error) bool {
+	var wrong *kernels.WrongTypeError
+	return n.autoGPU && (!n.isMetal || errors.As(failure, &wrong))
 }
 
 // aloneOnCPU loads the whole model on the CPU in place of the GPU that auto chose, which failed

@@ -139,7 +139,7 @@ func TestMatMulExtremes(t *testing.T) {
 					data[i] = fill
 				}
 				for at := 0; at < len(data); at += size {
-					for _, f := range kerneltest.ScaleAt[typ] {
+					for _, f := range typ.HalfScales() {
 						copy(data[at+f:at+f+2], random[at+f:at+f+2])
 					}
 					switch typ {

@@ -34,11 +34,12 @@ type Backend struct {
 	stuck    bool                               // the device missed a deadline and may still use its buffers
 	err      error                              // first failure
 
-	ahead        ahead         // committed and not waited for
-	arrival      *arrival      // what the list waits for
-	late         error         // of an arrival, for the next Flush
-	leastPolling time.Duration // of a wait
-	pace         float64       // time that work took, in units of its estimate; 0: not known yet
+	ahead        ahead              // committed and not waited for
+	arrival      *arrival           // what the list waits for
+	late         error              // of an arrival, for the next Flush
+	tried        map[gguf.Type]bool // types that the device computes right
+	leastPolling time.Duration      // of a wait
+	pace         float64            // time that work took, in units of its estimate; 0: not known yet
 }
 
 var _ kernels.Backend = (*Backend)(nil)
@@ -47,7 +48,7 @@ var _ kernels.Backend = (*Backend)(nil)
 // belongs to the backend from now on: Close closes it, and so does an error.
 func New(d Device) (*Backend, error) {
 	info := d.Info()
-	b := &Backend{m: (*C.rmg_device)(d.Table()), device: d, info: info, views: map[viewKey][]view{}, wait: waitPolicy(deadline), leastPolling: leastPolling,
+	b := &Backend{m: (*C.rmg_device)(d.Table()), device: d, info: info, views: map[viewKey][]view{}, tried: map[gguf.Type]bool{}, wait: waitPolicy(deadline), leastPolling: leastPolling,
 		mostWork: info.MostWork, pipelines: make([]pipeline, len(allKernels))}
 	for _, k := range allKernels {
 		if !k.rare {

@@ -83,16 +83,21 @@ func (b *Backend) Map(m []byte) error {
 		return nil
 	}
 	base := unsafe.Pointer(unsafe.SliceData(m))
-	own := mapping{base, uintptr(base), uintptr(base) + uintptr(len(m))}
+	b.unmap(m)
+	b.mappings = append(b.mappings, mapping{base, uintptr(base), uintptr(base) + uintptr(len(m))})
+	return nil
+}
+
+// unmap forgets the mappings at the addresses of m.
+func (b *Backend) unmap(m []byte) {
+	begin := uintptr(unsafe.Pointer(unsafe.SliceData(m)))
 	b.mappings = slices.DeleteFunc(b.mappings, func(old mapping) bool {
-		if old.end <= own.begin || own.end <= old.begin {
+		if old.end <= begin || begin+uintptr(len(m)) <= old.begin {
 			return false
 		}
 		b.forget(old)
 		return true
 	})
-	b.mappings = append(b.mappings, own)
-	return nil
 }
 
 // forget releases the views of a mapping.

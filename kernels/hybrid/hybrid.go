@@ -107,6 +107,12 @@ func (b *Backend) Map(mapping []byte) error {
 // CanCompute reports whether both can multiply matrices of the type.
 func (b *Backend) CanCompute(t gguf.Type) bool { return b.gpu.CanCompute(t) && b.cpu.CanCompute(t) }
 
+// Prepare lets the GPU prepare for all but the routed experts, which it does not compute.
+func (b *Backend) Prepare(u kernels.Uses) error {
+	u.Experts = nil
+	return kernels.Prepare(b.gpu, u)
+}
+
 // Submit starts the GPU's ops and runs those of the CPU, which may need some of the GPU's
 // before.
 func (b *Backend) Submit() {

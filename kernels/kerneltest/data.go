@@ -63,14 +63,6 @@ var Types = append(plainTypes[:3:3],
 	gguf.Q2_K, gguf.Q3_K, gguf.Q4_K, gguf.Q5_K, gguf.Q6_K,
 	gguf.IQ1S, gguf.IQ1M, gguf.IQ2XXS, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S, gguf.IQ4XS)
 
-// ScaleAt are the offsets in a block of the float16 values that scale it. Every other
-// byte of a block may be arbitrary, but for the scales of MXFP4, NVFP4 and IQ1_M.
-var ScaleAt = map[gguf.Type][]int{
-	gguf.Q4_0: {0}, gguf.Q4_1: {0, 2}, gguf.Q5_0: {0}, gguf.Q5_1: {0, 2}, gguf.Q8_0: {0}, gguf.IQ4NL: {0},
-	gguf.Q2_K: {80, 82}, gguf.Q3_K: {108}, gguf.Q4_K: {0, 2}, gguf.Q5_K: {0, 2}, gguf.Q6_K: {208},
-	gguf.IQ1S: {0}, gguf.IQ2XXS: {0}, gguf.IQ2XS: {0}, gguf.IQ2S: {0}, gguf.IQ3XXS: {0}, gguf.IQ3S: {0}, gguf.IQ4XS: {0},
-}
-
 // quantSize is the typical magnitude of an element in a block with the scale 1.
 var quantSize = map[gguf.Type]float64{
 	gguf.Q4_0: 5, gguf.Q4_1: 8, gguf.Q5_0: 9, gguf.Q5_1: 16, gguf.Q8_0: 70, gguf.IQ4NL: 60, gguf.MXFP4: 1,
@@ -116,7 +108,7 @@ func block(rng *rand.Rand, typ gguf.Type, deviation float64) []byte {
 		v := deviation * (1 + rng.Float64()) / quantSize[typ]
 		return float16.Fromfloat32(float32(math.Copysign(v, rng.Float64()-0.5))).Bits()
 	}
-	for _, at := range ScaleAt[typ] {
+	for _, at := range typ.HalfScales() {
 		binary.LittleEndian.PutUint16(b[at:], scale())
 	}
 	switch typ {

@@ -44,3 +44,6 @@ func (s *Switch) Host() kernels.Host { return kernels.HostOf(s.plain) }
 
 // AllocHost is the inner backend's.
 func (s *Switch) AllocHost(n int) ([]byte, error) { return kernels.AllocHost(s.plain, n) }
+
+// Prepare is the inner backend's.
+func (s *Switch) Prepare(u kernels.Uses) error { return kernels.Prepare(s.plain, u) }

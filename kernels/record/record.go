@@ -52,6 +52,9 @@ func (b *Backend) Host() kernels.Host { return kernels.HostOf(b.inner) }
 // AllocHost is the inner backend's.
 func (b *Backend) AllocHost(n int) ([]byte, error) { return kernels.AllocHost(b.inner, n) }
 
+// Prepare is the inner backend's.
+func (b *Backend) Prepare(u kernels.Uses) error { return kernels.Prepare(b.inner, u) }
+
 // Await is the inner backend's. While ops are shown it waits first, because they may run at
 // once.
 func (b *Backend) Await(wait func() (changed bool, err error), use func()) error {

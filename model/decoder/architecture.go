@@ -36,7 +36,8 @@ type Pass[C Cache] interface {
 // Open makes a model of a file on a backend. limit is the most positions that the file
 // allows. load reads the weights after their mapping. One step of each kind runs on a
 // backend that checks the arguments of every op, so that misuse of an op is an error of
-// Open and not of a later step.
+// Open and not of a later step. The backend prepares for the types of weights that these ops
+// use (kernels.Prepare).
 func Open[C Cache](f *gguf.File, b kernels.Backend, o OpenOptions, limit int, load func() (*Architecture[C], error)) (*Model[C], error) {
 	o, err := o.Resolve(f, limit)
 	if err != nil {
@@ -128,9 +129,10 @@ func (a *Architecture[C]) build(b kernels.Backend, o OpenOptions, fingerprint st
 
 // rehearse runs steps of one token on a backend that computes nothing and checks the
 // arguments of every op: the first of a sequence, and the late ones for which the context
-// has room, with each choice of what is wanted.
+// has room, with each choice of what is wanted. Then b prepares for their weights.
 func (a *Architecture[C]) rehearse(b kernels.Backend, o OpenOptions, fingerprint string, wants ...model.Want) error {
-	m, _, err := a.build(contract.NewChecker(b), OpenOptions{Context: o.Context, MaxTokens: 1, Reduce: o.Reduce}, fingerprint)
+	checker := contract.NewChecker(b)
+	m, _, err := a.build(checker, OpenOptions{Context: o.Context, MaxTokens: 1, Reduce: o.Reduce}, fingerprint)
 	if err != nil {
 		return err
 	}
@@ -144,7 +146,10 @@ func (a *Architecture[C]) rehearse(b kernels.Backend, o OpenOptions, fingerprint
 	for _, want := range wants {
 		errs = append(errs, m.Rehearse(want, positions...))
 	}
-	return errors.Join(append(errs, m.Close())...)
+	if err := errors.Join(append(errs, m.Close())...); err != nil {
+		return err
+	}
+	return kernels.Prepare(b, checker.Uses)
 }
 
 // NewPlan begins the memory plan of a file with what all architectures have. step and

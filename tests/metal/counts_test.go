@@ -15,13 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/memory"
-	"ringmaster/gguf"
 	"ringmaster/kernels/gpu/counting"
 	"ringmaster/metal"
 	"ringmaster/model"
 	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
-	"ringmaster/model/synthetic"
 	"ringmaster/parallel"
 	"ringmaster/tests/whole"
 )
@@ -30,9 +28,7 @@ import (
 // Mac: from the real lists of dispatches at the real widths, on a device that runs nothing. A
 // count that grows fails. After an improvement lower the limits to what is printed.
 func TestCounts(t *testing.T) {
-	f := whole.Preset(t, "flash", func(c *synthetic.Config) {
-		c.Types.Gate, c.Types.Up, c.Types.Down = gguf.IQ2XXS, gguf.IQ2XXS, gguf.Q2_K
-	})
+	f := whole.Preset(t, "flash", twoBits)
 	for _, c := range []struct {
 		name   string
 		ranks  int

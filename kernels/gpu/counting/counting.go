@@ -20,6 +20,7 @@ import (
 	"math"
 	"unsafe"
 
+	"ringmaster/kernels"
 	"ringmaster/kernels/gpu"
 )
 
@@ -31,6 +32,9 @@ type Backend struct {
 
 // ValuesMatter is false: see kernels.ValuesMatter.
 func (*Backend) ValuesMatter() bool { return false }
+
+// Prepare makes the pipelines alone, because results have no meaning.
+func (b *Backend) Prepare(u kernels.Uses) error { return b.Build(u) }
 
 // device is a gpu.Device.
 type device struct {
