@@ -30,6 +30,7 @@ struct rmm_device {
 	id<MTLSharedEvent> event;  // signalled by each command buffer, in order
 	uint64_t signalled;        // value that the last one will signal
 	id<MTLCommandBuffer> encoded; // not committed yet, owned
+	double busy;               // seconds on the GPU of those that were waited for
 };
 
 static void set_error(char *error, size_t size, NSString *what, NSError *e) {
@@ -71,9 +72,10 @@ static int encode(rmg_device *d, const rmg_command *list, const uint32_t *order,
 static int commit(rmg_device *d, char *error, size_t size);
 static void drop(rmg_device *d);
 static int wait_for_all(rmg_device *d, rmg_wait_policy policy, char *error, size_t size);
+static int busy(rmg_device *d, uint64_t *ns);
 
 static const rmg_driver driver = {
-    .alloc = alloc_buffer, .wrap = wrap_memory, .release = release_buffer, .encode = encode, .commit = commit, .drop = drop, .wait = wait_for_all};
+    .alloc = alloc_buffer, .wrap = wrap_memory, .release = release_buffer, .encode = encode, .commit = commit, .drop = drop, .wait = wait_for_all, .busy = busy};
 
 rmm_device *rmm_open(rmm_info *info, rmm_keep keep, char *error, size_t size) {
 	@autoreleasepool {
@@ -406,6 +408,7 @@ static int wait_for_all(rmg_device *d, rmg_wait_policy policy, char *error, size
 				[unknown addObject:c];
 				continue;
 			}
+			if (c.status == MTLCommandBufferStatusCompleted) m->busy += c.GPUEndTime - c.GPUStartTime;
 			// Later ones fail as a consequence: report the first.
 			if (c.status != MTLCommandBufferStatusCompleted && !failed) {
 				failed = 1;
@@ -416,4 +419,9 @@ static int wait_for_all(rmg_device *d, rmg_wait_policy policy, char *error, size
 		for (id<MTLCommandBuffer> c in unknown) [m->running addObject:c];
 		return failed ? -1 : 0;
 	}
+}
+
+static int busy(rmg_device *d, uint64_t *ns) {
+	*ns = (uint64_t)(((rmm_device *)d)->busy * 1e9);
+	return 1;
 }

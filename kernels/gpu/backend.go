@@ -29,14 +29,14 @@ type Backend struct {
 	fault    C.rmg_buffer                       // where kernels report faults
 	grids    C.rmg_buffer                       // of tables, made when first used
 	mostWork time.Duration                      // of what is submitted at once
-	submits  int                                // number of command buffers so far
 	wait     C.rmg_wait_policy                  // of Flush, but for polling
 	stuck    bool                               // the device missed a deadline and may still use its buffers
 	err      error                              // first failure
 
-	ahead        ahead              // committed and not waited for
-	arrival      *arrival           // what the list waits for
-	late         error              // of an arrival, for the next Flush
+	ahead        ahead    // committed and not waited for
+	arrival      *arrival // what the list waits for
+	late         error    // of an arrival, for the next Flush
+	counter      counter
 	tried        map[gguf.Type]bool // types that the device computes right
 	leastPolling time.Duration      // of a wait
 	pace         float64            // time that work took, in units of its estimate; 0: not known yet
@@ -49,7 +49,7 @@ var _ kernels.Backend = (*Backend)(nil)
 func New(d Device) (*Backend, error) {
 	info := d.Info()
 	b := &Backend{m: (*C.rmg_device)(d.Table()), device: d, info: info, views: map[viewKey][]view{}, tried: map[gguf.Type]bool{}, wait: waitPolicy(deadline), leastPolling: leastPolling,
-		mostWork: info.MostWork, pipelines: make([]pipeline, len(allKernels))}
+		mostWork: info.MostWork, pipelines: make([]pipeline, len(allKernels)), counter: counter{dispatches: make([]int, len(allKernels))}}
 	for _, k := range allKernels {
 		if !k.rare {
 			if _, err := b.pipelineOf(k); err != nil {
@@ -92,9 +92,6 @@ func (b *Backend) RowsAgree() bool { return b.info.RowsAgree }
 
 // WorkingSet is how many bytes the device recommends to use at most.
 func (b *Backend) WorkingSet() int64 { return int64(b.info.WorkingSet) }
-
-// CommandBuffers is how many command buffers were submitted.
-func (b *Backend) CommandBuffers() int { return b.submits }
 
 // CanCompute reports whether matrices of the type can be multiplied.
 func (b *Backend) CanCompute(t gguf.Type) bool {

@@ -27,6 +27,7 @@ type bind struct {
 	binding C.rmg_binding
 	bytes   int
 	access  access
+	weights int // bytes that a view of weights covers
 }
 
 // operand binds the extent of the op's operand with the given name.
@@ -40,7 +41,7 @@ func (b *Backend) operand(c *contract.Call, name string) bind {
 // no memory; the kernel must not touch it.
 func (b *Backend) part(c *contract.Call, name string, from, n int) bind {
 	if n == 0 {
-		return bind{C.rmg_binding{object: b.fault.object}, 0, constant}
+		return bind{C.rmg_binding{object: b.fault.object}, 0, constant, 0}
 	}
 	o := c.Operand(name)
 	address := uintptr(o.Base) + uintptr((o.Extent.Begin+from)*o.Size)
@@ -48,20 +49,20 @@ func (b *Backend) part(c *contract.Call, name string, from, n int) bind {
 	if !ok {
 		contract.Fail(c.Op, "%s is not in memory from Alloc", name)
 	}
-	return bind{found, n * o.Size, o.Access}
+	return bind{found, n * o.Size, o.Access, 0}
 }
 
 // between binds the first n elements of x, which is from scratch or counting.
 func between[T float32 | int32](b *Backend, op string, x []T, n int, a access) bind {
 	if n == 0 {
-		return bind{C.rmg_binding{object: b.fault.object}, 0, constant}
+		return bind{C.rmg_binding{object: b.fault.object}, 0, constant, 0}
 	}
 	bytes := n * int(unsafe.Sizeof(x[0]))
 	found, ok := b.find(op, uintptr(unsafe.Pointer(unsafe.SliceData(x))), bytes)
 	if !ok {
 		contract.Fail(op, "a slice of %d elements is not in memory from Alloc", len(x))
 	}
-	return bind{found, bytes, a}
+	return bind{found, bytes, a, 0}
 }
 
 // rows binds n rows from `from` on, of a bind of `all` rows of the same length.
@@ -73,10 +74,10 @@ func (x bind) rows(from, n, all int) bind {
 }
 
 // bound binds the pieces of a view.
-func (v *view) bound() bind { return bind{v.binding, 0, constant} }
+func (v *view) bound() bind { return bind{v.binding, 0, constant, v.bytes} }
 
 // faults is the buffer where kernels report misuse.
-func (b *Backend) faults() bind { return bind{C.rmg_binding{object: b.fault.object}, 0, constant} }
+func (b *Backend) faults() bind { return bind{C.rmg_binding{object: b.fault.object}, 0, constant, 0} }
 
 // float16s binds `found`, elements of 16 bits, from a multiple of 4 bytes on, because
 // bindings must begin at one. It returns the number of the element at which they begin.

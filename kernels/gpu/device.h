@@ -72,6 +72,9 @@ typedef struct {
 	int (*wait)(rmg_device *, rmg_wait_policy, char *error, size_t size);
 	// why is the reason of the last alloc or wrap that failed, with the cure; may be NULL.
 	const char *(*why)(rmg_device *);
+	// busy is how many nanoseconds the device has computed, by its own clock, in all that was
+	// waited for. It returns 0 if the device does not tell; may be NULL.
+	int (*busy)(rmg_device *, uint64_t *ns);
 } rmg_driver;
 
 struct rmg_device {
@@ -91,5 +94,6 @@ static inline int rmg_wait(rmg_device *d, rmg_wait_policy policy, char *error, s
 	return d->driver->wait(d, policy, error, size);
 }
 static inline const char *rmg_why(rmg_device *d) { return d->driver->why == NULL ? "" : d->driver->why(d); }
+static inline int rmg_busy(rmg_device *d, uint64_t *ns) { return d->driver->busy == NULL ? 0 : d->driver->busy(d, ns); }
 
 #endif

@@ -23,6 +23,8 @@ type commandList struct {
 	spent    time.Duration      // estimate of its work
 	names    map[string]*C.char // C strings of the ops, for messages
 	stageOf  []int              // [n] the stage of each
+	weights  []int              // [n] bytes of weights that it binds
+	kernels  []int              // [n] number of its kernel
 	order    []C.uint32_t       // [n] the commands by stage, made by arrange
 
 	// The stages so far; barriers are between them. The dispatches of one may run
@@ -83,6 +85,7 @@ func dispatch[A any](b *Backend, op string, k *kernel, args *A, g grid, buffers 
 	c := b.list.next()
 	c.pipeline, c.op = C.int32_t(p.number), b.list.name(op)
 	b.list.place(buffers)
+	b.list.describe(k, buffers)
 	c.args_bytes, c.bindings, c.threadgroup_bytes = C.uint32_t(size), C.uint32_t(len(buffers)), C.uint32_t(g.shared)
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&c.args[0])), size), unsafe.Slice((*byte)(unsafe.Pointer(args)), size))
 	for i := range 3 {
@@ -94,6 +97,15 @@ func dispatch[A any](b *Backend, op string, k *kernel, args *A, g grid, buffers 
 	if b.list.n == firstDispatches && b.arrival == nil && b.ahead.dispatches == 0 {
 		b.commit()
 	}
+}
+
+// describe keeps what the last command is, for counts.
+func (l *commandList) describe(k *kernel, buffers []bind) {
+	bytes := 0
+	for _, x := range buffers {
+		bytes = max(bytes, x.weights)
+	}
+	l.weights, l.kernels = append(l.weights, bytes), append(l.kernels, k.number)
 }
 
 // next appends a command, which the caller fills.
@@ -218,11 +230,13 @@ func (l *commandList) arrange() {
 // clear leaves an empty list.
 func (l *commandList) clear() {
 	l.n, l.spent, l.closed, l.stageOf, l.stages = 0, 0, 0, l.stageOf[:0], l.stages[:0]
+	l.weights, l.kernels = l.weights[:0], l.kernels[:0]
 }
 
 // replace drops the first dispatches and puts those that encode adds in their place.
 func (l *commandList) replace(first int, encode func()) {
 	rest, stages, spent := slices.Clone(l.commands[first:l.n]), slices.Clone(l.stageOf[first:]), l.spent
+	weights, kernels := slices.Clone(l.weights[first:]), slices.Clone(l.kernels[first:])
 	l.clear()
 	encode()
 	behind := len(l.stages)
@@ -233,6 +247,7 @@ func (l *commandList) replace(first int, encode func()) {
 			l.addStage()
 		}
 	}
+	l.weights, l.kernels = append(l.weights, weights...), append(l.kernels, kernels...)
 	l.spent, l.closed = spent, len(l.stages)
 }
 

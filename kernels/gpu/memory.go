@@ -148,6 +148,7 @@ type view struct {
 	shift   int           // bytes from binding to the first piece
 	first   int           // index of the first piece
 	count   int
+	bytes   int // from the first byte to the last, for counts
 }
 
 // pieces returns views of `count` pieces of `bytes` each, `stride` apart, from
@@ -190,7 +191,7 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 		// Pieces begin anywhere, offsets of bindings are aligned.
 		shift := (begin - from) % 16
 		binding := C.rmg_binding{object: buffer.object, offset: C.uint64_t(begin - from - shift)}
-		views = append(views, view{buffer, binding, int(shift), first, n})
+		views = append(views, view{buffer, binding, int(shift), first, n, int(end - begin)})
 	}
 	b.views[key] = views
 	return views

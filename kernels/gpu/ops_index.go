@@ -48,7 +48,7 @@ func (b *Backend) indexBatch(c *contract.Call, a *kernels.IndexArgs, row, n, mos
 		top_k: C.int32_t(a.TopK), entries: C.int32_t(entries), most: C.int32_t(most), scale: C.float(a.Scale), per: 1,
 		kept: C.int32_t(a.BlocksKept), block_size: C.int32_t(a.BlockSize),
 	}
-	scores := bind{b.faults().binding, 0, constant} // no scores where all entries are taken
+	scores := bind{b.faults().binding, 0, constant, 0} // no scores where all entries are taken
 	blocks := 0                                     // with scores
 	if a.Blocks != nil && most > a.BlocksKept*a.BlockSize {
 		blocks = above(most, a.BlockSize)
@@ -94,7 +94,7 @@ func (b *Backend) indexBatch(c *contract.Call, a *kernels.IndexArgs, row, n, mos
 // keepBlocks selects the blocks that n rows from `row` on keep. memory has the scores of the
 // entries and room for those of as many blocks; there are none where all blocks are kept.
 func (b *Backend) keepBlocks(c *contract.Call, a *kernels.IndexArgs, args C.struct_rmg_index, row, n int, memory []float32, blocks int) {
-	best := bind{b.faults().binding, 0, constant}
+	best := bind{b.faults().binding, 0, constant, 0}
 	if blocks > 0 {
 		entries := n * int(args.most)
 		best = between(b, c.Op, memory[entries:], n*blocks, writes)

@@ -32,11 +32,20 @@ func (b *Backend) polling() time.Duration {
 	if b.leastPolling == 0 || b.ahead.dispatches == 0 {
 		return b.leastPolling
 	}
-	left := time.Duration(b.pace*float64(b.ahead.estimate)) - time.Since(b.ahead.began)
+	left := b.left()
 	if left < 0 || left > mostPolling {
 		return b.leastPolling
 	}
 	return min(b.leastPolling+2*left, mostPolling)
+}
+
+// left is how long what was committed is expected to take from now on: less than nothing if it
+// should have ended, 0 if it is not known.
+func (b *Backend) left() time.Duration {
+	if b.pace == 0 || b.ahead.dispatches == 0 {
+		return 0
+	}
+	return time.Duration(b.pace*float64(b.ahead.estimate)) - time.Since(b.ahead.began)
 }
 
 // learn ends a wait: the device has done what was committed.

@@ -109,7 +109,7 @@ func (b *Backend) encode() bool {
 	}
 	l.arrange()
 	var text [1024]C.char
-	label := C.CString(fmt.Sprintf("%d: %s to %s, %d dispatches", b.submits, C.GoString(l.commands[0].op), C.GoString(l.commands[l.n-1].op), l.n))
+	label := C.CString(fmt.Sprintf("%d: %s to %s, %d dispatches", b.CommandBuffers(), C.GoString(l.commands[0].op), C.GoString(l.commands[l.n-1].op), l.n))
 	defer C.free(unsafe.Pointer(label))
 	if C.rmg_encode(b.m, &l.commands[0], &l.order[0], C.size_t(l.n), label, &text[0], C.size_t(len(text))) != 0 {
 		b.fail(errors.New(C.GoString(&text[0])))
@@ -132,7 +132,7 @@ func (b *Backend) start() {
 	if C.rmg_commit(b.m, &text[0], C.size_t(len(text))) != 0 {
 		b.fail(errors.New(C.GoString(&text[0])))
 	}
-	b.submits++
+	b.counter.committed(&b.list)
 	if b.ahead.dispatches == 0 {
 		b.ahead.began = time.Now()
 	}
@@ -183,7 +183,8 @@ func (b *Backend) drain(results bool) {
 		return
 	}
 	policy := b.wait
-	policy.spin_us = C.uint32_t(b.polling().Microseconds())
+	start, expected, polling := time.Now(), b.left(), b.polling()
+	policy.spin_us = C.uint32_t(polling.Microseconds())
 	if results {
 		policy.results = 1
 	}
@@ -194,6 +195,9 @@ func (b *Backend) drain(results bool) {
 	case -2:
 		b.stuck = true
 		b.fail(fmt.Errorf("%s; restart the program, and the host if it happens again", C.GoString(&text[0])))
+	}
+	if b.ahead.dispatches > 0 {
+		b.counter.waited(start, max(0, expected), polling)
 	}
 	b.learn(time.Now())
 	if b.fault.object == nil { // not opened yet

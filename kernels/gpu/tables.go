@@ -24,7 +24,7 @@ func (b *Backend) tables() bind {
 		}
 		writeGrids(unsafe.Slice((*uint32)(b.grids.contents), C.RMG_GRID_WORDS))
 	}
-	return bind{C.rmg_binding{object: b.grids.object}, 0, constant}
+	return bind{C.rmg_binding{object: b.grids.object}, 0, constant, 0}
 }
 
 // writeGrids writes the grids as args/grids.h has them.

@@ -19,6 +19,7 @@ package hybrid
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"ringmaster/gguf"
@@ -112,6 +113,9 @@ func (b *Backend) Prepare(u kernels.Uses) error {
 	u.Experts = nil
 	return kernels.Prepare(b.gpu, u)
 }
+
+// DeviceTime is the GPU's.
+func (b *Backend) DeviceTime() (time.Duration, bool) { return kernels.DeviceTime(b.gpu) }
 
 // Submit starts the GPU's ops and runs those of the CPU, which may need some of the GPU's
 // before.

@@ -27,6 +27,9 @@ type Op struct {
 	Name  string
 	Calls int
 	Time  time.Duration
+	// GPU is the part of Time in which the device computed, by its own clock; 0 if it does not
+	// tell, and on a CPU. The rest is the host's: encoding, committing and waiting.
+	GPU time.Duration
 	// Bytes are those the op cannot avoid: weights, and rows read and written, each
 	// counted once. What lies in a cache already counts too.
 	Bytes int64
@@ -82,7 +85,7 @@ func Sum(a, b []Op) []Op {
 			continue
 		}
 		s := &sum[i]
-		s.Calls, s.Time, s.Bytes = s.Calls+o.Calls, s.Time+o.Time, s.Bytes+o.Bytes
+		s.Calls, s.Time, s.GPU, s.Bytes = s.Calls+o.Calls, s.Time+o.Time, s.GPU+o.GPU, s.Bytes+o.Bytes
 		s.Weights, s.Expected = s.Weights+o.Weights, s.Expected+o.Expected
 	}
 	sortByTime(sum)
@@ -97,22 +100,32 @@ func sortByTime(ops []Op) {
 }
 
 // Write prints ops of a measurement that took total and did steps steps, as a table of
-// what one step took. The last lines are the time outside the ops and the whole. If a
-// cost model expected something of an op, a column has that time and its part of the
+// what one step took. The last lines are the time outside the ops and the whole. If the device
+// told its own time, a column has it, and GB/s are those of this time. If a cost model expected something of an op, a column has that time and its part of the
 // measured one; the line of the whole has the sum over the ops.
 func Write(w io.Writer, ops []Op, total time.Duration, steps int) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	expects := slices.ContainsFunc(ops, func(o Op) bool { return o.Expected > 0 })
-	if expects {
-		fmt.Fprintln(t, "calls\tms\texpected\tof it\tshare\tMB\tGB/s\t op")
-	} else {
-		fmt.Fprintln(t, "calls\tms\tshare\tMB\tGB/s\t op")
+	onGPU := slices.ContainsFunc(ops, func(o Op) bool { return o.GPU > 0 })
+	head := "calls\tms\t"
+	if onGPU {
+		head += "on GPU\t"
 	}
+	if expects {
+		head += "expected\tof it\t"
+	}
+	fmt.Fprintln(t, head+"share\tMB\tGB/s\t op")
 	n := float64(steps)
-	line := func(calls int, d, expected, of time.Duration, bytes int64, name string) {
-		rate, column := "", ""
+	line := func(calls int, d, gpu, expected, of time.Duration, bytes int64, name string) {
+		rate, column, own := "", "", ""
 		if d > 0 && bytes > 0 {
-			rate = fmt.Sprintf("%.1f", float64(bytes)/1e9/d.Seconds())
+			rate = fmt.Sprintf("%.1f", float64(bytes)/1e9/cmp.Or(gpu, d).Seconds())
+		}
+		switch {
+		case gpu > 0:
+			own = fmt.Sprintf("%.3f\t", 1e3*gpu.Seconds()/n)
+		case onGPU:
+			own = "\t"
 		}
 		switch {
 		case !expects:
@@ -121,26 +134,29 @@ func Write(w io.Writer, ops []Op, total time.Duration, steps int) error {
 		default:
 			column = "\t\t"
 		}
-		fmt.Fprintf(t, "%.4g\t%.3f\t%s%.1f %%\t%.2f\t%s\t %s\n", float64(calls)/n, 1e3*d.Seconds()/n, column,
+		fmt.Fprintf(t, "%.4g\t%.3f\t%s%s%.1f %%\t%.2f\t%s\t %s\n", float64(calls)/n, 1e3*d.Seconds()/n, own, column,
 			100*d.Seconds()/total.Seconds(), float64(bytes)/1e6/n, rate, name)
 	}
 	var sum Op
 	for _, o := range ops {
-		line(o.Calls, o.Time, o.Expected, o.Time, o.Bytes, o.Name)
-		sum.Calls, sum.Time, sum.Bytes, sum.Expected = sum.Calls+o.Calls, sum.Time+o.Time, sum.Bytes+o.Bytes, sum.Expected+o.Expected
+		line(o.Calls, o.Time, o.GPU, o.Expected, o.Time, o.Bytes, o.Name)
+		sum.Calls, sum.Time, sum.GPU = sum.Calls+o.Calls, sum.Time+o.Time, sum.GPU+o.GPU
+		sum.Bytes, sum.Expected = sum.Bytes+o.Bytes, sum.Expected+o.Expected
 	}
-	line(0, total-sum.Time, 0, 0, 0, "(outside the ops)")
-	line(sum.Calls, total, sum.Expected, sum.Time, sum.Bytes, "(all)")
+	line(0, total-sum.Time, 0, 0, 0, 0, "(outside the ops)")
+	line(sum.Calls, total, sum.GPU, sum.Expected, sum.Time, sum.Bytes, "(all)")
 	return t.Flush()
 }
 
 // measure runs op to its end and adds it to the ops of that name. The op reads so many
 // bytes of weights and moves so many of rows.
 func (b *Backend) measure(name string, weights, rows int, op func()) {
+	before, _ := kernels.DeviceTime(b.inner)
 	start := b.now()
 	op()
 	err := b.inner.Flush()
 	took := b.now().Sub(start)
+	after, _ := kernels.DeviceTime(b.inner)
 	if b.err == nil {
 		b.err = err
 	}
@@ -151,6 +167,7 @@ func (b *Backend) measure(name string, weights, rows int, op func()) {
 	}
 	o.Calls++
 	o.Time += took
+	o.GPU += after - before
 	o.Expected += b.next
 	b.next = 0
 	o.Bytes += int64(weights + rows)

@@ -126,3 +126,43 @@ func lines(s string) []string {
 	}
 	return out
 }
+
+// clocked is a backend with a device of its own clock: each op takes it a quarter of a
+// millisecond.
+type clocked struct {
+	kernels.Backend
+	flushes time.Duration
+}
+
+func (c *clocked) Flush() error {
+	c.flushes++
+	return c.Backend.Flush()
+}
+
+func (c *clocked) DeviceTime() (time.Duration, bool) { return c.flushes * time.Millisecond / 4, true }
+
+// TestDeviceTime: an op has the time on the device beside the host's, and its rate is that of the
+// device's time.
+func TestDeviceTime(t *testing.T) {
+	var clock time.Time
+	b := profile.Wrap(&clocked{Backend: reference.New()}, func() time.Time {
+		clock = clock.Add(time.Millisecond)
+		return clock
+	})
+	x := kerneltest.OnDevice(t, b, make([]float32, 25000))
+	b.Reset()
+	for range 2 {
+		b.Add(x[:10000], x[10000:], x[10000:], 10000)
+	}
+	require.Equal(t, time.Millisecond/2, b.Ops()[0].GPU)
+	var text strings.Builder
+	require.NoError(t, profile.Write(&text, b.Ops(), 4*time.Millisecond, 2))
+	require.Equal(t, []string{
+		"calls ms on GPU share MB GB/s op",
+		"1 1.000 0.250 50.0 % 0.12 0.5 Add",
+		"0 1.000 50.0 % 0.00 (outside the ops)",
+		"1 2.000 0.250 100.0 % 0.12 0.5 (all)",
+	}, lines(text.String()))
+	require.Equal(t, time.Millisecond, profile.Sum(b.Ops(), b.Ops())[0].GPU)
+	require.NoError(t, b.Close())
+}

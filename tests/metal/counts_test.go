@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/memory"
+	"ringmaster/kernels/gpu"
 	"ringmaster/kernels/gpu/counting"
 	"ringmaster/metal"
 	"ringmaster/model"
@@ -35,13 +36,13 @@ func TestCounts(t *testing.T) {
 		how    parallel.Share
 		reduce parallel.Reduce
 		at, n  int // the position of the step, and its tokens
-		most   counting.Counts
+		most   gpu.Counts
 	}{
-		{"one rank decode 4096", 1, 0, parallel.Sum, 4096, 1, counting.Counts{Dispatches: 886, Stages: 738, Light: 392, Buffers: 6, Waits: 1}},
-		{"two ranks experts", 2, parallel.ShareExperts, parallel.Sum, 4096, 1, counting.Counts{Dispatches: 1058, Stages: 953, Light: 561, Buffers: 88, Waits: 44}},
-		{"two ranks all", 2, parallel.ShareAll, parallel.Sum, 4096, 1, counting.Counts{Dispatches: 1058, Stages: 910, Light: 564, Buffers: 88, Waits: 87}},
-		{"two ranks all exact", 2, parallel.ShareAll, parallel.Exact, 4096, 1, counting.Counts{Dispatches: 1101, Stages: 953, Light: 607, Buffers: 88, Waits: 87}},
-		{"one rank prefill 2048", 1, 0, parallel.Sum, 2048, 2048, counting.Counts{Dispatches: 1800, Stages: 1357, Light: 625, Buffers: 771, Waits: 1}},
+		{"one rank decode 4096", 1, 0, parallel.Sum, 4096, 1, gpu.Counts{Dispatches: 886, Stages: 738, Light: 392, Buffers: 6, Waits: 1}},
+		{"two ranks experts", 2, parallel.ShareExperts, parallel.Sum, 4096, 1, gpu.Counts{Dispatches: 1058, Stages: 953, Light: 561, Buffers: 88, Waits: 44}},
+		{"two ranks all", 2, parallel.ShareAll, parallel.Sum, 4096, 1, gpu.Counts{Dispatches: 1058, Stages: 910, Light: 564, Buffers: 88, Waits: 87}},
+		{"two ranks all exact", 2, parallel.ShareAll, parallel.Exact, 4096, 1, gpu.Counts{Dispatches: 1101, Stages: 953, Light: 607, Buffers: 88, Waits: 87}},
+		{"one rank prefill 2048", 1, 0, parallel.Sum, 2048, 2048, gpu.Counts{Dispatches: 1800, Stages: 1357, Light: 625, Buffers: 771, Waits: 1}},
 	} {
 		o := decoder.OpenOptions{MaxTokens: 2048, Context: 8192, Reduce: c.reduce}
 		backends, models := make([]*counting.Backend, c.ranks), make([]decoder.Decoder, c.ranks)
