@@ -42,6 +42,8 @@ func TestUse(t *testing.T) {
 				switch name {
 				case "failing":
 					more = append(more, "MTLSIM_FAIL=bad:2")
+				case "latency":
+					more = append(more, "MTLSIM_LATENCY=8000,4000,2000")
 				case "limits":
 					more = append(more, "MTLSIM_MAX_THREADS=512")
 				}
@@ -63,6 +65,9 @@ func TestSettings(t *testing.T) {
 	r := drive(t, "order", "MTLSIM_MODE=quick")
 	require.Equal(t, -1, r.code)
 	require.Contains(t, r.out, "MTLSIM_MODE=quick")
+	r = drive(t, "order", "MTLSIM_LATENCY=150")
+	require.Equal(t, -1, r.code)
+	require.Contains(t, r.out, "MTLSIM_LATENCY=150")
 }
 
 // TestWithoutStrict: divergent simdgroup functions then run over the lanes that

@@ -162,6 +162,7 @@
 }
 
 - (void)commit {
+    sim_charge(SIM_COMMIT);
     if (encoding) sim_die("commit: an encoder is open");
     if (groups) sim_die("commit: %d debug groups are open", groups);
     pthread_mutex_lock(&sim_mu);
@@ -190,14 +191,17 @@
     pthread_mutex_unlock(&sim_mu);
 }
 - (void)waitUntilCompleted {
+    BOOL slept = NO;
     pthread_mutex_lock(&sim_mu);
     if (status < MTLCommandBufferStatusCommitted) sim_die("waitUntilCompleted: the command buffer is not committed");
     if (!finished) {
         sim_wait_begin("waitUntilCompleted");
         while (!finished) pthread_cond_wait(&sim_cv, &sim_mu);
         sim_wait_end();
+        slept = YES;
     }
     pthread_mutex_unlock(&sim_mu);
+    if (slept) sim_charge(SIM_WAKE);
 }
 @end
 

@@ -63,6 +63,17 @@ double sim_now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+void sim_charge(enum sim_cost cost) {
+    const char *v = sim_env("MTLSIM_LATENCY", NULL);
+    if (!v) return;
+    double us[3];
+    if (sscanf(v, "%lf,%lf,%lf", &us[SIM_WAKE], &us[SIM_COMMIT], &us[SIM_DISPATCH]) != 3)
+        sim_die("MTLSIM_LATENCY=%s: it is the microseconds of a wake, a commit and a dispatch, such as 150,20,1", v);
+    double until = sim_now() + us[cost] * 1e-6;
+    while (sim_now() < until) {
+    }
+}
+
 void sim_die(const char *format, ...) {
     char text[1024];
     va_list a;

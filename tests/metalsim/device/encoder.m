@@ -162,10 +162,12 @@ static void offset_ok(const char *call, SimBuffer *b, NSUInteger offset) {
 }
 
 - (void)dispatchThreadgroups:(MTLSize)g threadsPerThreadgroup:(MTLSize)t {
+    sim_charge(SIM_DISPATCH);
     [self dispatch:"dispatchThreadgroups" grid:g threadgroup:t exact:NO];
 }
 
 - (void)dispatchThreads:(MTLSize)g threadsPerThreadgroup:(MTLSize)t {
+    sim_charge(SIM_DISPATCH);
     [self dispatch:"dispatchThreads" grid:g threadgroup:t exact:YES];
 }
 

@@ -16,6 +16,10 @@ unsigned long sim_seed(void); // MTLSIM_SEED, 0: fixed order
 const char *sim_env(const char *name, const char *otherwise);
 unsigned long sim_env_size(const char *name, unsigned long otherwise);
 double sim_now(void); // seconds
+// What MTLSIM_LATENCY charges for. sim_charge lets its microseconds pass, on the thread
+// that calls, without sim_mu; a device without latency returns at once.
+enum sim_cost { SIM_WAKE, SIM_COMMIT, SIM_DISPATCH };
+void sim_charge(enum sim_cost cost);
 NSInteger sim_macos(void); // the major version of the system, of MTLSIM_MACOS
 void sim_since(NSInteger macos, const char *call); // aborts on an older system
 NSError *sim_error(NSString *domain, NSInteger code, NSString *text, NSDictionary *more);

@@ -35,10 +35,12 @@
     pthread_mutex_lock(&sim_mu);
     sim_wait_begin("waitUntilSignaledValue");
     int rc = 0;
+    BOOL slept = value < v;
     while (value < v && rc != ETIMEDOUT) rc = pthread_cond_timedwait(&sim_cv, &sim_mu, &t);
     BOOL ok = value >= v;
     sim_wait_end();
     pthread_mutex_unlock(&sim_mu);
+    if (slept) sim_charge(SIM_WAKE);
     return ok;
 }
 

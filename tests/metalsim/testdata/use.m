@@ -1,6 +1,7 @@
 // What works, and what fails as documented by Metal.
 #include "driver.h"
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 static BOOL lazy(void) { return !strcmp(getenv("MTLSIM_MODE") ?: "", "lazy"); }
@@ -405,6 +406,36 @@ static void race(void) { // what only a race detector is certain to see
     CHECK(cb.error == nil);
 }
 
+// MTLSIM_LATENCY=8000,4000,2000: each call takes at least what it is charged, and a poll of an
+// event or a wait for what has happened nothing.
+static double milliseconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+static void latency(void) {
+    id<MTLBuffer> a = floats(32, 0), b = floats(32, 0);
+    id<MTLSharedEvent> event = [dev newSharedEvent], other = [dev newSharedEvent];
+    id<MTLCommandBuffer> cb = [queue commandBuffer];
+    id<MTLComputeCommandEncoder> e = [cb computeCommandEncoder];
+    double began = milliseconds();
+    add_one(e, a, b, 32);
+    CHECK(milliseconds() - began >= 2);
+    [e endEncoding];
+    [cb encodeWaitForEvent:other value:1]; // so that the first wait sleeps
+    [cb encodeSignalEvent:event value:1];
+    began = milliseconds();
+    [cb commit];
+    CHECK(milliseconds() - began >= 4);
+    began = milliseconds();
+    CHECK(![event waitUntilSignaledValue:1 timeoutMS:1]);
+    CHECK(milliseconds() - began >= 8);
+    other.signaledValue = 1;
+    (void)[event waitUntilSignaledValue:1 timeoutMS:60000];
+    [cb waitUntilCompleted];
+    CHECK(event.signaledValue == 1 && cb.GPUEndTime >= cb.GPUStartTime && cb.GPUStartTime > 0);
+}
+
 static void limits(void) { // MTLSIM_MAX_THREADS=512
     CHECK(pipeline(@"fill").maxTotalThreadsPerThreadgroup == 512);
 }
@@ -430,6 +461,7 @@ const struct test_case uses[] = {
     {"older", older},
     {"idle", idle},
     {"limits", limits},
+    {"latency", latency},
     {"race", race},
     {NULL, NULL},
 };
