@@ -6,12 +6,15 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"time"
 
 	"ringmaster/groupplan"
 	"ringmaster/internal/host"
 	"ringmaster/internal/units"
 	"ringmaster/internal/usage"
+	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/gpu"
 	"ringmaster/metal"
 )
 
@@ -78,8 +81,23 @@ func (n *Node) openMetal() error {
 	}
 	slog.Info("using Metal", "device", b.Name(), "recommended_memory", units.Bytes(b.WorkingSet()))
 	n.gpu = gpuMemory{bytes: b.WorkingSet(), cure: groupplan.RaiseWiredLimit}
-	n.Backend, n.Kernels = b, metal.Kernels(b)
+	n.useGPU(b, metal.Kernels(b))
 	return n.placeOnGPU()
+}
+
+// GPU is the backend of a GPU.
+type GPU interface {
+	kernels.Backend
+	Info() gpu.Info
+	Counts() gpu.Counts
+	Prepare(u kernels.Uses) error
+	DeviceTime() (time.Duration, bool)
+}
+
+// useGPU lets a GPU compute.
+func (n *Node) useGPU(b kernels.Backend, kernels string) {
+	n.Backend, n.Kernels = b, kernels
+	n.GPU, _ = b.(GPU) // the backends of builds without them have no such methods
 }
 
 // gpuMemory is the memory of the GPU that computes.

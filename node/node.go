@@ -77,6 +77,7 @@ type Node struct {
 	Threads int                  // of the CPU kernels, 0 on a GPU
 	Backend kernels.Backend
 	CPU     *cpu.Backend    // Backend or within it; nil on a GPU
+	GPU     GPU             // Backend or within it; nil on a CPU
 	Profile *profile.Switch // within Backend; nil unless Options.Profile
 	Record  *record.Backend // the same as Backend; nil without a group
 

@@ -96,7 +96,7 @@ func (n *Node) replaceGPU() error {
 			return err
 		}
 	}
-	n.Backend, n.CPU, n.gpu, n.onGPU, n.autoGPU = nil, nil, gpuMemory{}, onGPU{}, false
+	n.Backend, n.CPU, n.GPU, n.gpu, n.onGPU, n.autoGPU = nil, nil, nil, gpuMemory{}, onGPU{}, false
 	return n.openCPU()
 }
 
@@ -118,6 +118,6 @@ func (n *Node) openVulkan() error {
 	if gpu.Unified {
 		n.gpu.cure = groupplan.RaiseGTT
 	}
-	n.Backend, n.Kernels = b, vulkan.Kernels(b)
+	n.useGPU(b, vulkan.Kernels(b))
 	return n.placeOnGPU()
 }

@@ -47,12 +47,18 @@ The group is measured when it forms, and beside each measurement stands what the
 cost model expects of it.
 
 With --profile the time of each op is shown; the ops then run one at a time,
-which is slightly slower.`,
+which is slightly slower. On a GPU with a clock its time is shown too.
+
+With --report everything is in one Markdown file without names of hosts and paths:
+program, system, device, speeds, on a GPU what a step asks of it and how long the
+host waits, each op in a repetition of its own, the bandwidth by type of weights,
+and beside each what is expected of a Mac's chip, where something is.`,
 		Example: `  ringmaster bench --model F.gguf
   ringmaster bench --model F.gguf --prefill 512,4096 --decode 128 --sequences 8 --json
   ringmaster bench --model F.gguf --prefill 0 --decode 64 --profile
   ringmaster bench --model F.gguf --prefill 0 --sequences 1,2,4,8 --profile
   ringmaster bench --model F.gguf --activations 15,8
+  ringmaster bench --model F.gguf --prefill 2048 --depth 4096 --report speed.md
   ringmaster bench --model F.gguf --depth 128,2048,8192 --svg speed.svg`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -64,6 +70,12 @@ which is slightly slower.`,
 			}
 			if err := flags.CheckOut("svg", b.SVG); err != nil {
 				return err
+			}
+			if err := flags.CheckOut("report", b.Report); err != nil {
+				return err
+			}
+			if b.Report != "" && b.Profile {
+				return usage.Errorf("--report measures each op in a repetition of its own, because that slows the others; leave out --profile")
 			}
 			if b.State != "" && len(b.Depths) > 1 {
 				return usage.Errorf("--state keeps one sequence; give one --depth")
@@ -98,6 +110,7 @@ which is slightly slower.`,
 	flags.Ints(cmd.Flags(), &b.Sequences, "sequences", []int{1}, flags.From(1), "sequences that decode together, one token of each per step; several numbers are compared")
 	flags.Int(cmd.Flags(), &b.Repeat, "repeat", 3, flags.From(1), "repetitions of each measurement")
 	flags.Out(cmd.Flags(), &b.SVG, "svg", "", "`file` for a picture of decode by --depth and prefill by length")
+	flags.Out(cmd.Flags(), &b.Report, "report", "", "`file` for a report of speeds, counts and waits, to attach to an issue")
 	flags.Bool(cmd.Flags(), &b.JSON, "json", false, "print each measurement as a line of JSON")
 	flags.Bool(cmd.Flags(), &b.Layers, "layers", false, "in a group, print the times of each layer")
 	flags.Bool(cmd.Flags(), &b.Profile, "profile", false, "print the time of each op (in a group, of rank 0)")
@@ -126,7 +139,10 @@ type measured struct {
 
 // target is the model of a node for package bench.
 func target(n *node.Node) bench.Target {
-	t := bench.Target{Model: n.Model, Profile: n.Profile, Record: n.Record, CPU: n.CPU, Threads: n.Threads, Loaded: n.Took, Memory: n.SystemMemory}
+	t := bench.Target{Model: n.Model, Profile: n.Profile, Record: n.Record, CPU: n.CPU, Kernels: n.Kernels, Threads: n.Threads, Loaded: n.Took, Memory: n.SystemMemory}
+	if n.GPU != nil {
+		t.GPU = n.GPU
+	}
 	if n.Leader != nil {
 		t.Group = measured{n.Leader.Steps, n.Leader.Planner}
 	}

@@ -76,6 +76,31 @@ func TestBenchCommand(t *testing.T) {
 	require.ErrorContains(t, err, "prefill of 100000000 tokens after 0 does not fit")
 }
 
+// TestBenchReport: on a CPU a report has speeds, ops and weights by type, and nothing of a GPU. It
+// names neither the model's path nor the host.
+func TestBenchReport(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "speed.md")
+	args := []string{"bench", "--backend", "cpu", "--prefill", "4", "--decode", "2", "--repeat", "1", "--stream=false", "--report"}
+	_, err := command(t, append(args, name)...)
+	require.NoError(t, err)
+	data, err := os.ReadFile(name)
+	require.NoError(t, err)
+	text := string(data)
+	for _, says := range []string{"# Ringmaster speed report", "| program | ", "| kernels and system | cpu ", "| threads | ", "no expectation for this device",
+		"prefill of 4 tokens", "decode of 2 tokens", "by the host's clock", "Embed token_embd", "(outside the ops)"} {
+		require.Contains(t, text, says)
+	}
+	require.NotContains(t, text, "dispatches")
+	require.NotContains(t, text, filepath.Dir(name))
+	require.NotContains(t, text, "NaN")
+	_, err = command(t, append(args, name, "--profile")...)
+	require.ErrorContains(t, err, "leave out --profile")
+	_, err = command(t, "bench", "--prefill", "0", "--decode", "0", "--report", name)
+	require.ErrorContains(t, err, "nothing to measure")
+	_, err = command(t, append(args, filepath.Join(name, "below"))...)
+	require.ErrorContains(t, err, "--report")
+}
+
 // TestBenchDrafts: steps with drafts are compared with those without.
 func TestBenchDrafts(t *testing.T) {
 	args := []string{"bench", "--prefill", "0", "--decode", "4", "--repeat", "1", "--stream=false", "--drafts"}

@@ -37,6 +37,7 @@ type Options struct {
 	State     string // file of a sequence's state after the only depth; empty: evaluated
 	JSON      bool   // print a line of JSON for each measurement
 	SVG       string // file for a picture of the rates; empty: none
+	Report    string // file for a report that a person can attach to an issue; empty: none
 	Layers    bool   // in a group, print the times of each layer
 	// Activations are the precisions of the CPU's activations. Several take turns; they
 	// need a backend without a group.
@@ -59,6 +60,8 @@ type Target struct {
 	Profile *profile.Switch // around the backend
 	Record  *record.Backend // the same in a group, otherwise nil
 	CPU     *cpu.Backend    // nil on a GPU
+	GPU     GPU             // nil on a CPU
+	Kernels string          // what computes, and on which system
 	Threads int
 	Loaded  time.Duration // time of loading
 	// Memory returns the host's.
@@ -86,6 +89,7 @@ type bench struct {
 	peakMiB    float64       // before the buffer of a bandwidth measurement
 	buffered   bool          // a bandwidth measurement has had its buffer
 	next       model.SeqID
+	cores      int // of the GPU, for a report; 0: not known
 }
 
 // Run measures and prints. start is when loading began.
@@ -125,6 +129,12 @@ func (b *bench) run(ctx context.Context, start time.Time) error {
 	if b.o.SVG != "" {
 		if err := picture.Write(b.o.SVG, charts(slices.Concat(all...))...); err != nil {
 			return fmt.Errorf("--svg: %w", err)
+		}
+	}
+	if b.o.Report != "" {
+		b.cores = gpuCores(ctx)
+		if err := b.report(slices.Concat(all...)); err != nil {
+			return err
 		}
 	}
 	if b.o.JSON || len(all) == 0 {

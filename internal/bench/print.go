@@ -60,6 +60,11 @@ type Measurement struct {
 	Ranks []RankTimes `json:"ranks,omitempty"`
 
 	ops []profile.Op // of all repetitions, with --profile
+
+	// For a report: what the repetitions asked of a GPU, and the ops of one more.
+	onDevice    onDevice
+	profiled    []profile.Op
+	profileTime time.Duration
 }
 
 // median returns the middle element of xs, the upper one of two.

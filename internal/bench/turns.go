@@ -56,6 +56,9 @@ func (b *bench) check(all []turns) error {
 	if len(b.o.Activations) > 1 && b.t.CPU == nil {
 		return errors.New("--activations: a GPU does not round activations, so there is one precision to measure; use --backend cpu")
 	}
+	if b.o.Report != "" && len(all) == 0 {
+		return errors.New("--report: there is nothing to measure; give --prefill or --decode a number above 0")
+	}
 	limit := b.t.Model.Info().ContextLength
 	for _, t := range all {
 		for _, m := range t {
@@ -96,7 +99,11 @@ func (b *bench) measure(ctx context.Context, t turns) error {
 	var bandwidth bandwidthMeter
 	defer bandwidth.close()
 	var r *runner
-	for i := range b.o.Repeat + 1 {
+	repetitions := b.o.Repeat + 1
+	if b.o.Report != "" {
+		repetitions++ // whose ops are measured
+	}
+	for i := range repetitions {
 		for _, m := range t {
 			b.round(m)
 			if r == nil {
@@ -112,7 +119,7 @@ func (b *bench) measure(ctx context.Context, t turns) error {
 			if err := b.repeat(ctx, r.first(m.Sequences), m, i); err != nil {
 				return err
 			}
-			if i > 0 {
+			if i > 0 && i <= b.o.Repeat {
 				bandwidth.read()
 			}
 			if !rewinds {
@@ -141,7 +148,8 @@ func (b *bench) measure(ctx context.Context, t turns) error {
 	return nil
 }
 
-// repeat runs repetition i of m on the sequences of r.
+// repeat runs repetition i of m on the sequences of r. The one behind the last is for the ops
+// of a report.
 func (b *bench) repeat(ctx context.Context, r *runner, m *Measurement, i int) error {
 	perStep := b.t.Model.Info().MaxTokens
 	if m.What == "decode" {
@@ -153,7 +161,9 @@ func (b *bench) repeat(ctx context.Context, r *runner, m *Measurement, i int) er
 	}
 	ops := b.t.Profile
 	ops.Profile.Reset()
-	ops.Measure(i == 0 || b.o.Profile)
+	extra := i > b.o.Repeat
+	ops.Measure(i == 0 || extra || b.o.Profile)
+	asked := b.onDevice()
 	b.expectOps(i > 0 && b.o.Profile)
 	start := time.Now()
 	if m.Drafts > 0 {
@@ -162,10 +172,15 @@ func (b *bench) repeat(ctx context.Context, r *runner, m *Measurement, i int) er
 		err = r.advance(ctx, m.Depth, m.N, perStep)
 	}
 	took := time.Since(start).Seconds()
+	now := b.onDevice()
 	ops.Measure(false)
 	b.expectOps(false)
 	if err != nil {
 		return err
+	}
+	if extra {
+		m.profiled, m.profileTime = ops.Profile.Ops(), time.Duration(took*float64(time.Second))
+		return nil
 	}
 	after, err := b.reports(ctx)
 	if err != nil {
@@ -178,6 +193,7 @@ func (b *bench) repeat(ctx context.Context, r *runner, m *Measurement, i int) er
 		return nil
 	}
 	m.Seconds = append(m.Seconds, took)
+	m.onDevice = m.onDevice.plus(now.since(asked))
 	m.Ranks = addTimes(m.Ranks, between(before, after))
 	if b.o.Profile {
 		m.ops = profile.Sum(m.ops, ops.Profile.Ops())

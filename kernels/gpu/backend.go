@@ -87,6 +87,9 @@ func (b *Backend) pipelineOf(k *kernel) (*pipeline, error) {
 // Name is that of the kind of backend and of the device.
 func (b *Backend) Name() string { return b.info.Name }
 
+// Info describes the device.
+func (b *Backend) Info() Info { return b.info }
+
 // RowsAgree reports whether a row of an op over many rows has the bits of the row alone.
 func (b *Backend) RowsAgree() bool { return b.info.RowsAgree }
 

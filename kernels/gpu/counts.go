@@ -38,6 +38,18 @@ func (c Counts) Minus(o Counts) Counts {
 	return d
 }
 
+// Plus is what both counted.
+func (c Counts) Plus(o Counts) Counts {
+	of := map[string]int{}
+	for _, x := range []Counts{c, o} {
+		for kernel, n := range x.Of {
+			of[kernel] += n
+		}
+	}
+	return Counts{c.Dispatches + o.Dispatches, c.Stages + o.Stages, c.Light + o.Light, c.Buffers + o.Buffers, c.Waits + o.Waits,
+		Waiting{c.Waiting.Expected + o.Waiting.Expected, c.Waiting.Took + o.Waiting.Took, c.Waiting.Slept + o.Waiting.Slept}, of}
+}
+
 // String has all but times and kernels.
 func (c Counts) String() string {
 	return fmt.Sprintf("dispatches=%d stages=%d light=%d buffers=%d waits=%d", c.Dispatches, c.Stages, c.Light, c.Buffers, c.Waits)

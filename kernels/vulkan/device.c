@@ -30,7 +30,7 @@ static int driver_wait(rmg_device *d, rmg_wait_policy policy, char *error, size_
 	return rmvk_wait((rmvk_device *)d, policy, error, size);
 }
 static const char *driver_why(rmg_device *d) { return ((rmvk_device *)d)->why; }
-static const rmg_driver driver = {driver_alloc, driver_wrap, driver_release, driver_encode, driver_commit, driver_drop, driver_wait, driver_why};
+static const rmg_driver driver = {driver_alloc, driver_wrap, driver_release, driver_encode, driver_commit, driver_drop, driver_wait, driver_why, NULL};
 
 // compute_family is the first family of queues that computes; one without graphics is
 // preferred, because a desktop uses the other. -1: none.
