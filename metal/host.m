@@ -30,6 +30,7 @@ struct rmm_device {
 	id<MTLSharedEvent> event;  // signalled by each command buffer, in order
 	uint64_t signalled;        // value that the last one will signal
 	id<MTLCommandBuffer> encoded; // not committed yet, owned
+	BOOL named;                // ops are named for Apple's tools
 	double busy;               // seconds on the GPU of those that were waited for
 };
 
@@ -77,6 +78,18 @@ static int busy(rmg_device *d, uint64_t *ns);
 static const rmg_driver driver = {
     .alloc = alloc_buffer, .wrap = wrap_memory, .release = release_buffer, .encode = encode, .commit = commit, .drop = drop, .wait = wait_for_all, .busy = busy};
 
+// wants_names reports whether Apple's validation or capture of Metal is on, by its own
+// variables. Names of ops and a status for each encoder cost the driver time in every command
+// buffer (the reason why mtld3d, in its pull request 579, leaves out the latter).
+static BOOL wants_names(void) {
+	static const char *const variables[] = {"MTL_DEBUG_LAYER", "MTL_SHADER_VALIDATION", "MTL_CAPTURE_ENABLED"};
+	for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+		const char *value = getenv(variables[i]);
+		if (value != NULL && *value != 0 && strcmp(value, "0") != 0) return YES;
+	}
+	return NO;
+}
+
 rmm_device *rmm_open(rmm_info *info, rmm_keep keep, char *error, size_t size) {
 	@autoreleasepool {
 		memset(info, 0, sizeof *info);
@@ -108,7 +121,8 @@ rmm_device *rmm_open(rmm_info *info, rmm_keep keep, char *error, size_t size) {
 		// buffers need not retain them.
 		m->descriptor = [[MTLCommandBufferDescriptor alloc] init];
 		m->descriptor.retainedReferences = NO;
-		m->descriptor.errorOptions = MTLCommandBufferErrorOptionEncoderExecutionStatus;
+		m->named = wants_names();
+		if (m->named) m->descriptor.errorOptions = MTLCommandBufferErrorOptionEncoderExecutionStatus;
 		if (@available(macOS 15.0, *)) {
 			// Before macOS 15 each command buffer makes resident what it uses.
 			if (m->macos >= 15) {
@@ -263,14 +277,14 @@ static int encode(rmg_device *d, const rmg_command *list, const uint32_t *order,
 			set_error(error, size, @"no memory for a command buffer", nil);
 			return -1;
 		}
-		commands.label = string(label);
-		encoder.label = commands.label;
+		commands.label = string(label); // for the message of a failure
+		if (m->named) encoder.label = commands.label;
 		int32_t pipeline = -1;
 		const char *op = NULL;
 		for (size_t i = 0; i < n; i++) {
 			const rmg_command *c = &list[order[i]];
 			if (c->barrier) [encoder memoryBarrierWithScope:MTLBarrierScopeBuffers];
-			if (c->op != op) {
+			if (m->named && c->op != op) {
 				op = c->op;
 				[encoder insertDebugSignpost:string(op)];
 			}

@@ -50,6 +50,23 @@ func TestBeforeResidencySets(t *testing.T) {
 	require.NoError(t, b.Close())
 }
 
+// TestNames: a failure names its op where Apple's validation is on, and otherwise the first and
+// the last op of its command buffer, because names cost time.
+func TestNames(t *testing.T) {
+	for validation, c := range map[string]struct{ says, not string }{"0": {"Add to Clear", " in Add"}, "1": {" in Add", "no op"}} {
+		t.Setenv("MTL_DEBUG_LAYER", validation)
+		t.Setenv("MTLSIM_FAIL", "Add:1:1"+validation) // a rule of its own
+		b := open(t)
+		x := kerneltest.OnDevice(t, b, []float32{1, 2})
+		b.Add(x[:1], x[:1], x[:1], 1)
+		b.Clear(x[:1], 1)
+		err := b.Flush()
+		require.ErrorContains(t, err, c.says)
+		require.NotContains(t, err.Error(), c.not)
+		require.NoError(t, b.Close())
+	}
+}
+
 // TestFailuresAreExplained: the errors of the driver that have a known cause say it.
 func TestFailuresAreExplained(t *testing.T) {
 	for rule, says := range map[string][]string{
