@@ -15,6 +15,9 @@
 //	ops_*.go      the ops: check arguments, choose a kernel and its grid
 //	library.go    the kernels by name
 //	encode.go     the command list, hazards between dispatches, Submit and Flush
+//	count*.go     what was submitted and awaited, for people
+//	prepare.go    the pipelines of a model's types
+//	try.go        a trial of each type against the CPU
 //	memory.go     from slices to buffers; views of mapped weights
 //	args/         the argument structs of the kernels, for every shading language
 //

@@ -7,8 +7,8 @@ type kernel struct {
 	library string
 	name    string
 	number  int // in allKernels
-	// rare kernels are instances for one weight type. Their pipelines are made when first
-	// used, because a model has few of the types.
+	// rare kernels are instances for one weight type. Their pipelines are made by Prepare for
+	// the types of a model, which are few, or when first used.
 	rare bool
 }
 

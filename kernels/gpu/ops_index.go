@@ -49,7 +49,7 @@ func (b *Backend) indexBatch(c *contract.Call, a *kernels.IndexArgs, row, n, mos
 		kept: C.int32_t(a.BlocksKept), block_size: C.int32_t(a.BlockSize),
 	}
 	scores := bind{b.faults().binding, 0, constant, 0} // no scores where all entries are taken
-	blocks := 0                                     // with scores
+	blocks := 0                                        // with scores
 	if a.Blocks != nil && most > a.BlocksKept*a.BlockSize {
 		blocks = above(most, a.BlockSize)
 	}
