@@ -60,6 +60,11 @@ type Step struct {
 	Checkpoints []Checkpoints
 	Forks       []Fork
 	Entries     []Entry
+	// Help [entries] makes a helper compute the last layers of the step, see parallel.Help. It
+	// is the length up to which the helper has the state of each sequence: rank 0 sends it what
+	// it has of the positions from there to Entry.Pos. nil: rank 0 runs the step alone. Whoever
+	// runs steps on a group sets it.
+	Help []int
 }
 
 // Checkpoints says at which lengths a sequence has checkpoints from this step on: the step

@@ -40,6 +40,8 @@ type Part struct {
 	// experts a row chose. If any rank does, copies serve only steps that are divided by
 	// rows, because ranks exchange the choice in these.
 	Waits bool `json:"waits,omitempty"`
+	// Help makes the rank the helper of rank 0, see Help; nil: it is not.
+	Help *Help `json:"help,omitempty"`
 }
 
 // Placement says which part of a model each rank computes, [ranks] by rank. The leader
@@ -246,7 +248,13 @@ func (p Placement) Check(s Sizes, ranks int) error {
 	if p.Staged() {
 		return p.checkStages(s, ranks)
 	}
+	if p.Helped() {
+		return p.checkHelp(s, ranks)
+	}
 	for r, x := range p {
+		if x.Help != nil {
+			return fmt.Errorf("rank %d is a helper; only rank 1 of two may be one: %w", r, distributed.ErrArgument)
+		}
 		if x.Layers != (Range{}) {
 			return fmt.Errorf("rank %d has the layers %v and rank 0 all: %w", r, x.Layers, distributed.ErrArgument)
 		}

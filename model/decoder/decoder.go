@@ -41,6 +41,8 @@ type Cache interface {
 	// of it. Sections that later tokens overwrite are marked; a checkpoint is a copy of
 	// those of State(0, length, length+Info.Rewind).
 	State(from, length, peak int) []snapshot.Section
+	// StateOf is State of some layers, and of what belongs to no layer.
+	StateOf(layers parallel.Range, from, length, peak int) []snapshot.Section
 	// Free releases the memory.
 	Free()
 }
@@ -57,8 +59,8 @@ type Network[C Cache] interface {
 	// CheckpointBytes is the most bytes, in whole pages, of the overwritten sections that
 	// State lists for any length and a peak of length+Info.Rewind.
 	CheckpointBytes() int64
-	// SetSpan makes these the layers that Layers runs and KV caches have, before there are
-	// any; at first it is all.
+	// SetSpan makes these the layers that steps run and KV caches have, before there are any;
+	// at first it is all.
 	SetSpan(layers parallel.Range)
 	// Splits reports whether a span may begin with the layer, because that layer and those
 	// behind it read nothing of a step but what Carried lists.
@@ -71,8 +73,8 @@ type Network[C Cache] interface {
 	Join(g *distributed.Group, p parallel.Placement) error
 	// ReserveHead allocates the buffers of the output head for so many rows.
 	ReserveHead(rows int) error
-	// Layers runs the span of a step with at least one row, from what Carried lists unless
-	// the span begins with the first layer. Then every rank has what passes on, or the final
+	// Layers runs Step.Layers of a step with at least one row, from what Carried lists unless
+	// they begin with the first layer. Then every rank has what passes on, or the final
 	// hidden states, of its own rows, and all have those of the rows Kept.
 	Layers(ctx context.Context, s Step[C]) error
 	// Head computes the logits of wanted rows [wanted][vocabulary] after the layers have
@@ -99,6 +101,7 @@ type Carried struct {
 type Step[C Cache] struct {
 	Segments []Segment[C] // one for each entry, or several of a sequence, in the order of positions
 	Rows     int
+	Layers   parallel.Range // that run: the span of the network or, of a step that a helper continues, its first ones
 	Live     parallel.Range // of them, those that the layer computes; see Leaving
 	IDs      []int32        // [Rows] token ids, in memory of the backend
 	Pos      []int32        // [Rows] positions, in memory of the backend
@@ -113,12 +116,16 @@ type Step[C Cache] struct {
 	Own  parallel.Range
 	Kept []int32 // rows that all ranks need after the last layer (hidden state), ascending
 
+	helped  bool      // the helper computes its last layers
+	missing []part[C] // what the helper lacks of the positions before
+
 	starts []int // [layers] first rows of which each layer has an output; nil: of all
 }
 
 // Segment is one entry of a step: the rows [First, First+N) of the step's buffers
 // are positions Pos to Pos+N-1 of a sequence.
 type Segment[C Cache] struct {
+	Seq           model.SeqID
 	Cache         C
 	First, N, Pos int
 	// Known is the position before which the cache has the history beyond the windows; only
@@ -132,7 +139,7 @@ func (g Segment[C]) Part(r parallel.Range) (part Segment[C], ok bool) {
 	if first >= end {
 		return part, false
 	}
-	part = Segment[C]{Cache: g.Cache, First: first, N: end - first, Pos: g.Pos + first - g.First, Known: g.Known}
+	part = Segment[C]{Seq: g.Seq, Cache: g.Cache, First: first, N: end - first, Pos: g.Pos + first - g.First, Known: g.Known}
 	return part, true
 }
 
@@ -174,6 +181,8 @@ type Model[C Cache] struct {
 	digest    []uint32                   // of the last Run
 	examined  []block                    // nil before the first Extent or Examine
 	drafter   *drafter[C]                // nil without a block for multi-token prediction
+	owed      *owed[C]                   // what the helper still sends of the last step; nil: nothing
+	helped    bool                       // the last Run was of a step with a helper, and has not been committed
 	ran       *Step[C]                   // the last step, if it can be committed and there is a drafter
 }
 
@@ -219,6 +228,17 @@ func (m *Model[C]) Sizes() parallel.Sizes { return m.o.Sizes }
 func (m *Model[C]) Prepare(step model.Step) error {
 	m.step = nil
 	m.discard()
+	if m.pipeline.helps() {
+		return m.prepareHelp(step)
+	}
+	if step.Help != nil && !m.pipeline.helped() {
+		return m.errorf("a step for a helper, but the group has none")
+	}
+	if step.Help == nil || len(step.Checkpoints)+len(step.Forks) > 0 || m.owed != nil && m.owed.pending == nil {
+		if err := m.settle(); err != nil {
+			return err
+		}
+	}
 	if err := m.prepare(step); err != nil {
 		m.discard()
 		return err
@@ -249,15 +269,15 @@ func (m *Model[C]) prepare(step model.Step) error {
 		}
 	}
 	pieces := m.pieces(step, forks)
-	s := Step[C]{Segments: make([]Segment[C], len(pieces)), Rows: rows, Live: parallel.Range{End: rows},
+	s := Step[C]{Segments: make([]Segment[C], len(pieces)), Rows: rows, Layers: m.span, Live: parallel.Range{End: rows},
 		IDs: m.ids[:rows], Pos: m.pos[:rows]}
-	if m.pipeline == nil { // of a part of the rows it says nothing
+	if m.pipeline == nil || m.pipeline.helped() && step.Help == nil { // of a part of the rows it says nothing
 		s.starts = m.starts(pieces)
 	}
 	first := 0
 	for i, p := range pieces {
 		e := step.Entries[p.entry]
-		s.Segments[i] = Segment[C]{Cache: caches[p.entry], First: first, N: p.n, Pos: e.Pos + p.at, Known: p.known}
+		s.Segments[i] = Segment[C]{Seq: e.Seq, Cache: caches[p.entry], First: first, N: p.n, Pos: e.Pos + p.at, Known: p.known}
 		s.Wanted = p.wanted(s.Wanted, e, first)
 		s.End = max(s.End, e.Pos+len(e.Tokens))
 		first += p.n
@@ -281,6 +301,9 @@ func (m *Model[C]) prepare(step model.Step) error {
 		for t := range g.N {
 			s.Pos[g.First+t] = int32(g.Pos + t)
 		}
+	}
+	if step.Help != nil {
+		s.helped, s.missing = true, m.lacks(step)
 	}
 	m.step = &s
 	return nil
@@ -336,16 +359,20 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 		}
 		logits, err = nil, m.abandon(misuse)
 	}()
-	m.digest = m.digest[:0]
+	m.digest, m.helped = m.digest[:0], false
 	s := m.step
 	if m.step = nil; s == nil {
 		return nil, m.errorf("Run without a prepared step")
 	}
+	m.noteHelped(s)
 	if m.drafter != nil {
 		m.ran = nil
 		m.drafter.follow(ctx) // before the buffers are overwritten
 	}
 	if s.Rows == 0 {
+		if m.pipeline.helps() { // it has no part in the step
+			m.digest = m.pipeline.digest(m.digest, nil, m.o.Layers)
+		}
 		return nil, nil
 	}
 	for _, r := range m.rewinds {
@@ -354,9 +381,14 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 	}
 	m.o.Meter.StartStep()
 	m.o.Routed.StartStep(m.o.Layers)
-	if m.pipeline == nil {
+	switch {
+	case m.pipeline.helps():
+		err = m.runHelper(ctx, s)
+	case s.helped:
+		err = m.runHelped(ctx, s)
+	case m.pipeline == nil || m.pipeline.helped():
 		err = m.network.Layers(ctx, *s)
-	} else {
+	default:
 		err = m.runStage(ctx, s)
 	}
 	if err == nil {
@@ -371,6 +403,7 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 	if m.drafter != nil {
 		m.ran = s
 	}
+	m.helped = s.helped
 	return logits, nil
 }
 
@@ -418,7 +451,13 @@ func (m *Model[C]) JoinStage(g, inside *distributed.Group, p parallel.Placement)
 }
 
 func (m *Model[C]) join(g, inside *distributed.Group, p parallel.Placement) error {
-	m.step, m.digest = nil, m.digest[:0]
+	m.step, m.digest, m.helped = nil, m.digest[:0], false
+	_ = m.collect() // settle computes what has not arrived
+	if len(p) > 1 && !p.Helped() {
+		if err := m.settle(); err != nil { // as long as no group divides the layers
+			return err
+		}
+	}
 	if g != nil {
 		if err := p.Check(m.o.Sizes, g.Size()); err != nil {
 			return m.errorf("%w", err)
@@ -430,7 +469,12 @@ func (m *Model[C]) join(g, inside *distributed.Group, p parallel.Placement) erro
 		p = nil
 	}
 	m.pipeline, m.rank = nil, 0
-	if stages := p.Stages(); stages != nil {
+	if p.Helped() {
+		if err := m.enterHelp(g, p); err != nil {
+			return m.errorf("%w", err)
+		}
+		g, p = nil, nil
+	} else if stages := p.Stages(); stages != nil {
 		var err error
 		if g, p, err = m.enterStage(g, inside, p, stages); err != nil {
 			return m.errorf("%w", err)

@@ -91,6 +91,8 @@ type Decoder interface {
 	SetSequenceBudget(bytes int64)
 	Join(g *distributed.Group, p parallel.Placement) error
 	JoinStage(g, inside *distributed.Group, p parallel.Placement) error
+	Help(step model.Step) []int
+	Settle() error
 	Forget()
 	Prepare(step model.Step) error
 	Run(ctx context.Context) ([][]float32, error)

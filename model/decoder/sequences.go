@@ -15,6 +15,7 @@ type sequence[C Cache] struct {
 	copied      copied[C]     // while it is a fork that is not committed
 	room        int           // positions that the cache has room for
 	charged     int64         // bytes that count against the budget, without checkpoints
+	helper      int           // first positions of which the helper has the state of its layers
 }
 
 // standing bounds which positions a step can use of a sequence.
@@ -185,6 +186,12 @@ func (m *Model[C]) Len(id model.SeqID) int {
 
 // Commit implements model.Model.
 func (m *Model[C]) Commit(s model.Step) {
+	helped := m.helped
+	m.helped = false
+	if m.pipeline.helps() {
+		m.commitHelp(s, helped)
+		return
+	}
 	m.step = nil // it may have a KV cache that is dropped now
 	m.o.Routed.CountChosen()
 	for _, c := range s.Checkpoints {
@@ -209,6 +216,9 @@ func (m *Model[C]) Commit(s model.Step) {
 			q.length = e.Pos + len(e.Tokens)
 			q.intact, q.copied = q.length, copied[C]{}
 			q.commits++
+			if helped {
+				q.helper = q.length
+			}
 			q.peak = max(q.peak, q.length)
 			if e.Pos == 0 || q.length >= q.replayed {
 				q.replayed = 0

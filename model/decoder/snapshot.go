@@ -49,6 +49,9 @@ func (m *Model[C]) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, fro
 	if q == nil || len(tokens) == 0 || q.length < len(tokens) || from < 0 || from > len(tokens) {
 		return m.errorf("sequence %d: a snapshot with %d tokens from %d on, but it has %d", id, len(tokens), from, m.Len(id))
 	}
+	if err := m.settle(); err != nil {
+		return err
+	}
 	h := snapshot.Header{Model: m.o.Fingerprint, Layout: m.network.Layout(), Length: len(tokens), Peak: q.peak, Partial: q.partial, Replayed: q.replayed, From: from}
 	sections := state(q.cache, q.standing, from, len(tokens))
 	for _, c := range q.checkpoints {

@@ -26,9 +26,11 @@ type pipeline struct {
 	stages []parallel.Stage
 	at     int // this one
 
-	in, out [2][]float32 // pieces that arrive and leave
-	kept    []float32    // [wanted][Width] final hidden states
-	sum     uint32       // their checksum; 0 on a rank that has not seen them
+	in, out [2][]float32   // pieces that arrive and leave
+	help    *parallel.Help // of a helper, see help.go; nil: these are stages
+	state   []byte         // of KV caches, on its way between rank 0 and the helper
+	kept    []float32      // [wanted][Width] final hidden states
+	sum     uint32         // their checksum; 0 on a rank that has not seen them
 }
 
 // pieceCost is how many rows take as long as what a piece costs in addition to its own, because
@@ -192,7 +194,7 @@ func (p *pipeline) overlap(ctx context.Context, k, pieces int, at func([2][]floa
 // piece is some rows of a step as a step.
 func (m *Model[C]) piece(s *Step[C], rows parallel.Range) Step[C] {
 	n := rows.Len()
-	part := Step[C]{Rows: n, Live: parallel.Range{End: n}, IDs: s.IDs[rows.Start:rows.End], Pos: s.Pos[rows.Start:rows.End]}
+	part := Step[C]{Rows: n, Layers: s.Layers, Live: parallel.Range{End: n}, IDs: s.IDs[rows.Start:rows.End], Pos: s.Pos[rows.Start:rows.End]}
 	for _, g := range s.Segments {
 		if g, ok := g.Part(rows); ok {
 			g.First -= rows.Start

@@ -17,10 +17,10 @@ type (
 // Layers implements decoder.Network.
 func (m *forward) Layers(ctx context.Context, step step) error {
 	c, s, own := m.c, &m.scratch, step.Own
-	if m.Span.Start == 0 {
+	if step.Layers.Start == 0 {
 		m.Backend.Embed(s.x[own.Start*c.Embd:], m.w.embd, step.IDs[own.Start:own.End])
 	}
-	for i := m.Span.Start; i < m.Span.End; i++ {
+	for i := step.Layers.Start; i < step.Layers.End; i++ {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
 		}

@@ -122,8 +122,16 @@ func (m *forward) Layout() string {
 }
 
 // State implements decoder.Cache: what each layer keeps of the committed positions.
-func (s *cache) State(first, length, _ int) (list []snapshot.Section) {
+func (s *cache) State(first, length, peak int) []snapshot.Section {
+	return s.StateOf(s.span, first, length, peak)
+}
+
+// StateOf implements decoder.Cache.
+func (s *cache) StateOf(layers parallel.Range, first, length, _ int) (list []snapshot.Section) {
 	_ = s.each(func(layer int, what string, width int, part *[]uint16) error {
+		if layer < layers.Start || layer >= layers.End {
+			return nil
+		}
 		x := (*part)[first*width : length*width]
 		list = append(list, snapshot.Section{Name: fmt.Sprintf("layer %d %s", layer, what), Parts: [][]byte{
 			unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 2*len(x))}})

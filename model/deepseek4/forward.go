@@ -18,7 +18,7 @@ type (
 // Layers implements decoder.Network.
 func (m *forward) Layers(ctx context.Context, step step) error {
 	b, c, own, n := m.Backend, m.c, step.Own, step.Own.Len()
-	if m.Span.Start == 0 {
+	if step.Layers.Start == 0 {
 		b.Embed(m.X, m.w.embd, step.IDs[own.Start:own.End])
 		b.HCInit(m.H[own.Start*c.Streams*c.Embd:], m.X, n, c.Streams, c.Embd)
 	}
@@ -33,16 +33,16 @@ func (m *forward) Carried() []decoder.Carried {
 	return []decoder.Carried{{Data: m.H, Width: m.c.Streams * m.c.Embd}}
 }
 
-// layers encodes this rank's layers: the streams H [rows][S][D] of its rows, in place.
+// layers encodes the layers of a step: the streams H [rows][S][D] of its rows, in place.
 func (m *forward) layers(ctx context.Context, step step) error {
 	c, own, n := m.c, step.Own, step.Own.Len()
 	y := m.Y[own.Start*c.Embd:]
-	for i := m.Span.Start; i < m.Span.End; i++ {
+	for i := step.Layers.Start; i < step.Layers.End; i++ {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
 		}
 		before := y // the output of the layer before
-		if i == m.Span.Start {
+		if i == step.Layers.Start {
 			before = nil
 		}
 		if err := m.layer(ctx, i, step, before, y); err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"ringmaster/model/hyper"
 	"ringmaster/model/snapshot"
+	"ringmaster/parallel"
 )
 
 // Layout implements decoder.Network.
@@ -15,12 +16,17 @@ func (m *forward) Layout() string { return "deepseek4 rings by position, 2" + m.
 // committed tokens complete. It depends on positions alone, because the depth of the
 // rings depends on the longest step and differs between models.
 func (s *cache) State(first, length, peak int) []snapshot.Section {
+	return s.StateOf(s.span, first, length, peak)
+}
+
+// StateOf implements decoder.Cache.
+func (s *cache) StateOf(layers parallel.Range, first, length, peak int) []snapshot.Section {
 	var list []snapshot.Section
 	add := func(layer int, name string, overwritten bool, parts ...[]byte) {
 		list = append(list, snapshot.Section{Name: fmt.Sprintf("layer %d %s", layer, name), Parts: parts, Overwritten: overwritten})
 	}
 	lowest := max(peak-hyper.Rewind, 0) // position that the sequence can be rewound to
-	for i := s.span.Start; i < s.span.End; i++ {
+	for i := layers.Start; i < layers.End; i++ {
 		l := &s.layers[i]
 		add(i, "raw", true, hyper.Ring(l.raw, len(l.raw)/s.headDim, max(first, lowest-s.window+1), length)...)
 		for _, c := range []struct {

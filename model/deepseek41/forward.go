@@ -25,7 +25,7 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 		return err
 	}
 	m.countEntries(step)
-	if m.Span.Start > 0 {
+	if step.Layers.Start > 0 {
 		copy(s.carried, s.carried[own.Start*c.Streams:own.End*c.Streams]) // where a rank has those of its rows
 	} else {
 		b.Embed(m.X, m.w.embd, step.IDs[own.Start:own.End])
@@ -38,7 +38,7 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 		}
 	}
 	var before []float32 // the output of the layer before, by which the streams are not expanded yet
-	for i := m.Span.Start; i < m.Span.End; i++ {
+	for i := step.Layers.Start; i < step.Layers.End; i++ {
 		in, out := step.Entering(i), step.Leaving(i)
 		if in.Live.Len() == 0 {
 			break
@@ -51,14 +51,14 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 		}
 		before = nil
 		if own := out.Own; own.Len() > 0 {
-			if y := m.Y[own.Start*c.Embd:]; m.expandsNext(i) {
+			if y := m.Y[own.Start*c.Embd:]; m.expandsNext(i, step) {
 				before = y
 			} else {
 				b.HCExpand(m.H[own.Start*c.Streams*c.Embd:], y, m.Post, m.Comb, own.Len(), c.Streams, c.Embd)
 			}
 		}
 	}
-	if m.Span.End < c.Layers {
+	if step.Layers.End < c.Layers {
 		return m.leaveSpan(ctx, step)
 	}
 	step = step.Leaving(c.Layers - 1)
@@ -102,8 +102,8 @@ func (m *forward) Splits(layer int) bool {
 
 // expandsNext reports whether the layer after layer i can expand the streams: if it runs here,
 // and adds nothing to them first.
-func (m *forward) expandsNext(i int) bool {
-	return i+1 < m.Span.End && m.w.layers[i+1].engram == nil
+func (m *forward) expandsNext(i int, step step) bool {
+	return i+1 < step.Layers.End && m.w.layers[i+1].engram == nil
 }
 
 // layer runs a layer with the rows that enter it, up to those that leave it, but for the end of its
@@ -198,7 +198,7 @@ func (m *forward) readRows(ctx context.Context, step step) error {
 		for i := range g.N {
 			g.Cache.folded(folded, g.Pos+i, e.Pad)
 			for l, layer := range e.Layers {
-				if layer < m.Span.Start || layer >= m.Span.End {
+				if layer < step.Layers.Start || layer >= step.Layers.End {
 					continue
 				}
 				e.hash(hashed, l, folded)

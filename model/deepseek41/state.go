@@ -147,6 +147,11 @@ func (m *forward) Layout() string { return "deepseek41 rings by position, 1" + m
 // on positions alone, because the depth of the rings depends on the longest step and differs
 // between models.
 func (s *cache) State(first, length, peak int) []snapshot.Section {
+	return s.StateOf(s.span, first, length, peak)
+}
+
+// StateOf implements decoder.Cache.
+func (s *cache) StateOf(layers parallel.Range, first, length, peak int) []snapshot.Section {
 	var list []snapshot.Section
 	lowest := max(peak-hyper.Rewind, 0) // position that the sequence can be rewound to
 	ring := func(name string, parts [][]byte) {
@@ -155,7 +160,7 @@ func (s *cache) State(first, length, peak int) []snapshot.Section {
 	if s.ids != nil {
 		ring("token ids", hyper.Ring(s.ids, len(s.ids), max(first, lowest-s.c.Engram.Gram+1), length))
 	}
-	for i := s.span.Start; i < s.span.End; i++ {
+	for i := layers.Start; i < layers.End; i++ {
 		l, layer := &s.layers[i], fmt.Sprintf("layer %d ", i)
 		ring(layer+"raw", hyper.Ring(l.raw, len(l.raw)/s.c.HeadDim, max(first, lowest-s.c.Window+1), length))
 		x := l.source

@@ -79,6 +79,8 @@ var onRanks = []shared{
 	{"SumWithCopies", testenv.Fast, Architecture.SumWithCopies},
 	{"Epochs", testenv.Fast, Architecture.Epochs},
 	{"InStages", testenv.Fast, Architecture.InStages},
+	{"WithHelper", testenv.Fast, Architecture.WithHelper},
+	{"HelperIsLost", testenv.Fast, Architecture.HelperIsLost},
 	{"OverTCP", testenv.Fast, Architecture.OverTCP},
 }
 
