@@ -146,8 +146,8 @@ func (l *Leader) nextPieces(ctx context.Context, rank int, c *copied) (payloads 
 		return nil, 0, err
 	}
 	defer h.release()
-	if h.staged() {
-		return nil, 0, nil // sequences do not outlive the epoch
+	if h.staged() || h.settings.Helper {
+		return nil, 0, nil // sequences do not outlive the epoch, or a helper needs none
 	}
 	if c.lineage == 0 {
 		c.lineage, c.pieces = l.state.lineage, 1

@@ -192,6 +192,9 @@ func (h *resident) examine(t Task) ([]Finding, error) {
 	if err := t.check(g.Size()); err != nil {
 		return nil, err
 	}
+	if err := h.rank.Settle(); err != nil { // the helper may still send, and the group is in use
+		return nil, err
+	}
 	mine := Finding{Rank: g.Rank(), Retransmits: -1}
 	if h.epoch.Members != nil {
 		mine.Rank = h.epoch.Members[g.Rank()]

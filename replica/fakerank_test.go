@@ -91,6 +91,10 @@ func (r *fakeRank) Join(g *distributed.Group, p parallel.Placement) error {
 	return nil
 }
 
+func (r *fakeRank) Help(step model.Step) []int { return nil }
+
+func (r *fakeRank) Settle() error { return nil }
+
 func (r *fakeRank) Forget() {
 	defer r.alone()()
 	r.Model.Forget()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
@@ -45,6 +46,7 @@ type Leader struct {
 	tokens            map[model.SeqID][]int32 // of each committed sequence
 	logits            []float32               // of the last step
 
+	settling *time.Timer     // calls settle after a step with a helper, nil before the first
 	copied   map[int]*copied // by rank: what it has received before it joins; the holder of the turn uses it
 	couriers sync.WaitGroup
 	stop     context.CancelFunc // of the couriers
@@ -220,6 +222,12 @@ func (l *Leader) try(e cluster.Epoch, step model.Step) (rows [][]float32, again 
 		again, err := l.interrupted(e, err)
 		return nil, again, err
 	}
+	if l.settling != nil {
+		l.settling.Stop()
+	}
+	if h.helped() {
+		step.Help = h.rank.Help(step)
+	}
 	payload, err := l.next(work{step: step}).encode()
 	if err != nil {
 		return nil, false, err
@@ -234,7 +242,8 @@ func (l *Leader) try(e cluster.Epoch, step model.Step) (rows [][]float32, again 
 	// On one CPU the goroutines that send the step to the other ranks would otherwise wait
 	// until this rank waits in its first exchange.
 	runtime.Gosched()
-	err = l.work(e, n, h.staged() && !wants(step), func() (digest cluster.Digest, err error) {
+	ahead := h.staged() && !wants(step) || h.helped() && (step.Help == nil || !wants(step))
+	err = l.work(e, n, ahead, func() (digest cluster.Digest, err error) {
 		rows, digest, err = h.run(step)
 		return digest, err
 	})
@@ -243,7 +252,31 @@ func (l *Leader) try(e cluster.Epoch, step model.Step) (rows [][]float32, again 
 		return nil, again, err
 	}
 	l.lastSucceeded, l.ran = true, step
+	if step.Help != nil {
+		l.settling = time.AfterFunc(settleAfter, l.settle)
+	}
 	return l.keep(rows), false, nil
+}
+
+// settleAfter is how long after a step the helper may wait for the next one to take the state
+// that it sends: less than a pause that people notice, more than the time between two steps.
+const settleAfter = time.Second
+
+// settle takes the state that the helper sends of the last step, so that it does not wait for a
+// step that may not come soon.
+func (l *Leader) settle() {
+	h := l.resident
+	ctx, cancel := context.WithTimeout(context.Background(), courierTurn)
+	defer cancel()
+	if h.acquire(ctx) != nil {
+		return // a step runs
+	}
+	defer h.release()
+	if h.rank != nil {
+		if err := h.rank.Settle(); err != nil {
+			slog.Warn("the state of the last step is not complete; the next step tries again", "error", err)
+		}
+	}
 }
 
 // keep copies the logits of a step to memory that stays valid until the next step. The copy
@@ -276,7 +309,7 @@ func (l *Leader) next(w work) work {
 
 // work does this rank's part of work n, which has been sent, and waits until all ranks
 // have done it and agree. With ahead it does not wait, so that the next step begins while later
-// stages still compute this one; later work that waits, and so any step with logits, waits for
+// stages or the helper still compute this one; later work that waits, and so any step with logits, waits for
 // this, too. The caller has the turn.
 func (l *Leader) work(e cluster.Epoch, n uint64, ahead bool, do func() (cluster.Digest, error)) error {
 	l.lastSent++
@@ -334,6 +367,9 @@ func (l *Leader) Reports(ctx context.Context) ([]Report, error) {
 // Close implements model.Model: it frees the model of this rank, like the Program's Close.
 // No step may be in flight. The caller keeps the cluster.
 func (l *Leader) Close() error {
+	if l.settling != nil {
+		l.settling.Stop()
+	}
 	l.stop()
 	l.couriers.Wait()
 	ctx, cancel := context.WithCancelCause(context.Background())

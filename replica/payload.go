@@ -11,7 +11,7 @@ import (
 
 // work is the payload of a piece of work. On the wire, little-endian:
 //
-//	u8  format, 9
+//	u8  format, 9, or 10 for a step that goes through the helper
 //	u8  what became of the step before; see kept.go
 //	u16 drops, u32 entries
 //	u64 number of the step
@@ -24,6 +24,7 @@ import (
 //	                   u8 1 if it runs tokens again, else 0
 //	entries times:     u32 sequence, u32 position, u32 tokens, u8 want, u32 until
 //	                   tokens times i32
+//	in format 10 entries times: u32 positions of which the helper has the state
 //
 // A piece of a sequence that all ranks receive has, in place of the parts of a step:
 //
@@ -53,6 +54,7 @@ type piece struct {
 // Sizes in bytes and limits of the payload.
 const (
 	payloadFormat     = 9
+	helpFormat        = 10
 	pieceFormat       = 4
 	pieceHeader       = 20
 	payloadHeader     = 24
@@ -80,8 +82,13 @@ func (w work) encode() ([]byte, error) {
 	for _, e := range w.step.Entries {
 		size += entryHeader + 4*len(e.Tokens)
 	}
+	size += 4 * len(w.step.Help)
 	b := make([]byte, 0, size)
-	b = append(b, payloadFormat, fate(w.committed, w.kept))
+	format := byte(payloadFormat)
+	if w.step.Help != nil {
+		format = helpFormat
+	}
+	b = append(b, format, fate(w.committed, w.kept))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(w.step.Drop)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(w.step.Entries)))
 	b = binary.LittleEndian.AppendUint64(b, w.number)
@@ -124,6 +131,9 @@ func (w work) encode() ([]byte, error) {
 		for _, t := range e.Tokens {
 			b = binary.LittleEndian.AppendUint32(b, uint32(t))
 		}
+	}
+	for _, n := range w.step.Help {
+		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 	}
 	return b, nil
 }
@@ -202,12 +212,13 @@ func decodeWork(b []byte) (work, error) {
 }
 
 func parseWork(b []byte) (w work, err error) {
-	if len(b) > 0 && b[0] != payloadFormat {
-		return w, fmt.Errorf("format %d; this build reads %d", b[0], payloadFormat)
+	if len(b) > 0 && b[0] != payloadFormat && b[0] != helpFormat {
+		return w, fmt.Errorf("format %d; this build reads %d and %d", b[0], payloadFormat, helpFormat)
 	}
 	if len(b) < payloadHeader {
 		return w, errShort
 	}
+	helped := b[0] == helpFormat
 	var rest []byte
 	if w.committed, w.kept, rest, err = parseFate(b[1], b[payloadHeader:]); err != nil {
 		return w, err
@@ -258,10 +269,32 @@ func parseWork(b []byte) (w work, err error) {
 			return w, fmt.Errorf("entry %d of %d: %w", i, entries, err)
 		}
 	}
+	if helped {
+		if b, err = parseHelp(b, &w.step); err != nil {
+			return w, err
+		}
+	}
 	if len(b) > 0 {
 		return w, fmt.Errorf("%d bytes follow its end", len(b))
 	}
 	return w, nil
+}
+
+// parseHelp reads what the helper has of the sequences of a step and returns the bytes after it.
+func parseHelp(b []byte, s *model.Step) (rest []byte, err error) {
+	n := len(s.Entries)
+	if len(b) < 4*n {
+		return nil, errShort
+	}
+	s.Help = make([]int, n)
+	for i := range s.Help {
+		have := binary.LittleEndian.Uint32(b[4*i:])
+		if int64(have) > int64(s.Entries[i].Pos) {
+			return nil, fmt.Errorf("entry %d of %d: the helper has %d positions before position %d", i, n, have, s.Entries[i].Pos)
+		}
+		s.Help[i] = int(have)
+	}
+	return b[4*n:], nil
 }
 
 // parseCheckpoints reads the checkpoints of a sequence and returns the bytes after them.

@@ -52,6 +52,12 @@ type Rank interface {
 	// JoinStage is Join of a placement with stages; inside is the group of the ranks of the
 	// stage.
 	JoinStage(g, inside *distributed.Group, p parallel.Placement) error
+	// Help returns model.Step.Help for a step that is to go through the helper of rank 0, nil
+	// for one that rank 0 runs alone.
+	Help(step model.Step) []int
+	// Settle waits for what the helper still sends of the last step, or computes it if the helper
+	// is lost; before it the group is in use. It does not run during a step.
+	Settle() error
 	// Forget drops all sequences, and Drop one. Neither runs during a step.
 	Forget()
 	Drop(id model.SeqID)

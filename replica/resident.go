@@ -164,7 +164,7 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 // keepSizes passes the budget of the plan to the rank's model and publishes both for all
 // goroutines. The caller has the turn.
 func (h *resident) keepSizes(r Rank) {
-	if h.number > 0 && h.staged() {
+	if h.number > 0 && (h.staged() || h.helped()) {
 		// The budget is that of rank 0, which reserves memory for what all ranks hold.
 		r.SetSequenceBudget(0)
 	} else {
@@ -238,7 +238,7 @@ func (h *resident) run(step model.Step) ([][]float32, cluster.Digest, error) {
 		return nil, nil, err
 	}
 	digest := slices.Clone(h.rank.Digest())
-	if h.staged() {
+	if h.staged() || h.helped() {
 		for i, sum := range digest {
 			if sum == 0 {
 				digest[i] = cluster.NotComputed
@@ -251,11 +251,13 @@ func (h *resident) run(step model.Step) ([][]float32, cluster.Digest, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := &h.report
-	r.Steps++
-	for _, e := range step.Entries {
-		r.Tokens += uint64(len(e.Tokens))
+	if h.number == 0 || !h.helped() || step.Help != nil { // a helper has no part in the others
+		r.Steps++
+		for _, e := range step.Entries {
+			r.Tokens += uint64(len(e.Tokens))
+		}
+		r.Time += time.Since(began)
 	}
-	r.Time += time.Since(began)
 	r.Layers, h.exchanges = layers, h.rank.Exchanges
 	return rows, digest, nil
 }
@@ -278,6 +280,9 @@ func (h *resident) commit(s model.Step) {
 
 // staged reports whether the ranks have different layers. The caller has the turn.
 func (h *resident) staged() bool { return h.settings.Placement.Staged() }
+
+// helped reports whether rank 1 helps rank 0 with long steps. The caller has the turn.
+func (h *resident) helped() bool { return h.settings.Placement.Helped() }
 
 // describe names position i of a digest.
 func (h *resident) describe(i int) string {

@@ -25,6 +25,9 @@ type Settings struct {
 	// rank, 0 for no limit. It is what the rank with the least memory has for
 	// them, because all ranks have the same sequences.
 	SequenceBudget int64
+	// Helper is whether the next rank that joins becomes the helper, so that it needs no
+	// sequences before.
+	Helper bool
 	// Block is whether rank 0 runs the model's block for multi-token prediction.
 	Block bool
 }
@@ -38,6 +41,7 @@ type settingsForm struct {
 	Measure      bool                 `json:"measure,omitempty"`
 	Alternatives []parallel.Placement `json:"alternatives,omitempty"`
 	Sequences    int64                `json:"sequence_budget"`
+	Helper       bool                 `json:"helper,omitempty"`
 	Block        bool                 `json:"block,omitempty"`
 }
 
@@ -48,7 +52,7 @@ func (s Settings) Encode() ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(settingsForm{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce.String(),
-		Placement: s.Placement, Measure: s.Measure, Alternatives: s.Alternatives, Sequences: s.SequenceBudget, Block: s.Block})
+		Placement: s.Placement, Measure: s.Measure, Alternatives: s.Alternatives, Sequences: s.SequenceBudget, Helper: s.Helper, Block: s.Block})
 }
 
 // ParseSettings decodes the result of Encode. Unknown fields and values that no
@@ -68,7 +72,7 @@ func ParseSettings(data []byte) (Settings, error) {
 		return Settings{}, fmt.Errorf("settings of the plan: %w", err)
 	}
 	s := Settings{Context: f.Context, MaxTokens: f.MaxTokens, Reduce: reduce,
-		Placement: f.Placement, Measure: f.Measure, Alternatives: f.Alternatives, SequenceBudget: f.Sequences, Block: f.Block}
+		Placement: f.Placement, Measure: f.Measure, Alternatives: f.Alternatives, SequenceBudget: f.Sequences, Helper: f.Helper, Block: f.Block}
 	if err := s.check(); err != nil {
 		return Settings{}, err
 	}
@@ -115,5 +119,6 @@ func (s Settings) loadAlike(t Settings) bool {
 	s.Placement, t.Placement, s.Alternatives, t.Alternatives = nil, nil, nil, nil
 	s.Measure = t.Measure
 	s.SequenceBudget, t.SequenceBudget = 0, 0
+	s.Helper = t.Helper
 	return reflect.DeepEqual(s, t)
 }

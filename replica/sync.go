@@ -110,7 +110,8 @@ func (w *Worker) follow(s beginning) error {
 		}
 		w.state.number = s.number
 	}
-	warm := w.state == state{s.lineage, s.number, h.loads}
+	// A helper gets what it lacks of a sequence before the first step in which it helps.
+	warm := h.helped() || w.state == state{s.lineage, s.number, h.loads}
 	t := w.took
 	w.took = nil
 	mine := answer{warm: warm}

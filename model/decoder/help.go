@@ -519,7 +519,6 @@ func (m *Model[C]) settle() error {
 		return nil
 	}
 	o := m.owed
-	m.owed = nil
 	carried, first := m.network.Carried(), 0
 	m.o.Meter.StartStep()
 	m.o.Routed.StartStep(m.o.Layers)
@@ -534,6 +533,7 @@ func (m *Model[C]) settle() error {
 			return m.abandon(fmt.Errorf("state that the helper owed: %w", err))
 		}
 	}
+	m.owed = nil
 	return nil
 }
 
