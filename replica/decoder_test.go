@@ -34,6 +34,9 @@ type realModels struct {
 	t     *testing.T
 	file  *gguf.File
 	sizes parallel.Sizes
+	// help makes rank 1 of two the helper with half of the layers; nil: ranks divide everything.
+	help   *parallel.Help
+	layers int
 }
 
 func (m *realModels) open(longest int) *realRank {
@@ -47,6 +50,13 @@ func (m *realModels) open(longest int) *realRank {
 
 // place divides a model among n ranks.
 func (m *realModels) place(n int) parallel.Placement {
+	if m.help != nil && n == 2 {
+		sizes := m.sizes
+		sizes.Layers = m.layers
+		p, err := parallel.WithHelper(sizes, m.layers/2, *m.help)
+		require.NoError(m.t, err)
+		return p
+	}
 	p, err := parallel.Place(parallel.ShareAll, m.sizes, slices.Repeat([]float64{1}, n))
 	require.NoError(m.t, err)
 	return p

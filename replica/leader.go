@@ -242,7 +242,8 @@ func (l *Leader) try(e cluster.Epoch, step model.Step) (rows [][]float32, again 
 	// On one CPU the goroutines that send the step to the other ranks would otherwise wait
 	// until this rank waits in its first exchange.
 	runtime.Gosched()
-	ahead := h.staged() && !wants(step) || h.helped() && (step.Help == nil || !wants(step))
+	// A helper may still send the state of this step, which the next one takes.
+	ahead := h.helped() || h.staged() && !wants(step)
 	err = l.work(e, n, ahead, func() (digest cluster.Digest, err error) {
 		rows, digest, err = h.run(step)
 		return digest, err
@@ -319,6 +320,10 @@ func (l *Leader) work(e cluster.Epoch, n uint64, ahead bool, do func() (cluster.
 	case err != nil:
 	case ahead:
 		l.cluster.EndLater(n, digest)
+	case l.resident.helped(): // it ends its last step once rank 0 has taken the state
+		if err = l.resident.rank.Settle(); err == nil {
+			err = l.cluster.End(e.Done, n, digest)
+		}
 	default:
 		began := time.Now()
 		err = l.cluster.End(e.Done, n, digest)
