@@ -269,6 +269,9 @@ func (m *Model[C]) prepare(step model.Step) error {
 		}
 	}
 	pieces := m.pieces(step, forks)
+	if step.Help != nil {
+		pieces = wholeEntries(step, m.o.Layers)
+	}
 	s := Step[C]{Segments: make([]Segment[C], len(pieces)), Rows: rows, Layers: m.span, Live: parallel.Range{End: rows},
 		IDs: m.ids[:rows], Pos: m.pos[:rows]}
 	if m.pipeline == nil || m.pipeline.helped() && step.Help == nil { // of a part of the rows it says nothing

@@ -73,8 +73,8 @@ func (m *Model[C]) enterHelp(g *distributed.Group, p parallel.Placement) error {
 }
 
 // Help returns Step.Help for a step that is to go through the helper, nil for one that rank 0
-// runs alone: a short one, one that leaves rows out, and one of sequences of which the helper
-// lacks much.
+// runs alone: a short one, one that runs tokens again, and one of sequences of which the helper
+// lacks much. A helped step leaves no rows out.
 func (m *Model[C]) Help(step model.Step) []int {
 	p := m.pipeline
 	if !p.helped() || p.help.Rows == 0 {
@@ -91,8 +91,7 @@ func (m *Model[C]) Help(step model.Step) []int {
 	if err != nil {
 		return nil // Prepare says what is wrong
 	}
-	pieces := m.pieces(step, forks)
-	if m.starts(pieces) != nil || slices.ContainsFunc(pieces, func(p piece) bool { return p.known > 0 }) {
+	if slices.ContainsFunc(step.Entries, func(e model.Entry) bool { return m.known(e, forks) > 0 }) {
 		return nil
 	}
 	from, missing := make([]int, len(step.Entries)), int64(0)
@@ -146,6 +145,14 @@ func (m *Model[C]) prepareHelp(step model.Step) error {
 	s.IDs, s.Pos, s.helped = m.ids[:s.Rows], m.pos[:s.Rows], true
 	s.Live, s.Own = parallel.Range{End: s.Rows}, parallel.Range{End: s.Rows}
 	return nil
+}
+
+// wholeEntries are the entries of a step that leaves nothing out.
+func wholeEntries(step model.Step, layers int) (list []piece) {
+	for i, e := range step.Entries {
+		list = append(list, piece{entry: i, n: len(e.Tokens), layers: layers})
+	}
+	return list
 }
 
 // lacks lists what rank 0 sends the helper before a step.

@@ -105,6 +105,17 @@ func (a Architecture) WithHelper(t *testing.T) {
 				s.Entries[k].Seq += 10
 			}
 		}
+		if one.Info().Tail > 0 { // of which steps of one rank leave rows out
+			for at := 0; at < 600; at += 200 {
+				e := model.Entry{Seq: 20, Pos: at, Tokens: RandomIDs(r, c.Vocab, 200), Until: 600}
+				if at == 400 {
+					e.Want = model.WantLast
+				}
+				steps, kept = append(steps, model.Step{Entries: []model.Entry{e}}), append(kept, []int{200})
+			}
+			last := model.Entry{Seq: 20, Pos: 600, Tokens: RandomIDs(r, c.Vocab, 30), Want: model.WantAll}
+			steps, kept = append(steps, model.Step{Entries: []model.Entry{last}}), append(kept, []int{30})
+		}
 		p := randomHelper(t, r, plan)
 		p[1].Help.Missing = []int64{1 << 40, 0, 2000}[i%3]
 		home, helper := a.OpenOn(t, f, i%3 == 0, o), a.OpenOn(t, f, false, o)
