@@ -191,6 +191,9 @@ func (c *chooser) expect(ctx context.Context, p parallel.Placement, w calibrate.
 	if err != nil {
 		return cost.Estimate{}, err
 	}
+	if p.Helped() {
+		return c.expectHelped(ctx, t, p, w)
+	}
 	return t.Expect(ctx, p, c.costs, w)
 }
 
@@ -227,6 +230,13 @@ func (c *chooser) alone(ctx context.Context, sizes parallel.Sizes) lone {
 // of the options.
 func (o Options) Decide(ctx context.Context, p Planned, members []cluster.Hello, costs calibrate.Costs, t *calibrate.Tracer) (Planned, string, error) {
 	c := &chooser{o: o, members: members, costs: costs, tracer: func() (*calibrate.Tracer, error) { return t, nil }}
+	if p.helper != nil {
+		if len(o.Share.Shares.Numbers) > 0 {
+			return p, "", nil // the speeds are given
+		}
+		d := c.decideHelper(ctx, p)
+		return p.choose(d.Choice), d.line, d.unknown
+	}
 	d := c.decide(ctx, p.placements())
 	if d.unknown != nil {
 		return p, "", d.unknown

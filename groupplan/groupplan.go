@@ -47,15 +47,16 @@ type Options struct {
 type Share struct {
 	Of     parallel.Share // what, unless Auto
 	Auto   bool           // what is expected to be faster
+	Helper bool           // rank 0 has everything, and rank 1 helps it with prompts; Shares are their speeds
 	Shares Shares
 }
 
-// ParseShare reads experts, all or auto, and the shares after a colon, as in all:2,1,1.
+// ParseShare reads experts, all, auto or helper, and the shares after a colon, as in all:2,1,1.
 func ParseShare(s string) (Share, error) {
 	what, shares, given := strings.Cut(s, ":")
-	out := Share{Auto: what == AutoShare}
+	out := Share{Auto: what == AutoShare, Helper: what == helperShare}
 	var err error
-	if !out.Auto {
+	if !out.Auto && !out.Helper {
 		if out.Of, err = parallel.ParseShare(what); err != nil {
 			return Share{}, err
 		}
@@ -77,6 +78,9 @@ func (s Share) String() string {
 	if s.Auto {
 		what = AutoShare
 	}
+	if s.Helper {
+		what = helperShare
+	}
 	if shares := s.Shares.String(); shares != "" {
 		return what + ":" + shares
 	}
@@ -88,7 +92,7 @@ func (s Share) Check(ranks int) error {
 	if n := len(s.Shares.Numbers); n > 0 && n != ranks {
 		return fmt.Errorf("--share %v has %d numbers for %d ranks", s, n, ranks)
 	}
-	return nil
+	return s.checkHelper(ranks)
 }
 
 // Shares is how much of the model each rank gets. The zero value divides evenly.

@@ -27,11 +27,15 @@ type Planned struct {
 	others []Planned
 	// without are what Ranks and Text are if copies turn out never to serve, empty if they do.
 	without withoutCopies
-	Model   decoder.Plan
-	Ranks   []decoder.RankPlan // [members], with all that a rank uses in Buffers
-	Heap    int64              // bytes of the Go heap on rank 0
-	AtMost  int64              // bytes that rank 0 uses beside the mapped weights
-	Text    string             // the plan for people; it may be there with an error, too
+	// helper is the plan with another first layer of the helper, nil without one; the helper has
+	// room for the layers from least on.
+	helper func(first int) (Planned, error)
+	least  int
+	Model  decoder.Plan
+	Ranks  []decoder.RankPlan // [members], with all that a rank uses in Buffers
+	Heap   int64              // bytes of the Go heap on rank 0
+	AtMost int64              // bytes that rank 0 uses beside the mapped weights
+	Text   string             // the plan for people; it may be there with an error, too
 }
 
 // withoutCopies is what differs in a plan without its copies.
@@ -48,6 +52,13 @@ func (p Planned) placements() []parallel.Placement {
 // choose is the plan once its placement has been chosen. What both choices need stays
 // reserved, because the ranks have loaded the model for it.
 func (p Planned) choose(c replica.Choice) Planned {
+	if p.helper != nil {
+		if at, err := p.helper(c.First); err == nil { // it has room for fewer layers if it has for more
+			p = at
+		}
+		p.Settings.Placement = c.Of(p.placements())
+		return p
+	}
 	out := p
 	if c.Placement > 0 {
 		other := p.others[c.Placement-1]
@@ -66,7 +77,12 @@ func (p Planned) choose(c replica.Choice) Planned {
 }
 
 // Fallback is the plan if nothing is known by which its placement could be chosen.
-func (p Planned) Fallback() Planned { return p.choose(unmeasured(p.placements())) }
+func (p Planned) Fallback() Planned {
+	if p.helper != nil {
+		return p
+	}
+	return p.choose(unmeasured(p.placements()))
+}
 
 // Plan decides what every rank does, and a context that fits the memory of all ranks. held
 // is the bytes of the sequences that outlive the last epoch.
@@ -74,8 +90,13 @@ func (o Options) Plan(members []cluster.Hello, held int64) (Planned, error) {
 	if o.Stages.Given() && len(members) > 1 {
 		return o.inStages(members)
 	}
+	if o.Share.Helper && len(members) == 2 {
+		return o.withHelper(members, held)
+	}
 	if !o.Share.Auto || len(members) == 1 {
-		return o.divide(o.Share.Of, members, held)
+		p, err := o.divide(o.Share.Of, members, held)
+		p.Settings.Helper = o.Share.Helper
+		return p, err
 	}
 	experts, err := o.divide(parallel.ShareExperts, members, held)
 	all, errAll := o.divide(parallel.ShareAll, members, held)

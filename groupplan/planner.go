@@ -62,6 +62,8 @@ func (p *Planner) Plan(members []cluster.Hello, past replica.Past) (replica.Sett
 	auto := len(s.Alternatives) > 0
 	switch {
 	case s.Placement.Staged(): // costs are not known of them
+	case p.last.helper != nil:
+		text = p.planHelper(members, past)
 	case !auto && !(p.options.Measure && !p.options.Share.Auto && len(members) > 1):
 	case p.costs.join(members, past.Ran):
 		p.last = p.last.withSpeeds(p.costs.now.Models)
@@ -86,19 +88,42 @@ func (p *Planner) Plan(members []cluster.Hello, past replica.Past) (replica.Sett
 	return *s, nil
 }
 
+// planHelper settles a plan with a helper, or lets the ranks measure, and returns what to print.
+func (p *Planner) planHelper(members []cluster.Hello, past replica.Past) string {
+	plan := p.last
+	if len(p.options.Share.Shares.Numbers) > 0 { // the speeds are given
+		return plan.Text
+	}
+	known := p.costs.join(members, past.Ran)
+	c := p.chooser()
+	switch {
+	case p.choice != nil:
+		return p.settle(c.keptHelper(plan, *p.choice))
+	case known:
+		return p.settle(c.decideHelper(context.Background(), plan))
+	case past.Held > 0:
+		c.costs = calibrate.Costs{Missing: "they hold running requests"}
+		return p.settle(c.decideHelper(context.Background(), plan))
+	}
+	p.last.Settings.Measure = true
+	return fmt.Sprintf("%s: the ranks measure which layers of prompts the helper computes when they are connected\n", plan.Model.Name)
+}
+
 // settle makes the last plan that of a decision, and returns what to print of both.
 func (p *Planner) settle(d decision) string {
 	switch {
 	case d.unknown != nil && p.options.Share.Auto:
 		slog.Warn("--share auto divides the experts alone because what to expect is not known", "error", d.unknown)
+	case d.unknown != nil && p.options.Share.Helper:
+		slog.Warn("the layers of the helper are not chosen by costs because what to expect is not known", "error", d.unknown)
 	case d.slower != "":
 		slog.Warn("the group is expected to be slower than one of its ranks alone", "comparison", d.slower)
 	}
-	shown := len(p.last.Settings.Alternatives) == 0 // the plan has been printed
+	shown := len(p.last.Settings.Alternatives) == 0 && p.last.helper == nil // the plan has been printed
 	copies := p.last.Settings.Placement.Copies()
 	p.last, p.measured, p.expectation = p.last.choose(d.Choice), d.unknown == nil, d.line
-	if d.unknown == nil && p.options.Share.Auto {
-		p.choice = &replica.Choice{Placement: d.Placement, Rows: d.Rows} // speeds are those of the members
+	if d.unknown == nil && (p.options.Share.Auto || p.options.Share.Helper) {
+		p.choice = &replica.Choice{Placement: d.Placement, Rows: d.Rows, First: d.First, Missing: d.Missing} // speeds are those of the members
 	}
 	switch {
 	case shown && copies && !p.last.Settings.Placement.Copies():
@@ -142,6 +167,12 @@ func (p *Planner) Choose(ctx context.Context, costs calibrate.Costs, placements 
 	}
 	c := p.chooser()
 	c.costs = costs
+	if p.last.helper != nil {
+		d := c.decideHelper(ctx, p.last)
+		_, _ = io.WriteString(p.out, p.settle(d))
+		d.SequenceBudget = p.last.Settings.SequenceBudget
+		return d.Choice
+	}
 	speeds := p.last.speeds(costs.Models)
 	placements = slices.Clone(placements)
 	for i, x := range placements {

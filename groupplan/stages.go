@@ -100,6 +100,9 @@ func (s Stages) String() string {
 
 // Check refuses stages that a world of so many ranks does not have, or with such a share.
 func (s Stages) Check(ranks int, share Share) error {
+	if s.Given() && share.Helper {
+		return errors.New("--stages and --share helper are two ways to divide the layers; use one of them")
+	}
 	if s.Given() && share.Shares.Memory {
 		return errors.New("--share memory: with --stages give the shares as numbers, or the layers of each stage")
 	}

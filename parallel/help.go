@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"fmt"
+	"slices"
 
 	"ringmaster/distributed"
 )
@@ -31,6 +32,13 @@ func WithHelper(s Sizes, first int, h Help) (Placement, error) {
 	helper.Vocabulary = Range{s.Vocabulary, s.Vocabulary} // rank 0 has the output head
 	p := append(one, helper)
 	return p, p.Check(s, 2)
+}
+
+// HelpedFrom is a placement with a helper whose layers begin with first, and that helps so.
+func (p Placement) HelpedFrom(first int, h Help) Placement {
+	out := slices.Clone(p)
+	out[1].Layers.Start, out[1].Help = first, &h
+	return out
 }
 
 // Halves are the stages through which a long step of a placement with a helper goes.

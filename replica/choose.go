@@ -13,16 +13,21 @@ import (
 
 // Choice is the choice for an epoch: one of its placements [1 + Settings.Alternatives], the
 // rows from which it divides a step, 0 for never, and the speeds of the ranks, nil for those
-// of the placement. SequenceBudget, if not 0, takes the place of that of the settings on rank 0,
+// of the placement. With a helper, Rows is from how many rows on a step goes through it, First its
+// first layer, and Missing that of parallel.Help. SequenceBudget, if not 0, takes the place of that of the settings on rank 0,
 // because ranks in stages have caches of other layers.
 type Choice struct {
 	Placement, Rows int
+	First, Missing  int
 	Speeds          []int
 	SequenceBudget  int64
 }
 
 // Of returns the chosen placement from all, without copies that would never serve.
 func (c Choice) Of(all []parallel.Placement) parallel.Placement {
+	if p := all[c.Placement]; p.Helped() {
+		return p.HelpedFrom(c.First, parallel.Help{Rows: c.Rows, Missing: int64(c.Missing)})
+	}
 	p := all[c.Placement].DivideRows(c.Rows).WithSpeeds(c.Speeds)
 	if p.Waits() && !p.DividesRows() {
 		return p.WithoutCopies()
@@ -98,20 +103,21 @@ func (h *resident) choose(ctx context.Context, g *distributed.Group) error {
 	if h.planner != nil {
 		c = h.planner.Choose(ctx, costs, all)
 	}
-	numbers := make([]int, 2+g.Size())
-	numbers[0], numbers[1] = c.Placement, c.Rows
-	copy(numbers[2:], c.Speeds)
+	numbers := append([]int{c.Placement, c.Rows, c.First, c.Missing}, make([]int, g.Size())...)
+	speeds := numbers[4:]
+	copy(speeds, c.Speeds)
 	agreed, err := calibrate.Agree(ctx, g, numbers...)
 	if err != nil {
 		return err
 	}
 	budget := c.SequenceBudget
-	c = Choice{Placement: agreed[0], Rows: agreed[1]}
+	c = Choice{Placement: agreed[0], Rows: agreed[1], First: agreed[2], Missing: agreed[3]}
+	speeds = agreed[4:]
 	if c.Placement < 0 || c.Placement >= len(all) || c.Rows < 0 {
 		return fmt.Errorf("invalid choice: placement %d of %d, steps divided from %d rows", c.Placement, len(all), c.Rows)
 	}
-	if agreed[2] > 0 {
-		c.Speeds = agreed[2:]
+	if speeds[0] > 0 {
+		c.Speeds = speeds
 	}
 	p := c.Of(all)
 	if err := p.Check(p.Sizes(), g.Size()); err != nil {

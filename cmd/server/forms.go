@@ -12,7 +12,7 @@ var (
 	reduceWords  = []string{"sum", "exact"}
 	simdWords    = []string{"auto", "portable", "avx2", "avx512", "amx", "neon"}
 	encryptWords = []string{"on", "off", "tcp-only"}
-	shareWords   = []string{"auto", "experts", "all", "auto:memory", "experts:memory", "all:memory"} // and shares by rank
+	shareWords   = []string{"auto", "experts", "all", "helper", "auto:memory", "experts:memory", "all:memory"} // and shares by rank
 )
 
 // mostBody bounds flags about bodies of requests.

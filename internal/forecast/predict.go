@@ -98,7 +98,10 @@ func (o *Forecaster) decide(out *Plan, group groupplan.Planned, options grouppla
 	if err != nil {
 		return group, fmt.Errorf("plan: %w", err)
 	}
-	if out.Expected = line; !o.Share.Auto {
+	if out.Expected = line; o.Share.Helper {
+		return chosen, nil
+	}
+	if !o.Share.Auto {
 		return group, nil
 	}
 	if group.Settings.Placement.Staged() && !o.Stages.Given() {
@@ -126,7 +129,11 @@ func (o *Forecaster) reads(plan *Plan, ranks int) ([]int64, error) {
 	if plan.placement.Staged() {
 		return o.stagesReads(plan, ranks)
 	}
-	traces, err := o.traces(plan, plan.placement, plan.decodeWork())
+	placement := plan.placement
+	if placement.Helped() { // rank 0 decodes alone
+		placement = placement[:1]
+	}
+	traces, err := o.traces(plan, placement, plan.decodeWork())
 	if err != nil {
 		return nil, err
 	}
@@ -177,6 +184,9 @@ func (o *Forecaster) predict(plan *Plan, hosts []Host) ([]Prediction, error) {
 	}
 	w := plan.decodeWork()
 	out, decode := Prediction{What: "decode", N: w.Pos}, o.step
+	if plan.placement.Helped() {
+		plan, costs = alone(plan, costs)
+	}
 	if plan.placement.Staged() {
 		decode = o.passes
 	}
@@ -206,6 +216,15 @@ func known(e cost.Estimate) error {
 // prefill predicts a prompt of so many tokens; until is that of calibrate.Work.
 func (o *Forecaster) prefill(plan *Plan, costs calibrate.Costs, n calibrate.Network, length, until int) (Prediction, error) {
 	out := Prediction{What: "prefill", N: length}
+	if p := plan.placement; p.Helped() {
+		if help := p[1].Help; help.Rows == 0 || length < help.Rows {
+			plan, costs = alone(plan, costs)
+		} else {
+			both := *plan
+			both.placement = groupplan.Halves(p)
+			plan = &both
+		}
+	}
 	if plan.placement.Staged() { // whose steps overlap
 		err := o.passes(plan, costs, n, calibrate.Work{Rows: length}, &out)
 		return out, err
@@ -218,6 +237,13 @@ func (o *Forecaster) prefill(plan *Plan, costs calibrate.Costs, n calibrate.Netw
 		at += rows
 	}
 	return out, nil
+}
+
+// alone is a plan with a helper as rank 0 runs steps without it.
+func alone(plan *Plan, costs calibrate.Costs) (*Plan, calibrate.Costs) {
+	one := *plan
+	one.placement, costs.Models = plan.placement[:1], costs.Models[:1]
+	return &one, costs
 }
 
 // step adds a step to a prediction, with its rows divided if that is allowed and takes

@@ -92,7 +92,11 @@ func Measure(ctx context.Context, g *distributed.Group, m Model, b *record.Backe
 	if err != nil {
 		return Costs{}, err
 	}
-	ops, err := measureOps(ctx, m, b, p, g.Rank(), budget)
+	rank := g.Rank()
+	if p.Helped() { // each computes whole layers, as a rank alone does
+		p, rank = p[:1], 0
+	}
+	ops, err := measureOps(ctx, m, b, p, rank, budget)
 	if ctx.Err() != nil {
 		return Costs{}, context.Cause(ctx)
 	}

@@ -117,6 +117,7 @@ type Step[C Cache] struct {
 	Kept []int32 // rows that all ranks need after the last layer (hidden state), ascending
 
 	helped  bool      // the helper computes its last layers
+	others  bool      // on the helper: rank 0 runs it alone
 	missing []part[C] // what the helper lacks of the positions before
 
 	starts []int // [layers] first rows of which each layer has an output; nil: of all
@@ -373,7 +374,7 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 		m.drafter.follow(ctx) // before the buffers are overwritten
 	}
 	if s.Rows == 0 {
-		if m.pipeline.helps() { // it has no part in the step
+		if s.others {
 			m.digest = m.pipeline.digest(m.digest, nil, m.o.Layers)
 		}
 		return nil, nil

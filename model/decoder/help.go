@@ -118,6 +118,7 @@ func (m *Model[C]) prepareHelp(step model.Step) error {
 	s := &Step[C]{Layers: m.span}
 	m.step = s
 	if step.Help == nil {
+		s.others = len(step.Entries) > 0
 		return nil
 	}
 	for i, e := range step.Entries {

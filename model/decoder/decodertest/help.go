@@ -3,6 +3,7 @@ package decodertest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,9 @@ type pair struct {
 	ended  chan error        // its first error
 	helper decoder.Decoder
 	helped int // steps
+	// digests and own are those of the helper and of rank 0, by step.
+	digests []chan []uint32
+	own     [][]uint32
 }
 
 // withHelper joins both with a placement.
@@ -50,6 +54,13 @@ func (x *pair) end() {
 	require.NoError(x.t, x.home.Settle())
 	close(x.steps)
 	require.NoError(x.t, <-x.ended)
+	for i, d := range x.digests {
+		digest := <-d
+		require.Equal(x.t, len(x.own[i]), len(digest), "the digest of step %d", i)
+		for k, sum := range digest { // 0 is for what a rank does not know
+			require.True(x.t, sum == 0 || sum == x.own[i][k] && k == len(digest)-1, "step %d, position %d", i, k)
+		}
+	}
 }
 
 // run runs and commits a step on both; keeps are the tokens that its entries keep.
@@ -61,6 +72,8 @@ func (x *pair) run(step model.Step, keeps []int) [][]float32 {
 	committed, err := step.Truncated(keeps)
 	require.NoError(x.t, err)
 	require.NoError(x.t, x.home.Prepare(step))
+	digest := make(chan []uint32, 1)
+	x.digests = append(x.digests, digest)
 	x.steps <- func() error {
 		if err := x.helper.Prepare(step); err != nil {
 			return err
@@ -69,12 +82,14 @@ func (x *pair) run(step model.Step, keeps []int) [][]float32 {
 		if err == nil && len(rows) > 0 {
 			err = fmt.Errorf("the helper has %d rows of logits", len(rows))
 		}
+		digest <- slices.Clone(x.helper.Digest())
 		x.helper.Commit(committed)
 		return err
 	}
 	rows, err := x.home.Run(x.t.Context())
 	require.NoError(x.t, err)
 	logits := appendRows(nil, rows)
+	x.own = append(x.own, slices.Clone(x.home.Digest()))
 	x.home.Commit(committed)
 	return logits
 }
@@ -125,6 +140,7 @@ func (a Architecture) WithHelper(t *testing.T) {
 			RequireSame(t, want, x.run(step, kept[j]), fmt.Sprintf("case %d, step %d: %v", i, j, p[1]))
 			require.Equal(t, one.Len(1), home.Len(1))
 		}
+		x.run(model.Step{Drop: []model.SeqID{1}}, nil)
 		x.end()
 		if p[1].Help.Rows <= 64 {
 			require.GreaterOrEqual(t, x.helped, 2, "steps with the helper")
