@@ -338,7 +338,7 @@ func (c *chooser) decideHelper(ctx context.Context, p Planned) decision {
 	d := decision{Choice: replica.Choice{Rows: h.rows, First: h.first, Missing: int(h.missing)}}
 	prompt := min(HelpPrompt, c.o.Context-1)
 	if h.rows == 0 {
-		d.line = fmt.Sprintf("--share helper: no step goes through the helper, because rank 0 alone takes %.2f s for a prompt of %d tokens and both would take %.2f s", h.alone, prompt, h.with)
+		d.line = fmt.Sprintf("--share helper: no step goes through the helper, because rank 0 alone takes %.2f s for a prompt of %d tokens, and both would take %.2f s", h.alone, prompt, h.with)
 	} else {
 		d.line = fmt.Sprintf("--share helper: layers %d to %d of steps of %d tokens or more; %.0f t/s of prefill expected, %s of rank 0 alone", h.first, p.Model.Layers-1, h.rows, float64(prompt)/h.with, ratio(h.with, h.alone))
 	}
