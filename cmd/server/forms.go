@@ -23,7 +23,7 @@ const (
 	portsForm       = "a port or a range of ports such as 7701 or 7701-7708"
 	sizeForm        = "a size with its unit, such as 20GiB or 20GB"
 	memoryForm      = sizeForm + ", or unlimited"
-	shareForm       = "experts, all or auto, also with shares such as all:2,1,1 or experts:memory"
+	shareForm       = "experts, all, auto or helper, also with shares such as all:2,1,1 or experts:memory"
 	stagesForm      = "a number of stages such as 2, or the layers of each such as 0-21,22-42 or 0-21:2,22-42:1"
 	onLossForm      = "continue, continue:N with the fewest ranks, continue:N,TIME with how long a rank stays out, wait or fail"
 	overrideForm    = "KEY=TYPE:VALUE with TYPE int, float, bool or str"

@@ -69,7 +69,7 @@ Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given
 	flags.Int(f, &o.Context, "ctx,c", 0, flags.From(0), "context in tokens; 0 is the most that fits")
 	flags.Int(f, &o.MaxTokens, "max-batch", 512, flags.From(1), "most tokens in one step")
 	flags.Int(f, &o.Sequences, "sequences", 16, flags.From(1), "sequences of the full context that memory is planned for: --max-active of a server and its --cache-entries, or 8")
-	flags.Propose(flags.Typed(f, &o.Share, "share", groupplan.AutoShare, shareForm, groupplan.ParseShare, "what is divided among the hosts: experts, or all; or auto: what is predicted to be faster, experts if a rate is not known. With shares after a colon, all:2,1,1 or all:memory, else in equal parts"), shareWords...)
+	flags.Propose(flags.Typed(f, &o.Share, "share", groupplan.AutoShare, shareForm, groupplan.ParseShare, "what is divided among the hosts: experts, or all; or auto: what is predicted to be faster, experts if a rate is not known; or helper: the second of two hosts computes the last layers of prompts. With shares after a colon, all:2,1,1 or all:memory, else in equal parts"), shareWords...)
 	flags.Typed(f, &o.Stages, "stages", "", stagesForm, groupplan.ParseStages, "divide the layers into `stages` on hosts of their own, as serve does: 2, 0-21,22-42 or 0-21:2,22-42:1")
 	flags.WordOf(f, &o.Reduce, "reduce", "sum", reduceWords, parallel.ParseReduce, "how expert outputs are added: sum or exact")
 	flags.Float(f, &o.Reach, "reach", forecast.Reached, flags.Within(0.01, 1.0), "`part` of the hosts' rates that ops are taken to reach in predictions")
