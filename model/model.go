@@ -60,12 +60,15 @@ type Step struct {
 	Checkpoints []Checkpoints
 	Forks       []Fork
 	Entries     []Entry
-	// Help [entries] makes a helper compute the last layers of the step, see parallel.Help. It
+	// Help [entries] makes a helper compute the last layers of entries, see parallel.Help. It
 	// is the length up to which the helper has the state of each sequence: rank 0 sends it what
-	// it has of the positions from there to Entry.Pos. nil: rank 0 runs the step alone. Whoever
-	// runs steps on a group sets it.
+	// it has of the positions from there to Entry.Pos; Unhelped for an entry that rank 0 runs
+	// alone. nil: it runs all alone. Whoever runs steps on a group sets it.
 	Help []int
 }
+
+// Unhelped is the Help of an entry that does not go through the helper.
+const Unhelped = -1
 
 // Checkpoints says at which lengths a sequence has checkpoints from this step on: the step
 // takes those that are new and frees those that are not listed. A checkpoint is a copy of

@@ -12,8 +12,8 @@ import (
 // of its Part alone.
 type Help struct {
 	Rows int `json:"rows"` // steps of so many rows or more go through the helper; 0: none does
-	// Missing bounds the bytes of state that rank 0 first sends the helper, for each row of the
-	// step: a step that needs more runs on rank 0 alone.
+	// Missing bounds the bytes of state that rank 0 first sends the helper, for each row of an
+	// entry: rank 0 runs an entry that needs more alone.
 	Missing int64 `json:"missing"`
 }
 

@@ -136,10 +136,10 @@ func anySequence(r *realRank, last model.SeqID) bool {
 // TestHelpBytes: what the helper has of each sequence follows the entries.
 func TestHelpBytes(t *testing.T) {
 	w := work{number: 3, step: model.Step{
-		Entries: []model.Entry{{Seq: 1, Pos: 9, Tokens: []int32{5}}, {Seq: 2, Tokens: []int32{6}}}, Help: []int{7, 0}}}
+		Entries: []model.Entry{{Seq: 1, Pos: 9, Tokens: []int32{5}}, {Seq: 2, Tokens: []int32{6}}}, Help: []int{7, model.Unhelped}}}
 	b := roundTrip(t, w)
 	require.Equal(t, byte(helpFormat), b[0])
-	require.True(t, strings.HasSuffix(fmt.Sprintf("%x", b), "0700000000000000"))
+	require.True(t, strings.HasSuffix(fmt.Sprintf("%x", b), "07000000ffffffff"))
 	_, err := decodeWork(b[:len(b)-1])
 	require.ErrorContains(t, err, "truncated")
 	b[len(b)-8] = 10

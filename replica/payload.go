@@ -24,7 +24,8 @@ import (
 //	                   u8 1 if it runs tokens again, else 0
 //	entries times:     u32 sequence, u32 position, u32 tokens, u8 want, u32 until
 //	                   tokens times i32
-//	in format 10 entries times: u32 positions of which the helper has the state
+//	in format 10 entries times: i32 positions of which the helper has the state,
+//	                   -1 for an entry that rank 0 runs alone
 //
 // A piece of a sequence that all ranks receive has, in place of the parts of a step:
 //
@@ -288,8 +289,8 @@ func parseHelp(b []byte, s *model.Step) (rest []byte, err error) {
 	}
 	s.Help = make([]int, n)
 	for i := range s.Help {
-		have := binary.LittleEndian.Uint32(b[4*i:])
-		if int64(have) > int64(s.Entries[i].Pos) {
+		have := int32(binary.LittleEndian.Uint32(b[4*i:]))
+		if have < model.Unhelped || int64(have) > int64(s.Entries[i].Pos) {
 			return nil, fmt.Errorf("entry %d of %d: the helper has %d positions before position %d", i, n, have, s.Entries[i].Pos)
 		}
 		s.Help[i] = int(have)

@@ -116,7 +116,7 @@ type Step[C Cache] struct {
 	Own  parallel.Range
 	Kept []int32 // rows that all ranks need after the last layer (hidden state), ascending
 
-	helped  bool      // the helper computes its last layers
+	helped  int       // first rows of which the helper computes the last layers
 	others  bool      // on the helper: rank 0 runs it alone
 	missing []part[C] // what the helper lacks of the positions before
 
@@ -183,7 +183,7 @@ type Model[C Cache] struct {
 	examined  []block                    // nil before the first Extent or Examine
 	drafter   *drafter[C]                // nil without a block for multi-token prediction
 	owed      *owed[C]                   // what the helper still sends of the last step; nil: nothing
-	helped    bool                       // the last Run was of a step with a helper, and has not been committed
+	helped    map[model.SeqID]bool       // sequences of which the helper has run an entry of the last step; nil after its commit
 	ran       *Step[C]                   // the last step, if it can be committed and there is a drafter
 }
 
@@ -270,8 +270,9 @@ func (m *Model[C]) prepare(step model.Step) error {
 		}
 	}
 	pieces := m.pieces(step, forks)
+	helped := 0
 	if step.Help != nil {
-		pieces = wholeEntries(step, m.o.Layers)
+		pieces, helped = helpedEntries(step, m.o.Layers)
 	}
 	s := Step[C]{Segments: make([]Segment[C], len(pieces)), Rows: rows, Layers: m.span, Live: parallel.Range{End: rows},
 		IDs: m.ids[:rows], Pos: m.pos[:rows]}
@@ -307,7 +308,8 @@ func (m *Model[C]) prepare(step model.Step) error {
 		}
 	}
 	if step.Help != nil {
-		s.helped, s.missing = true, m.lacks(step)
+		s.helped, s.missing = helped, m.lacks(step)
+		s.Wanted = inEntries(s.Wanted, s.Segments, step)
 	}
 	m.step = &s
 	return nil
@@ -363,7 +365,7 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 		}
 		logits, err = nil, m.abandon(misuse)
 	}()
-	m.digest, m.helped = m.digest[:0], false
+	m.digest, m.helped = m.digest[:0], nil
 	s := m.step
 	if m.step = nil; s == nil {
 		return nil, m.errorf("Run without a prepared step")
@@ -388,7 +390,7 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 	switch {
 	case m.pipeline.helps():
 		err = m.runHelper(ctx, s)
-	case s.helped:
+	case s.helped > 0:
 		err = m.runHelped(ctx, s)
 	case m.pipeline == nil || m.pipeline.helped():
 		err = m.network.Layers(ctx, *s)
@@ -407,7 +409,7 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 	if m.drafter != nil {
 		m.ran = s
 	}
-	m.helped = s.helped
+	m.helped = m.helpedOf(s)
 	return logits, nil
 }
 
@@ -455,7 +457,7 @@ func (m *Model[C]) JoinStage(g, inside *distributed.Group, p parallel.Placement)
 }
 
 func (m *Model[C]) join(g, inside *distributed.Group, p parallel.Placement) error {
-	m.step, m.digest, m.helped = nil, m.digest[:0], false
+	m.step, m.digest, m.helped = nil, m.digest[:0], nil
 	_ = m.collect() // settle computes what has not arrived
 	if len(p) > 1 && !p.Helped() {
 		if err := m.settle(); err != nil { // as long as no group divides the layers

@@ -73,8 +73,8 @@ func (m *Model[C]) enterHelp(g *distributed.Group, p parallel.Placement) error {
 }
 
 // Help returns Step.Help for a step that is to go through the helper, nil for one that rank 0
-// runs alone: a short one, one that runs tokens again, and one of sequences of which the helper
-// lacks much. A helped step leaves no rows out.
+// runs alone: one that is short without the entries of sequences of which the helper lacks much,
+// and one that runs tokens again. A helped step leaves no rows out.
 func (m *Model[C]) Help(step model.Step) []int {
 	p := m.pipeline
 	if !p.helped() || p.help.Rows == 0 {
@@ -85,7 +85,7 @@ func (m *Model[C]) Help(step model.Step) []int {
 		rows += len(e.Tokens)
 	}
 	if rows < p.help.Rows {
-		return nil
+		return nil // most steps, of single tokens
 	}
 	forks, err := m.checkForks(step)
 	if err != nil {
@@ -94,7 +94,7 @@ func (m *Model[C]) Help(step model.Step) []int {
 	if slices.ContainsFunc(step.Entries, func(e model.Entry) bool { return m.known(e, forks) > 0 }) {
 		return nil
 	}
-	from, missing := make([]int, len(step.Entries)), int64(0)
+	from := make([]int, len(step.Entries))
 	for i, e := range step.Entries {
 		q := m.sequences[e.Seq]
 		if fork := slices.IndexFunc(step.Forks, func(f model.Fork) bool { return f.Seq == e.Seq }); fork >= 0 {
@@ -102,11 +102,15 @@ func (m *Model[C]) Help(step model.Step) []int {
 		} else if q != nil {
 			from[i] = min(q.helper, e.Pos)
 		}
-		if q != nil && from[i] < e.Pos {
-			missing += bytesOf(q.cache.StateOf(p.stages[1].Layers, from[i], e.Pos, e.Pos))
+		if q == nil || from[i] == e.Pos {
+			continue
+		}
+		if bytesOf(q.cache.StateOf(p.stages[1].Layers, from[i], e.Pos, e.Pos)) > int64(len(e.Tokens))*p.help.Missing {
+			from[i] = model.Unhelped
+			rows -= len(e.Tokens)
 		}
 	}
-	if missing > int64(rows)*p.help.Missing {
+	if rows < p.help.Rows {
 		return nil
 	}
 	return from
@@ -122,7 +126,10 @@ func (m *Model[C]) prepareHelp(step model.Step) error {
 		return nil
 	}
 	for i, e := range step.Entries {
-		q, from := m.sequences[e.Seq], step.Help[i]
+		from := step.Help[i]
+		if from == model.Unhelped {
+			continue
+		}
 		if has := m.Len(e.Seq); from > has || from > e.Pos || from < 0 {
 			return m.errorf("sequence %d: rank 0 continues %d of the first %d tokens, but the helper has %d", e.Seq, from, e.Pos, has)
 		}
@@ -133,8 +140,7 @@ func (m *Model[C]) prepareHelp(step model.Step) error {
 		if err != nil {
 			return err
 		}
-		q = m.sequences[e.Seq]
-		s.missing = append(s.missing, part[C]{e.Seq, q, from, e.Pos})
+		s.missing = append(s.missing, part[C]{e.Seq, m.sequences[e.Seq], from, e.Pos})
 		s.Segments = append(s.Segments, Segment[C]{Seq: e.Seq, Cache: cache, First: s.Rows, N: len(e.Tokens), Pos: e.Pos})
 		s.Wanted = piece{n: len(e.Tokens)}.wanted(s.Wanted, e, s.Rows)
 		for t, id := range e.Tokens {
@@ -143,25 +149,64 @@ func (m *Model[C]) prepareHelp(step model.Step) error {
 		s.End = max(s.End, e.Pos+len(e.Tokens))
 		s.Rows += len(e.Tokens)
 	}
-	s.IDs, s.Pos, s.helped = m.ids[:s.Rows], m.pos[:s.Rows], true
+	s.IDs, s.Pos, s.helped = m.ids[:s.Rows], m.pos[:s.Rows], s.Rows
 	s.Live, s.Own = parallel.Range{End: s.Rows}, parallel.Range{End: s.Rows}
 	return nil
 }
 
-// wholeEntries are the entries of a step that leaves nothing out.
-func wholeEntries(step model.Step, layers int) (list []piece) {
+// helpedEntries are the entries of a step that leaves nothing out, first those that the helper
+// computes, of so many rows.
+func helpedEntries(step model.Step, layers int) (list []piece, rows int) {
+	var alone []piece
 	for i, e := range step.Entries {
-		list = append(list, piece{entry: i, n: len(e.Tokens), layers: layers})
+		p := piece{entry: i, n: len(e.Tokens), layers: layers}
+		if step.Help[i] == model.Unhelped {
+			alone = append(alone, p)
+			continue
+		}
+		list = append(list, p)
+		rows += p.n
 	}
-	return list
+	return append(list, alone...), rows
 }
 
 // lacks lists what rank 0 sends the helper before a step.
 func (m *Model[C]) lacks(step model.Step) (list []part[C]) {
 	for i, e := range step.Entries {
-		list = append(list, part[C]{e.Seq, m.sequences[e.Seq], step.Help[i], e.Pos})
+		if step.Help[i] != model.Unhelped {
+			list = append(list, part[C]{e.Seq, m.sequences[e.Seq], step.Help[i], e.Pos})
+		}
 	}
 	return list
+}
+
+// inEntries are rows of a helped step in the order of the entries.
+func inEntries[C Cache](rows []int32, segments []Segment[C], step model.Step) (list []int32) {
+	for _, e := range step.Entries {
+		for _, g := range segments {
+			if g.Seq != e.Seq {
+				continue
+			}
+			for _, i := range rows {
+				if int(i) >= g.First && int(i) < g.First+g.N {
+					list = append(list, i)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// helpedOf are the sequences of a step whose entries the helper has run.
+func (m *Model[C]) helpedOf(s *Step[C]) map[model.SeqID]bool {
+	if s.helped == 0 {
+		return nil
+	}
+	all := map[model.SeqID]bool{}
+	for _, g := range s.Segments {
+		all[g.Seq] = g.First < s.helped
+	}
+	return all
 }
 
 // noteHelped notes which positions of the sequences of a step the helper has while it runs.
@@ -178,12 +223,12 @@ func (m *Model[C]) noteHelped(s *Step[C]) {
 }
 
 // commitHelp is Commit on the helper. Its lengths are those of which it has the state.
-func (m *Model[C]) commitHelp(s model.Step, helped bool) {
+func (m *Model[C]) commitHelp(s model.Step, helped map[model.SeqID]bool) {
 	m.step = nil
 	for _, e := range s.Entries {
 		switch q := m.sequences[e.Seq]; {
 		case q == nil:
-		case helped:
+		case helped[e.Seq]:
 			q.length = e.Pos + len(e.Tokens)
 		default:
 			q.length = min(q.length, e.Pos)
@@ -201,12 +246,13 @@ func (m *Model[C]) runHelped(ctx context.Context, s *Step[C]) error {
 	if err := m.tellHelper(ctx, s.missing); err != nil {
 		return err
 	}
-	pieces, width := m.enterPieces(s, carried)
+	through := s.through()
+	pieces, width := m.enterPieces(&through, carried)
 	at := func(k int) []float32 { return p.out[k%2][:pieces[k].Len()*width] }
 	states := make([][]part[C], len(pieces))
 	last := len(pieces) - 1
 	for k, rows := range pieces {
-		states[k] = m.partsOf(s, rows)
+		states[k] = m.partsOf(&through, rows)
 		// Nothing travels beside the first piece but the state that is still owed.
 		var messages *distributed.Pending
 		var state []byte
@@ -216,7 +262,7 @@ func (m *Model[C]) runHelped(ctx context.Context, s *Step[C]) error {
 		if k > 0 {
 			messages = p.exchange(ctx, state, rowBytes(at(k-1)))
 		}
-		part := m.piece(s, rows)
+		part := m.piece(&through, rows)
 		part.Layers = p.stages[0].Layers
 		err := m.network.Layers(ctx, part)
 		if messages != nil {
@@ -237,6 +283,7 @@ func (m *Model[C]) runHelped(ctx context.Context, s *Step[C]) error {
 			return err
 		}
 	}
+	var own map[int][]float32
 	for k := last - 2; k < last; k++ { // what the helper sends while it computes the last two
 		var state []byte
 		if k >= 0 {
@@ -257,15 +304,60 @@ func (m *Model[C]) runHelped(ctx context.Context, s *Step[C]) error {
 				return err
 			}
 		}
+		if src != nil { // the helper has all rows, and two pieces to compute
+			var err error
+			if own, err = m.runAlone(ctx, s); err != nil {
+				return err
+			}
+		}
 	}
-	if err := m.finalRows(ctx, s); err != nil {
+	if err := m.finalRows(ctx, &through); err != nil {
 		return err
+	}
+	for i, row := range own {
+		copy(m.network.Hidden(i), row)
 	}
 	rows := pieces[last]
 	o := &owed[C]{layers: p.stages[1].Layers, parts: states[last], ids: slices.Clone(s.IDs[rows.Start:rows.End]), rows: at(last), state: m.stateBuffer(states[last])}
 	o.pending = p.exchange(ctx, o.state, nil)
 	m.owed = o
 	return nil
+}
+
+// through is the part of a step that the helper continues.
+func (s *Step[C]) through() Step[C] {
+	t := *s
+	t.Rows, t.Wanted = s.helped, nil
+	for _, i := range s.Wanted {
+		if int(i) < s.helped {
+			t.Wanted = append(t.Wanted, i)
+		}
+	}
+	return t
+}
+
+// runAlone runs the rows of a helped step that do not go through the helper, while it computes,
+// and returns the final hidden states of those that are wanted, by row.
+func (m *Model[C]) runAlone(ctx context.Context, s *Step[C]) (map[int][]float32, error) {
+	if s.helped == s.Rows {
+		return nil, nil
+	}
+	own := map[int][]float32{}
+	part := m.piece(s, parallel.Range{Start: s.helped, End: s.Rows})
+	if err := m.network.Layers(ctx, part); err != nil {
+		return nil, err
+	}
+	if err := m.o.Backend.Flush(); err != nil {
+		return nil, err
+	}
+	for _, i := range part.Wanted {
+		row, err := m.readable(m.network.Hidden(int(i)))
+		if err != nil {
+			return nil, err
+		}
+		own[s.helped+int(i)] = slices.Clone(row)
+	}
+	return own, nil
 }
 
 // runHelper runs a step on the helper.

@@ -187,7 +187,7 @@ func (m *Model[C]) Len(id model.SeqID) int {
 // Commit implements model.Model.
 func (m *Model[C]) Commit(s model.Step) {
 	helped := m.helped
-	m.helped = false
+	m.helped = nil
 	if m.pipeline.helps() {
 		m.commitHelp(s, helped)
 		return
@@ -216,7 +216,7 @@ func (m *Model[C]) Commit(s model.Step) {
 			q.length = e.Pos + len(e.Tokens)
 			q.intact, q.copied = q.length, copied[C]{}
 			q.commits++
-			if helped {
+			if helped[e.Seq] {
 				q.helper = q.length
 			}
 			q.peak = max(q.peak, q.length)

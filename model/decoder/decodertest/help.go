@@ -26,6 +26,7 @@ type pair struct {
 	ended  chan error        // its first error
 	helper decoder.Decoder
 	helped int // steps
+	mixed  int // of which it computes some entries
 	// digests and own are those of the helper and of rank 0, by step.
 	digests []chan []uint32
 	own     [][]uint32
@@ -68,6 +69,9 @@ func (x *pair) run(step model.Step, keeps []int) [][]float32 {
 	step.Help = x.home.Help(step)
 	if step.Help != nil {
 		x.helped++
+		if slices.Contains(step.Help, model.Unhelped) {
+			x.mixed++
+		}
 	}
 	committed, err := step.Truncated(keeps)
 	require.NoError(x.t, err)
@@ -120,6 +124,10 @@ func (a Architecture) WithHelper(t *testing.T) {
 				s.Entries[k].Seq += 10
 			}
 		}
+		// A fork of which the helper has nothing, and a prompt.
+		steps, kept = append(steps, model.Step{Forks: []model.Fork{{Seq: 30, From: 4, Length: 139}}, Entries: []model.Entry{
+			{Seq: 30, Pos: 139, Tokens: RandomIDs(r, c.Vocab, 3), Want: model.WantAll}, {Seq: 31, Tokens: RandomIDs(r, c.Vocab, 150), Want: model.WantLast},
+			{Seq: 4, Pos: 139, Tokens: RandomIDs(r, c.Vocab, 1), Want: model.WantLast}}}), append(kept, []int{2, 150, 1})
 		if one.Info().Tail > 0 { // of which steps of one rank leave rows out
 			for at := 0; at < 600; at += 200 {
 				e := model.Entry{Seq: 20, Pos: at, Tokens: RandomIDs(r, c.Vocab, 200), Until: 600}
@@ -142,6 +150,9 @@ func (a Architecture) WithHelper(t *testing.T) {
 		}
 		x.run(model.Step{Drop: []model.SeqID{1}}, nil)
 		x.end()
+		if p[1].Help.Missing == 0 {
+			require.Positive(t, x.mixed, "steps of which the helper computes some entries")
+		}
 		if p[1].Help.Rows <= 64 {
 			require.GreaterOrEqual(t, x.helped, 2, "steps with the helper")
 		}
