@@ -45,11 +45,16 @@ func halved(first, layers int) Stages {
 	return Stages{Count: 2, Layers: []parallel.Range{{End: first}, {Start: first, End: layers}}, Ranks: []int{1, 1}}
 }
 
-// withHelper is Plan for rank 0 with the whole model and rank 1 as its helper.
+// withHelper is Plan for rank 0 with the whole model and, unless it is away, rank 1 as its helper.
 func (o Options) withHelper(members []cluster.Hello, held int64) (Planned, error) {
 	o, left := o.spare()
 	if o.DraftFile != nil {
 		return Planned{}, errors.New("--share helper: the block for multi-token prediction needs the hidden states of all tokens of a prompt, and rank 0 gets few from the helper; use --drafts text or off")
+	}
+	if len(members) == 1 { // the same model as with the helper
+		p, err := o.divide(o.Share.Of, members, held)
+		p.Settings.Helper = true
+		return p, err
 	}
 	plan, err := arch.Plan(o.Model, o.open(), 1)
 	if err != nil {

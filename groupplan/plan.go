@@ -90,13 +90,11 @@ func (o Options) Plan(members []cluster.Hello, held int64) (Planned, error) {
 	if o.Stages.Given() && len(members) > 1 {
 		return o.inStages(members)
 	}
-	if o.Share.Helper && len(members) == 2 {
+	if o.Share.Helper {
 		return o.withHelper(members, held)
 	}
 	if !o.Share.Auto || len(members) == 1 {
-		p, err := o.divide(o.Share.Of, members, held)
-		p.Settings.Helper = o.Share.Helper
-		return p, err
+		return o.divide(o.Share.Of, members, held)
 	}
 	experts, err := o.divide(parallel.ShareExperts, members, held)
 	all, errAll := o.divide(parallel.ShareAll, members, held)

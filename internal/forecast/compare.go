@@ -58,7 +58,7 @@ func (o *Forecaster) compare(p *Plan) (all []Alternative, recommended string, er
 	for _, share := range []groupplan.Share{{Of: parallel.ShareExperts}, {Of: parallel.ShareAll}, {Auto: true}} {
 		share.Shares = o.Share.Shares
 		plan := p
-		if o.Stages.Given() || what(share) != what(o.Share) {
+		if o.Stages.Given() || o.Share.Helper || what(share) != what(o.Share) {
 			if plan, err = o.with(share, groupplan.Stages{}); err != nil {
 				return nil, "", err
 			}
@@ -67,8 +67,8 @@ func (o *Forecaster) compare(p *Plan) (all []Alternative, recommended string, er
 	}
 	for _, stages := range o.candidates() {
 		plan, inside := p, o.Share // auto means experts inside of stages
-		if inside.Auto {
-			inside.Auto, inside.Of = false, parallel.ShareExperts
+		if inside.Auto || inside.Helper {
+			inside.Auto, inside.Helper, inside.Of = false, false, parallel.ShareExperts
 		}
 		if !o.Stages.Given() {
 			if plan, err = o.with(inside, stages); usage.Is(err) { // the model has no such stages
@@ -88,6 +88,9 @@ func (o *Forecaster) compare(p *Plan) (all []Alternative, recommended string, er
 	if best != nil && best.slower != "" {
 		recommended += "; one host is faster if it holds the model: the group is slower than " + best.slower
 	}
+	if o.Share.Helper {
+		all = append(all, alternative(what(o.Share), p))
+	}
 	return all, recommended, nil
 }
 
@@ -105,10 +108,8 @@ func (o *Forecaster) with(share groupplan.Share, stages groupplan.Stages) (*Plan
 
 // what is the name of what a share divides.
 func what(s groupplan.Share) string {
-	if s.Auto {
-		return groupplan.AutoShare
-	}
-	return s.Of.String()
+	s.Shares = groupplan.Shares{}
+	return s.String()
 }
 
 // alternative summarises a plan.

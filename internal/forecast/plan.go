@@ -166,6 +166,9 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 		return nil, usage.Errorf("--ctx is %d; the model allows at most %d", o.Context, p.ContextLimit)
 	}
 	out := &Plan{Model: p.Name, Weights: p.Weights(), Tables: p.Tables, Reads: p.TableReadBytes, Limit: p.ContextLimit, Share: o.Share.Of.String()}
+	if o.Share.Helper {
+		out.Share = what(o.Share)
+	}
 	group, err := options.PlanOrStages(members(hosts), 0)
 	if usage.Is(err) {
 		return nil, err
@@ -203,8 +206,8 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 // further returns the plan with one more host like the last, or how many hosts the model
 // needs.
 func (o *Forecaster) further(p *Plan) (*Plan, string, error) {
-	if len(o.Share.Shares.Numbers) > 0 || o.Stages.Ranks != nil {
-		return nil, "", nil // the shares are given by rank, or the ranks of each stage
+	if len(o.Share.Shares.Numbers) > 0 || o.Stages.Ranks != nil || o.Share.Helper {
+		return nil, "", nil // the shares are given by rank, or the ranks of each stage, or there are two
 	}
 	for n := len(o.hosts) + 1; n <= groupplan.MaxRanks; n++ {
 		last := o.hosts[len(o.hosts)-1:]
