@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -40,7 +41,7 @@ func TestHelperOfDecoders(t *testing.T) {
 // outliveHelper is the test of one model.
 func outliveHelper(t *testing.T, shape synthetic.Config) {
 	models := &realModels{t: t, file: decodertest.InMemory(t, shape), help: &parallel.Help{Rows: 12, Missing: 1 << 40}, layers: shape.Layers}
-	plain := models.open(1024)
+	plain := models.open(2048)
 	c, l := newClusterOf(t, 2, models)
 	defer func() {
 		if t.Failed() { // so that the failure is what is seen
@@ -83,6 +84,13 @@ func outliveHelper(t *testing.T, shape synthetic.Config) {
 		chunk()
 	}
 	require.Greater(t, c.helped(), before+9)
+	// Without a next step rank 0 takes the state of the last one all the same.
+	chunk()
+	synctest.Wait()
+	require.Less(t, c.settled, c.given, "the helper waits to send the state")
+	<-time.After(2 * settleAfter)
+	synctest.Wait()
+	require.Equal(t, c.given, c.settled)
 	// A sequence that the helper lacks is copied from rank 0 and returns.
 	id := f.ids()[0]
 	tokens := f.live[id].tokens
