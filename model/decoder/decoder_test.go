@@ -129,7 +129,7 @@ func TestSteps(t *testing.T) {
 	require.Equal(t, []int32{0, 1, 2, 0, 1, 0, 1, 2, 3}, n.steps[0].Pos)
 	require.Equal(t, []int32{0, 1, 2, 8}, n.steps[0].Wanted)
 	require.Len(t, n.steps[0].IDs, 9)
-	require.Equal(t, decoder.Segment[*cache]{Cache: n.caches[1], First: 3, N: 2}, n.steps[0].Segments[1])
+	require.Equal(t, decoder.Segment[*cache]{Seq: 2, Cache: n.caches[1], First: 3, N: 2}, n.steps[0].Segments[1])
 	require.Zero(t, m.Len(1))
 	m.Commit(s)
 	require.Equal(t, 3, m.Len(1))
