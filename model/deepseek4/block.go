@@ -8,6 +8,7 @@ import (
 	"ringmaster/kernels"
 	"ringmaster/model/decoder"
 	"ringmaster/model/hyper"
+	"ringmaster/parallel"
 )
 
 // block is the forward pass of the block for multi-token prediction: each stream of a row
@@ -87,6 +88,7 @@ func (m *block) Layers(ctx context.Context, step step) error {
 	}
 	m.enter(step)
 	if len(step.Wanted) > 0 {
+		step.Layers = parallel.Range{End: 1} // of the block, whose step has those of the model
 		return m.layers(ctx, step)
 	}
 	l := &m.w.layers[0]
