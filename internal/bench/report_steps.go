@@ -133,12 +133,16 @@ func (r *reporter) weights(m *Measurement) {
 }
 
 // types compares all types of weights on the device with the CPU, also those that the model
-// does not have.
+// does not have, but where drivers take minutes to compile the kernels of some.
 func (r *reporter) types() {
 	if r.b.t.GPU == nil {
 		return
 	}
 	r.line("\n## Types of weights\n")
+	if r.b.t.GPU.Info().Packed {
+		r.line("* The device computes those of the model as the CPU does; others were not tried.")
+		return
+	}
 	right := 0
 	for t := gguf.Type(0); t <= gguf.LastType; t++ {
 		if !t.Weights() || !r.b.t.GPU.CanCompute(t) {
