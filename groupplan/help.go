@@ -28,6 +28,10 @@ const (
 	leastHelped = 32
 )
 
+// helpGain is the part of the time that a step through the helper must save: more than what
+// expectations are often wrong by, so that no prompt takes longer than on rank 0 alone.
+const helpGain = 0.1
+
 // checkHelper refuses what a helper cannot have.
 func (s Share) checkHelper(ranks int) error {
 	switch {
@@ -233,7 +237,7 @@ func (c *chooser) chooseHelper(ctx context.Context, p Planned) (h helped, err er
 		return h, err
 	}
 	h.first = firsts[low]
-	if h.with > (1-LeastGain)*h.alone {
+	if h.with > (1-helpGain)*h.alone {
 		return h, nil
 	}
 	gain := 0.0 // seconds of a row of the shortest step
@@ -246,7 +250,7 @@ func (c *chooser) chooseHelper(ctx context.Context, p Planned) (h helped, err er
 		if err != nil {
 			return h, err
 		}
-		if together > (1-LeastGain)*single {
+		if together > (1-helpGain)*single {
 			break
 		}
 		h.rows, gain = n, (single-together)/float64(n)
