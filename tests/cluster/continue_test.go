@@ -122,7 +122,9 @@ func TestAnswersOutliveALoss(t *testing.T) {
 func TestAnswersOutliveACut(t *testing.T) {
 	testenv.Need(t, testenv.Full, "cut links of a cluster that continues")
 	t.Parallel()
-	b := formed(t, harness.Options{Size: 3, Model: model(t, slowModel), Net: network(t, 3), Flags: continueFlags})
+	// A rank that is cut off waits as long as an answer takes on a slow host.
+	flags := append([]string{"--connect-timeout", "10m"}, continueFlags...)
+	b := formed(t, harness.Options{Size: 3, Model: model(t, slowModel), Net: network(t, 3), Flags: flags})
 	for i, f := range faults {
 		if f.net {
 			t.Run(f.name, func(t *testing.T) { b.on(t).outlive(f, phases[1+i%2], 1+i%2) })
