@@ -92,6 +92,7 @@ type GPU interface {
 	Counts() gpu.Counts
 	Prepare(u kernels.Uses) error
 	DeviceTime() (time.Duration, bool)
+	Pipelines() int
 }
 
 // useGPU lets a GPU compute.

@@ -26,6 +26,7 @@ type GPU interface {
 	DeviceTime() (time.Duration, bool)
 	Prepare(u kernels.Uses) error
 	CanCompute(t gguf.Type) bool
+	Pipelines() int
 }
 
 // onDevice is what the steps of a measurement asked of the GPU, without a profile.
@@ -143,6 +144,7 @@ func (r *reporter) about() {
 		r.row("memory that the GPU may use", units.Bytes(int64(i.WorkingSet)))
 		r.row("largest buffer", units.Bytes(int64(i.MaxBuffer)))
 		r.row("threadgroup memory", units.Bytes(int64(i.SharedMax)))
+		r.row("pipelines made", fmt.Sprint(t.GPU.Pipelines()))
 	} else {
 		r.row("threads", fmt.Sprint(t.Threads))
 	}

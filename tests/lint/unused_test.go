@@ -42,7 +42,6 @@ var unusedStays = map[string]string{
 	"kernels/contract.Op.Move":              "kernels/deferred computes on copies",
 	"kernels/cpu.Backend.Level":             "tests ask which instructions are used",
 	"kernels/cpu.Backend.WorkingBytes":      "tests compare it with the memory plan",
-	"kernels/gpu.Backend.CommandBuffers":    "tests count command buffers",
 	"kernels/hybrid.Backend.Waits":          "tests count waits",
 	"metal.device.renewed":                  "a test cannot call C",
 	"model/decoder.Decoder.Sizes":           "tests place any model",

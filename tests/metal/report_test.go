@@ -39,7 +39,7 @@ func TestReport(t *testing.T) {
 	require.NoError(t, err)
 	text := string(data)
 	for _, says := range []string{
-		"| device | " + b.Name() + " |", "| kernels and system | metal (", "| largest buffer | ", "| model | deepseek4, 5 layers, vocabulary of 512 |",
+		"| device | " + b.Name() + " |", "| kernels and system | metal (", "| largest buffer | ", "| pipelines made | ", "| model | deepseek4, 5 layers, vocabulary of 512 |",
 		"no expectation for this device", "prefill of 20 tokens", "decode of 3 tokens", "| waits for the GPU | 1 |", "Weights that ops read, by the GPU's clock:",
 		"on GPU", "ExpertGateUp ffn_gate_exps", "* The device computes 24 types as the CPU does.",
 	} {
