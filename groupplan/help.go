@@ -37,7 +37,7 @@ func (s Share) checkHelper(ranks int) error {
 	switch {
 	case !s.Helper:
 	case ranks != 2:
-		return fmt.Errorf("--share helper is for two ranks, of which rank 1 helps rank 0 with prompts; there are %d. Use --share auto or --stages", ranks)
+		return fmt.Errorf("--share helper is for two ranks: rank 1 helps rank 0 with prompts; there are %d. Use --share auto or --stages", ranks)
 	case s.Shares.Memory:
 		return errors.New("--share helper:memory: give the speeds of both ranks instead, such as helper:1,3, or none, so that they are measured")
 	}

@@ -27,7 +27,7 @@ func TestShareHelper(t *testing.T) {
 	}
 	s, err := ParseShare("helper")
 	require.NoError(t, err)
-	require.ErrorContains(t, s.Check(3), "--share helper is for two ranks, of which rank 1 helps rank 0 with prompts; there are 3. Use --share auto or --stages")
+	require.ErrorContains(t, s.Check(3), "--share helper is for two ranks: rank 1 helps rank 0 with prompts; there are 3. Use --share auto or --stages")
 	s, err = ParseShare("helper:memory")
 	require.NoError(t, err)
 	require.ErrorContains(t, s.Check(2), "give the speeds of both ranks")
