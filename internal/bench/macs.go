@@ -6,6 +6,7 @@ import "strings"
 // Ringmaster has run on one. docs/notes/metal.md has the sources and the arithmetic.
 type mac struct {
 	name      string
+	cores     int     // of the GPU, where chips of the name have several numbers and rates; 0: any
 	sustained float64 // bytes a second that reads reach; 0: unknown
 	decode    span    // tokens a second of V4 Flash with routed experts of 2 bits, at 4,096 tokens
 	prefill   span    // tokens a second of a prompt of it, in chunks of 2,048 tokens
@@ -17,9 +18,9 @@ type span struct{ least, most float64 }
 
 // macs are the chips with an expectation.
 var macs = []mac{
-	{"Apple M3 Ultra", 692e9, span{33, 40}, span{350, 530}, span{}},
-	{"Apple M4 Max", 464e9, span{26, 33}, span{200, 300}, span{20, 26}},
-	{"Apple M5 Max", 0, span{28, 36}, span{220, 330}, span{}},
+	{"Apple M3 Ultra", 0, 692e9, span{33, 40}, span{350, 530}, span{}},
+	{"Apple M4 Max", 40, 464e9, span{26, 33}, span{200, 300}, span{20, 26}},
+	{"Apple M5 Max", 0, 0, span{28, 36}, span{220, 330}, span{}},
 }
 
 // Parts of the sustained rate that products reach, and the price of one of each thing that is
@@ -30,9 +31,13 @@ var (
 	waitPrice    = span{150e-6, 340e-6}
 )
 
-// macOf is the entry of a device, nil if there is none.
-func macOf(device string) *mac {
+// macOf is the entry of a device whose GPU has so many cores, 0 if that is not known; nil if there
+// is none.
+func macOf(device string, cores int) *mac {
 	for i := range macs {
+		if of := macs[i].cores; of > 0 && cores > 0 && of != cores {
+			continue
+		}
 		if strings.Contains(device, macs[i].name+")") {
 			return &macs[i]
 		}

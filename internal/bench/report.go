@@ -75,7 +75,7 @@ func (b *bench) report(all []*Measurement) error {
 }
 
 func (b *bench) writeReport(w io.Writer, all []*Measurement) error {
-	r := reporter{w: w, b: b, mac: macOf(b.deviceName()), ranks: max(1, len(all[0].Ranks))}
+	r := reporter{w: w, b: b, mac: macOf(b.deviceName(), b.cores), ranks: max(1, len(all[0].Ranks))}
 	r.line("# Ringmaster speed report\n")
 	r.line("Made by `ringmaster bench --report`. It has no host names and no paths: attach it to an issue.\n")
 	r.about()

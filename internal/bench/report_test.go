@@ -10,10 +10,12 @@ import (
 // TestExpectations: a chip has the expectation of its own name alone, and a value is within its
 // range, above or below it, with the source.
 func TestExpectations(t *testing.T) {
-	require.Nil(t, macOf("metal (Apple M3)"))
-	require.Nil(t, macOf("metal (Apple M4 Max Pro)"))
-	require.Nil(t, macOf("cpu avx512"))
-	m := macOf("metal (Apple M4 Max)")
+	require.Nil(t, macOf("metal (Apple M3)", 0))
+	require.Nil(t, macOf("metal (Apple M4 Max Pro)", 0))
+	require.Nil(t, macOf("cpu avx512", 0))
+	require.Nil(t, macOf("metal (Apple M4 Max)", 32), "with less bandwidth")
+	require.NotNil(t, macOf("metal (Apple M3 Ultra)", 60))
+	m := macOf("metal (Apple M4 Max)", 40)
 	require.Equal(t, "Apple M4 Max", m.name)
 	number := func(v float64) string { return fmt.Sprint(v) }
 	e := expectation{m.decode, sourceOf}

@@ -101,8 +101,9 @@ func sortByTime(ops []Op) {
 
 // Write prints ops of a measurement that took total and did steps steps, as a table of
 // what one step took. The last lines are the time outside the ops and the whole. If the device
-// told its own time, a column has it, and GB/s are those of this time. If a cost model expected something of an op, a column has that time and its part of the
-// measured one; the line of the whole has the sum over the ops.
+// told its own time, a column has it, and GB/s are those of this time. If a cost model expected
+// something of an op, a column has that time and its part of the measured one; the line of the
+// whole has the sum over the ops.
 func Write(w io.Writer, ops []Op, total time.Duration, steps int) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	expects := slices.ContainsFunc(ops, func(o Op) bool { return o.Expected > 0 })
