@@ -17,23 +17,25 @@ const heavy = 1 << 20
 type counter struct {
 	counts     Counts
 	dispatches []int // by kernel; the indices of allKernels
+	most       []int // working memory: by stage, the most bytes of weights of a dispatch, -1 for no dispatch
 }
 
 // committed counts a list.
 func (c *counter) committed(l *commandList) {
 	c.counts.Buffers++
 	c.counts.Dispatches += l.n
-	reads := make([]bool, len(l.stages)) // weights
-	used := make([]bool, len(l.stages))
+	c.most = c.most[:0]
+	for range l.stages {
+		c.most = append(c.most, -1)
+	}
 	for i, s := range l.stageOf {
-		used[s] = true
-		reads[s] = reads[s] || l.weights[i] >= heavy
+		c.most[s] = max(c.most[s], l.weights[i])
 		c.dispatches[l.kernels[i]]++
 	}
-	for s := range used {
-		if used[s] {
+	for _, bytes := range c.most {
+		if bytes >= 0 {
 			c.counts.Stages++
-			if !reads[s] {
+			if bytes < heavy {
 				c.counts.Light++
 			}
 		}
