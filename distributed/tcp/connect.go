@@ -148,7 +148,7 @@ func (t *Transport) dial(ctx context.Context, s *session, p int) {
 			t.mu.Unlock()
 			return
 		}
-		if ctx.Err() == nil {
+		if !ended(ctx) {
 			s.problems[p] = err // keep the last error before the time limit
 		}
 		unreachable = (unreachable || !s.reached[p]) && !time.Now().Before(s.giveUp)
@@ -171,6 +171,13 @@ func (t *Transport) dial(ctx context.Context, s *session, p int) {
 			return
 		}
 	}
+}
+
+// ended reports whether ctx has ended or its deadline has passed: a dial ends at that deadline
+// by a timer of its own, which may be earlier than that of ctx.
+func ended(ctx context.Context) bool {
+	deadline, limited := ctx.Deadline()
+	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
 }
 
 // try dials rank p once and authenticates both sides; reached says that the network made
