@@ -13,27 +13,28 @@
 #include "matmul.h"
 
 #if RM_X86
-// {lanes, panels}, lanes 0 where there is no such kernel: from measurements on an EPYC 9004
-// (Zen 4, no AMX), 2026-11-27 and 28, by the benchmark of testdata/limits.c. Where two
-// kernels were within 10 %, which is what runs on that busy host differed by, lanes were
-// taken, or the kernel of fewer tokens. 49 is more tokens than it tries.
+// {lanes, panels}, lanes 0 where there is no such kernel: by the benchmark of testdata/limits.c.
+// AVX2 on an EPYC that has no more (Zen 3), 2026-11-30.
 const rm_limits rm_limits_avx2[RM_TYPES] = {
-    [RM_Q8_0] = {0, 16},
-    [RM_Q4_0] = {0, 24},
-    [RM_Q4_1] = {0, 6},
+    [RM_Q8_0] = {0, 4},
+    [RM_Q4_0] = {0, 6},
+    [RM_Q4_1] = {0, 2},
     [RM_Q5_0] = {0, 2},
-    [RM_Q5_1] = {0, 6},
-    [RM_IQ4_NL] = {0, 8},
-    [RM_MXFP4] = {0, 24},
-    [RM_IQ4_XS] = {0, 8},
-    [RM_Q4_K] = {0, 32},
-    [RM_Q5_K] = {0, 8},
-    [RM_Q6_K] = {0, 6},
-    [RM_Q2_K] = {0, 24},
-    [RM_Q3_K] = {0, 12},
-    [RM_IQ2_XXS] = {0, 6},
+    [RM_Q5_1] = {0, 2},
+    [RM_IQ4_NL] = {0, 4},
+    [RM_MXFP4] = {0, 6},
+    [RM_IQ4_XS] = {0, 4},
+    [RM_Q4_K] = {0, 4},
+    [RM_Q5_K] = {0, 3},
+    [RM_Q6_K] = {0, 4},
+    [RM_Q2_K] = {0, 6},
+    [RM_Q3_K] = {0, 8},
+    [RM_IQ2_XXS] = {0, 3},
 };
 
+// An EPYC 9004 (Zen 4, no AMX), 2026-11-27 and 28. Where two kernels were within 10 %, which is
+// what runs on that busy host differed by, lanes were taken, or the kernel of fewer tokens. 49
+// is more tokens than the benchmark tries.
 const rm_limits rm_limits_avx512[RM_TYPES] = {
     [RM_Q8_0] = {3, 24},
     [RM_Q4_0] = {3, 32},

@@ -17,13 +17,21 @@ static inline __attribute__((always_inline)) __m256i dot_u8(__m256i u, __m256i a
 EACH_TYPE(DEFINE_ROWS)
 
 #define PANEL_ROWS 8
-#define PANELS_AT_ONCE 1
+
 typedef __m256i pint;
 typedef __m256 pfloat;
 INLINE pint p_zero_int(void) { return _mm256_setzero_si256(); }
 INLINE pint p_load_int(const int16_t *p) { return load256(p); }
 INLINE pint p_pair(const int16_t *p) { return _mm256_set1_epi32((int)rm_load32(p)); }
-INLINE pint p_dot(pint t, pint w, pint v) { return _mm256_add_epi32(t, _mm256_madd_epi16(w, v)); }
+
+// p_dot keeps the order of the additions: gcc makes a tree of them, for which it stores every
+// product in memory.
+INLINE pint p_dot(pint t, pint w, pint v) {
+	t = _mm256_add_epi32(t, _mm256_madd_epi16(w, v));
+	__asm__("" : "+x"(t));
+	return t;
+}
+
 INLINE pfloat p_float(pint t) { return _mm256_cvtepi32_ps(t); }
 INLINE pfloat p_zero(void) { return _mm256_setzero_ps(); }
 INLINE pfloat p_load(const float *p) { return _mm256_load_ps(p); }
@@ -62,12 +70,50 @@ INLINE void transpose8(const __m256 r[8], float *dst, int64_t step) {
 	}
 }
 
-// p_columns transposes PANEL_ROWS rows of 16 dwords, `stride` bytes apart.
-INLINE void p_columns(const uint8_t *src, size_t stride, int16_t *dst) {
-	for (size_t h = 0; h < 2; h++) {
-		__m256 r[8];
-		for (size_t i = 0; i < 8; i++) r[i] = _mm256_castsi256_ps(load256(src + stride * i + 32 * h));
-		transpose8(r, (float *)(void *)(dst + 128 * h), 8);
+// packing has 32 bytes of padding in each row against cache set conflicts.
+typedef struct {
+	_Alignas(64) uint8_t q[PANEL_ROWS][256 + 32];
+	uint32_t k[16][PANEL_ROWS]; // for each 16 columns the integer scale, twice
+} packing;
+
+INLINE void p_keep(packing *p, int64_t r, const super *u, int kind) {
+	for (int g = 0; g < 8; g++) {
+		_mm256_storeu_si256((__m256i *)(void *)(p->q[r] + 32 * g), u->q[g]);
+		if (kind != KIND_UK && kind != KIND_SK) continue;
+		p->k[2 * g][r] = (uint32_t)_mm_cvtsi128_si32(_mm256_castsi256_si128(u->k[g]));
+		p->k[2 * g + 1][r] = (uint32_t)_mm_cvtsi128_si32(_mm256_extracti128_si256(u->k[g], 1));
+	}
+}
+
+// p_group transposes pairs of bytes before they become pairs of int16. One half of a vector
+// has the first four rows, the other the last four.
+INLINE void p_group(const packing *p, int g, int kind, int16_t *dst) {
+	for (int h = 0; h < 2; h++, dst += 8 * 2 * PANEL_ROWS) {
+		__m256i r[4], a[4], b[4];
+		for (int i = 0; i < 4; i++) {
+			int at = 32 * g + 16 * h;
+			r[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(load128(p->q[i] + at)), load128(p->q[i + 4] + at), 1);
+		}
+		for (int i = 0; i < 4; i += 2) {
+			a[i] = _mm256_unpacklo_epi16(r[i], r[i + 1]);
+			a[i + 1] = _mm256_unpackhi_epi16(r[i], r[i + 1]);
+		}
+		for (int i = 0; i < 2; i++) {
+			b[2 * i] = _mm256_unpacklo_epi32(a[i], a[i + 2]);
+			b[2 * i + 1] = _mm256_unpackhi_epi32(a[i], a[i + 2]);
+		}
+		__m256i zero = _mm256_setzero_si256(), k = zero;
+		if (kind == KIND_UK || kind == KIND_SK) k = load256(p->k[2 * g + h]);
+		for (int c = 0; c < 8; c++) {
+			__m256i v = b[c / 2];
+			if (kind == KIND_U || kind == KIND_UK) {
+				v = c % 2 ? _mm256_unpackhi_epi8(v, zero) : _mm256_unpacklo_epi8(v, zero);
+			} else {
+				v = _mm256_srai_epi16(c % 2 ? _mm256_unpackhi_epi8(zero, v) : _mm256_unpacklo_epi8(zero, v), 8);
+			}
+			if (kind == KIND_UK || kind == KIND_SK) v = _mm256_mullo_epi16(v, k);
+			_mm256_storeu_si256((__m256i *)(void *)(dst + 2 * PANEL_ROWS * c), v);
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ static inline __attribute__((always_inline)) __m256i dot_u8(__m256i u, __m256i a
 EACH_TYPE(DEFINE_ROWS)
 
 #define PANEL_ROWS 16
-#define PANELS_AT_ONCE 2
+
 typedef __m512i pint;
 typedef __m512 pfloat;
 INLINE pint p_zero_int(void) { return _mm512_setzero_si512(); }
@@ -37,10 +37,33 @@ INLINE void p_store(float *out, int64_t n, pfloat v) { _mm512_mask_storeu_ps(out
 
 #include "transpose_avx512.inc.h"
 
-// p_columns transposes PANEL_ROWS rows of 16 dwords, `stride` bytes apart.
-INLINE void p_columns(const uint8_t *src, size_t stride, int16_t *dst) {
+// store16 stores q of group g as 32 int16.
+INLINE void store16(const super *u, int kind, int g, int16_t *dst) {
+	__m128i q0 = _mm256_castsi256_si128(u->q[g]), q1 = _mm256_extracti128_si256(u->q[g], 1);
+	__m256i a = kind == KIND_U || kind == KIND_UK ? _mm256_cvtepu8_epi16(q0) : _mm256_cvtepi8_epi16(q0);
+	__m256i b = kind == KIND_U || kind == KIND_UK ? _mm256_cvtepu8_epi16(q1) : _mm256_cvtepi8_epi16(q1);
+	if (kind == KIND_UK || kind == KIND_SK) {
+		a = _mm256_mullo_epi16(a, _mm256_broadcastsi128_si256(_mm256_castsi256_si128(u->k[g])));
+		b = _mm256_mullo_epi16(b, _mm256_broadcastsi128_si256(_mm256_extracti128_si256(u->k[g], 1)));
+	}
+	_mm256_storeu_si256((__m256i *)(void *)dst, a);
+	_mm256_storeu_si256((__m256i *)(void *)(dst + 16), b);
+}
+
+// packing has 64 bytes of padding in each row against cache set conflicts.
+typedef struct {
+	_Alignas(64) int16_t q[PANEL_ROWS][256 + 32];
+} packing;
+
+INLINE void p_keep(packing *p, int64_t r, const super *u, int kind) {
+	for (int g = 0; g < 8; g++) store16(u, kind, g, p->q[r] + 32 * g);
+}
+
+// p_group transposes PANEL_ROWS rows of 16 dwords.
+INLINE void p_group(const packing *p, int g, int kind, int16_t *dst) {
+	(void)kind;
 	__m512i v[16], c[16];
-	for (size_t i = 0; i < 16; i++) v[i] = _mm512_loadu_si512(src + stride * i);
+	for (int i = 0; i < 16; i++) v[i] = _mm512_loadu_si512(p->q[i] + 32 * g);
 	transpose16v(v, c);
 	for (int i = 0; i < 16; i++) _mm512_store_si512(dst + 32 * i, c[i]);
 }

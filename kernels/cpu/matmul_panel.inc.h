@@ -1,9 +1,10 @@
 // GEMM microkernels on panels of PANEL_ROWS rows, included by matmul_avx2.c and
 // matmul_avx512.c inside their target section, after matmul_vec256.inc.h. The
 // including file defines the vectors: pint and pfloat of PANEL_ROWS numbers,
-// p_dot (accumulates dot products of pairs of int16), p_columns and the other
-// p_ functions used below, and PANELS_AT_ONCE, the number of panels that are
-// multiplied by a token at once in registers.
+// p_dot (accumulates dot products of pairs of int16) and the other p_ functions
+// used below, and packing, 256 columns of PANEL_ROWS rows on their way into a
+// panel: p_keep stores a row there, and p_group writes a group of 32 columns of
+// all rows to a panel.
 //
 // PANEL_ROWS weight rows are unpacked once into a panel where vector lane =
 // row, as int16 with their integer sub-block scales multiplied in (at most
@@ -35,19 +36,6 @@ INLINE panel panel_at(uint8_t *mem, int64_t groups) {
 	return p;
 }
 
-// store16 stores q of group g as 32 int16.
-INLINE void store16(const super *u, int kind, int g, int16_t *dst) {
-	__m128i q0 = _mm256_castsi256_si128(u->q[g]), q1 = _mm256_extracti128_si256(u->q[g], 1);
-	__m256i a = kind == KIND_U || kind == KIND_UK ? _mm256_cvtepu8_epi16(q0) : _mm256_cvtepi8_epi16(q0);
-	__m256i b = kind == KIND_U || kind == KIND_UK ? _mm256_cvtepu8_epi16(q1) : _mm256_cvtepi8_epi16(q1);
-	if (kind == KIND_UK || kind == KIND_SK) {
-		a = _mm256_mullo_epi16(a, _mm256_broadcastsi128_si256(_mm256_castsi256_si128(u->k[g])));
-		b = _mm256_mullo_epi16(b, _mm256_broadcastsi128_si256(_mm256_extracti128_si256(u->k[g], 1)));
-	}
-	_mm256_storeu_si256((__m256i *)(void *)dst, a);
-	_mm256_storeu_si256((__m256i *)(void *)(dst + 16), b);
-}
-
 // prefetch_next prefetches n bytes at a distance of `ahead`: the next rows,
 // which are read once these have been multiplied by the tokens. They may lie
 // beyond the weights.
@@ -59,11 +47,10 @@ INLINE void prefetch_next(const uint8_t *w, int n, int64_t ahead) {
 // pack fills a panel from nrows <= PANEL_ROWS rows.
 INLINE void pack(unpack_fn unpack, int kind, int min, int bytes, const uint8_t *w, int64_t row_bytes, int64_t nrows,
                  int64_t cols, const panel *p) {
-	// Rows of 256 columns with 64 bytes of padding against cache set conflicts.
-	_Alignas(64) int16_t q[PANEL_ROWS][256 + 32];
+	packing q;
 	_Alignas(64) float f[3][PANEL_ROWS][8];
 	if (nrows < PANEL_ROWS) {
-		memset(q, 0, sizeof q);
+		memset(&q, 0, sizeof q);
 		memset(f, 0, sizeof f);
 	}
 	for (int64_t j = 0; j < p->supers; j++, w += bytes) {
@@ -77,15 +64,12 @@ INLINE void pack(unpack_fn unpack, int kind, int min, int bytes, const uint8_t *
 			} else {
 				unpack(block, (int)left, &u);
 			}
-			for (int g = 0; g < 8; g++) store16(&u, kind, g, q[r] + 32 * g);
+			p_keep(&q, r, &u, kind);
 			_mm256_store_ps(f[0][r], u.s);
 			if (min != MIN_NONE) _mm256_store_ps(f[1][r], u.m0);
 			if (min == MIN_16) _mm256_store_ps(f[2][r], u.m1);
 		}
-		for (int g = 0; g < 8; g++) {
-			int64_t i = g * p->supers + j;
-			p_columns((const uint8_t *)(const void *)(q[0] + 32 * g), sizeof q[0], p->w + 32 * PANEL_ROWS * i);
-		}
+		for (int g = 0; g < 8; g++) p_group(&q, g, kind, p->w + 32 * PANEL_ROWS * (g * p->supers + j));
 		p_float_columns(f[0], p->s + PANEL_ROWS * j, PANEL_ROWS * p->supers);
 		if (min != MIN_NONE) p_float_columns(f[1], p->m0 + PANEL_ROWS * j, PANEL_ROWS * p->supers);
 		if (min == MIN_16) p_float_columns(f[2], p->m1 + PANEL_ROWS * j, PANEL_ROWS * p->supers);
@@ -146,78 +130,83 @@ INLINE void give_sums(const pfloat a[8], const rm_row_sums *s, float *out, int64
 	}
 }
 
-// panel_dots is np <= PANELS_AT_ONCE panels times nt <= 4 tokens; of the rows
-// the first nrows are stored to out[i].
-INLINE void panel_dots(const panel *p, int np, int nt, int min, const token *x, float *const *out, int64_t off,
-                       int64_t nrows, const rm_row_sums *sums) {
-	pfloat lanes[2][4][8];
-	int64_t i = 0;
-	for (int l = 0; l < 8; l++) {
-		pfloat acc[2][4];
+// lane_dots is one lane of the float sums of np <= 2 panels times nt <= 4 tokens:
+// over the `supers` groups from number i on.
+INLINE void lane_dots(const panel *p, int np, int nt, int min, const token *x, int64_t i, pfloat *const *sums) {
+	pfloat acc[2][4];
+	RM_UNROLL
+	for (int k = 0; k < np * nt; k++) acc[k / nt][k % nt] = p_zero();
+	for (int64_t end = i + p->supers; i < end; i++) {
+		pint t[2][4];
 		RM_UNROLL
-		for (int k = 0; k < np * nt; k++) acc[k / nt][k % nt] = p_zero();
-		for (int64_t j = 0; j < p->supers; j++, i++) {
-			pint t[2][4];
+		for (int k = 0; k < np * nt; k++) t[k / nt][k % nt] = p_zero_int();
+		RM_UNROLL
+		for (int c = 0; c < 16; c++) {
+			pint w0 = p_load_int(p[0].w + 2 * PANEL_ROWS * (16 * i + c)), w1 = w0;
+			if (np == 2) w1 = p_load_int(p[1].w + 2 * PANEL_ROWS * (16 * i + c));
 			RM_UNROLL
-			for (int k = 0; k < np * nt; k++) t[k / nt][k % nt] = p_zero_int();
-			RM_UNROLL
-			for (int c = 0; c < 16; c++) {
-				pint w0 = p_load_int(p[0].w + 2 * PANEL_ROWS * (16 * i + c)), w1 = w0;
-				if (np == 2) w1 = p_load_int(p[1].w + 2 * PANEL_ROWS * (16 * i + c));
-				RM_UNROLL
-				for (int k = 0; k < nt; k++) {
-					pint v = p_pair(x[k].n + 32 * i + 2 * c);
-					t[0][k] = p_dot(t[0][k], w0, v);
-					if (np == 2) t[1][k] = p_dot(t[1][k], w1, v);
-				}
-			}
-			RM_UNROLL
-			for (int a = 0; a < np; a++) {
-				pfloat s = p_load(p[a].s + PANEL_ROWS * i);
-				RM_UNROLL
-				for (int k = 0; k < nt; k++) {
-					pfloat v = acc[a][k];
-					if (min == MIN_32) v = p_fma(p_load(p[a].m0 + PANEL_ROWS * i), p_set(x[k].b[i]), v);
-					if (min == MIN_16) {
-						v = p_fma(p_load(p[a].m0 + PANEL_ROWS * i), p_set(x[k].b0[i]), v);
-						v = p_fma(p_load(p[a].m1 + PANEL_ROWS * i), p_set(x[k].b1[i]), v);
-					}
-					acc[a][k] = p_fma(p_mul(s, p_set(x[k].d[i])), p_float(t[a][k]), v);
-				}
+			for (int k = 0; k < nt; k++) {
+				pint v = p_pair(x[k].n + 32 * i + 2 * c);
+				t[0][k] = p_dot(t[0][k], w0, v);
+				if (np == 2) t[1][k] = p_dot(t[1][k], w1, v);
 			}
 		}
 		RM_UNROLL
-		for (int k = 0; k < np * nt; k++) lanes[k / nt][k % nt][l] = acc[k / nt][k % nt];
+		for (int a = 0; a < np; a++) {
+			pfloat s = p_load(p[a].s + PANEL_ROWS * i);
+			RM_UNROLL
+			for (int k = 0; k < nt; k++) {
+				pfloat v = acc[a][k];
+				if (min == MIN_32) v = p_fma(p_load(p[a].m0 + PANEL_ROWS * i), p_set(x[k].b[i]), v);
+				if (min == MIN_16) {
+					v = p_fma(p_load(p[a].m0 + PANEL_ROWS * i), p_set(x[k].b0[i]), v);
+					v = p_fma(p_load(p[a].m1 + PANEL_ROWS * i), p_set(x[k].b1[i]), v);
+				}
+				acc[a][k] = p_fma(p_mul(s, p_set(x[k].d[i])), p_float(t[a][k]), v);
+			}
+		}
 	}
-	for (int a = 0; a < np; a++) {
-		int64_t rows = nrows - PANEL_ROWS * a < PANEL_ROWS ? nrows - PANEL_ROWS * a : PANEL_ROWS;
-		for (int k = 0; k < nt; k++) give_sums(lanes[a][k], sums, out[k] + off + PANEL_ROWS * a, rows);
-	}
+	RM_UNROLL
+	for (int k = 0; k < np * nt; k++) sums[k / nt][8 * (k % nt)] = acc[k / nt][k % nt];
 }
 
-// dots_fn is panel_dots for one kind of minima and numbers of panels and
-// tokens.
-typedef void (*dots_fn)(const panel *p, const token *x, float *const *out, int64_t off, int64_t nrows, const rm_row_sums *sums);
+// dots_fn is lane_dots for one kind of minima and numbers of panels and tokens.
+typedef void (*dots_fn)(const panel *p, const token *x, int64_t i, pfloat *const *sums);
 
 #define DEFINE_DOTS(min, np, nt) \
-	static void dots_##min##_##np##_##nt(const panel *p, const token *x, float *const *out, int64_t off, int64_t nrows, \
-	                                     const rm_row_sums *sums) { \
-		panel_dots(p, np, nt, min, x, out, off, nrows, sums); \
+	static void dots_##min##_##np##_##nt(const panel *p, const token *x, int64_t i, pfloat *const *sums) { \
+		lane_dots(p, np, nt, min, x, i, sums); \
 	}
 #define DEFINE_DOTS_OF(min, np) DEFINE_DOTS(min, np, 1) DEFINE_DOTS(min, np, 2) DEFINE_DOTS(min, np, 4)
 #define DOTS(min, np) {dots_##min##_##np##_1, dots_##min##_##np##_2, dots_##min##_##np##_4}
 DEFINE_DOTS_OF(MIN_NONE, 1)
 DEFINE_DOTS_OF(MIN_32, 1)
 DEFINE_DOTS_OF(MIN_16, 1)
-#if PANELS_AT_ONCE == 2
 DEFINE_DOTS_OF(MIN_NONE, 2)
 DEFINE_DOTS_OF(MIN_32, 2)
 DEFINE_DOTS_OF(MIN_16, 2)
 #define DOTS_OF(min) {DOTS(min, 1), DOTS(min, 2)}
-#else
-#define DOTS_OF(min) {DOTS(min, 1)}
-#endif
-static const dots_fn dots_of[][PANELS_AT_ONCE][3] = {DOTS_OF(MIN_NONE), DOTS_OF(MIN_32), DOTS_OF(MIN_16)};
+static const dots_fn dots_of[][2][3] = {DOTS_OF(MIN_NONE), DOTS_OF(MIN_32), DOTS_OF(MIN_16)};
+
+// batch_dots is np <= 2 panels times the nt <= RM_BATCH tokens of a batch; of the rows the
+// first nrows are stored to out[i]. It goes lane by lane, so that what the tokens multiply, an
+// eighth of the panels, stays in the first-level cache.
+static void batch_dots(const dots_fn dots[3], const panel *p, int np, const token *x, int64_t nt, float *const *out,
+                       int64_t off, int64_t nrows, const rm_row_sums *s) {
+	pfloat lanes[2][RM_BATCH][8];
+	for (int l = 0; l < 8; l++) {
+		for (int64_t k = 0, n; k < nt; k += n) {
+			int size = nt - k >= 4 ? 2 : nt - k >= 2 ? 1 : 0;
+			n = 1 << size;
+			pfloat *sums[2] = {&lanes[0][k][l], &lanes[1][k][l]};
+			dots[size](p, x + k, l * p->supers, sums);
+		}
+	}
+	for (int a = 0; a < np; a++) {
+		int64_t rows = nrows - PANEL_ROWS * a < PANEL_ROWS ? nrows - PANEL_ROWS * a : PANEL_ROWS;
+		for (int64_t k = 0; k < nt; k++) give_sums(lanes[a][k], s, out[k] + off + PANEL_ROWS * a, rows);
+	}
+}
 
 // PANELS_MAX panels are packed before the tokens run over them, as many as fit
 // in RM_PANELS_BYTES; so the activations pass through the cache once per
@@ -227,7 +216,7 @@ static const dots_fn dots_of[][PANELS_AT_ONCE][3] = {DOTS_OF(MIN_NONE), DOTS_OF(
 typedef void (*pack_fn)(const uint8_t *w, int64_t row_bytes, int64_t nrows, int64_t cols, const panel *p);
 
 // panels computes a tile over t->batches.
-static void panels(pack_fn pack_rows, const dots_fn dots[PANELS_AT_ONCE][3], const rm_tile *t) {
+static void panels(pack_fn pack_rows, const dots_fn dots[2][3], const rm_tile *t) {
 	int64_t groups = rm_act_padded(t->cols) / 32, size = PANEL_GROUP * groups;
 	int64_t at_once = RM_PANELS_BYTES / size;
 	at_once = at_once < 1 ? 1 : at_once > PANELS_MAX ? PANELS_MAX : at_once;
@@ -240,19 +229,15 @@ static void panels(pack_fn pack_rows, const dots_fn dots[PANELS_AT_ONCE][3], con
 			int64_t rows = end - r < PANEL_ROWS ? end - r : PANEL_ROWS;
 			pack_rows(t->w + r * t->row_bytes, t->row_bytes, rows, t->cols, &p[n]);
 		}
-		for (int64_t i = 0, nt; i < t->nx; i += nt) {
-			int64_t left = t->nx - i;
-			int size_of = left >= 4 ? 2 : left >= 2 ? 1 : 0;
-			token x[4];
-			nt = 1 << size_of;
-			for (int64_t k = 0; k < nt; k++) {
-				const uint8_t *batch = t->batches + (i + k) / RM_BATCH * rm_batch_bytes(t->cols);
-				x[k] = token_at(batch, (i + k) % RM_BATCH, groups);
-			}
-			for (int k = 0; k < n; k += PANELS_AT_ONCE) {
+		const uint8_t *batch = t->batches;
+		for (int64_t i = 0; i < t->nx; i += RM_BATCH, batch += rm_batch_bytes(t->cols)) {
+			int64_t nt = t->nx - i < RM_BATCH ? t->nx - i : RM_BATCH;
+			token x[RM_BATCH];
+			for (int64_t k = 0; k < nt; k++) x[k] = token_at(batch, k, groups);
+			for (int k = 0; k < n; k += 2) {
 				int64_t r = r0 + PANEL_ROWS * k;
-				int np = n - k < PANELS_AT_ONCE ? n - k : PANELS_AT_ONCE;
-				dots[np - 1][size_of](p + k, x, t->out + i, t->off + r, end - r, &t->sums);
+				int np = n - k < 2 ? n - k : 2;
+				batch_dots(dots[np - 1], p + k, np, x, nt, t->out + i, t->off + r, end - r, &t->sums);
 			}
 		}
 	}
