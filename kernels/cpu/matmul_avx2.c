@@ -132,16 +132,17 @@ INLINE void p_float_columns(float (*src)[8], float *dst, int64_t step) {
 INLINE void dense_columns(const uint8_t *const *rows, int nr, int64_t from, int64_t to, const float *const *x,
                           int64_t first, int nt, float (*sums)[RM_DENSE_TOKENS][16]) {
 	for (int64_t lane = 0; lane < 16; lane += 8) {
-		__m256 a[4][2];
+		__m256 a[4][3];
 		for (int r = 0; r < nr; r++) {
 			for (int t = 0; t < nt; t++) a[r][t] = from == 0 ? _mm256_setzero_ps() : _mm256_load_ps(sums[r][first + t] + lane);
 		}
 		int64_t i = from + lane;
 		for (; i - lane + 16 <= to; i += 16) {
-			__m256 v[2];
+			__m256 v[3];
 			for (int t = 0; t < nt; t++) v[t] = _mm256_loadu_ps(x[first + t] + i);
 			for (int r = 0; r < nr; r++) {
 				__m256 w = _mm256_loadu_ps((const float *)(const void *)(rows[r] + 4 * i));
+				__asm__("" : "+x"(w)); // gcc would load it again for each token
 				for (int t = 0; t < nt; t++) a[r][t] = _mm256_fmadd_ps(w, v[t], a[r][t]);
 			}
 		}
@@ -165,7 +166,7 @@ INLINE void dense_columns(const uint8_t *const *rows, int nr, int64_t from, int6
 
 INLINE float dense_sum(const float *lanes) { return sum8(_mm256_add_ps(_mm256_load_ps(lanes), _mm256_load_ps(lanes + 8))); }
 
-#define DENSE_AT_ONCE 2
+#define DENSE_AT_ONCE 3
 #include "matmul_dense.inc.h"
 
 RM_END_TARGET

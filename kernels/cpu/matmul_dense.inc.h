@@ -22,13 +22,15 @@ INLINE void dense_tokens(const uint8_t *const *rows, int64_t nr, int64_t from, i
 static void dense(const uint8_t *const *rows, int64_t nr, int64_t cols, const float *const *x, int64_t nx,
                   float *const *out, int64_t off) {
 	_Alignas(64) float sums[RM_DENSE_ROWS][RM_DENSE_TOKENS][16];
-	for (int64_t first = 0; first < nx; first += RM_DENSE_TOKENS) {
-		int64_t n = nx - first < RM_DENSE_TOKENS ? nx - first : RM_DENSE_TOKENS;
+	enum { TOKENS = RM_DENSE_TOKENS / DENSE_AT_ONCE * DENSE_AT_ONCE };
+	for (int64_t first = 0; first < nx; first += TOKENS) {
+		int64_t n = nx - first < TOKENS ? nx - first : TOKENS;
 		for (int64_t from = 0; from < cols; from += DENSE_COLS) {
 			int64_t to = cols - from < DENSE_COLS ? cols : from + DENSE_COLS, t = 0;
 			for (; t + DENSE_AT_ONCE <= n; t += DENSE_AT_ONCE) {
 				dense_tokens(rows, nr, from, to, x + first, t, DENSE_AT_ONCE, sums);
 			}
+			for (; t + 2 <= n; t += 2) dense_tokens(rows, nr, from, to, x + first, t, 2, sums);
 			for (; t < n; t++) dense_tokens(rows, nr, from, to, x + first, t, 1, sums);
 		}
 		for (int64_t t = 0; t < n; t++) {
