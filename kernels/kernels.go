@@ -228,19 +228,30 @@ func (a *CompressArgs) Width() int {
 // number), then -1; the selection of entries ignores them. With Mask set Blocks is an
 // input, and only entries of the blocks in row t are selected. The kept blocks have room
 // for TopK entries even if the newest has one: BlocksKept*BlockSize-BlockSize+1 >= TopK.
+//
+// With Freqs each head of Q is rotated and transformed first: RoPE with Hadamard. What Q
+// holds afterwards is then undefined.
 type IndexArgs struct {
 	Q          []float32 // [rows][Heads][Dim]
 	HeadWeight []float32 // [rows][Heads]
 	Cache      []uint16  // [entries][Dim]
 	Selected   []int32   // out [rows][TopK]
 	Blocks     []int32   // [rows][BlocksKept], out or with Mask in; nil for none
+	Freqs      []float32 // [RotDim/2], or nil
+	Positions  []int32   // [rows], with Freqs
 
 	Rows, Pos             int
 	Heads, Dim, TopK      int
+	RotDim                int // with Freqs, even and at most Dim
 	Ratio                 int
 	Scale                 float32
 	BlocksKept, BlockSize int // with Blocks
 	Mask                  bool
+}
+
+// Queries is the rotation of Q.
+func (a *IndexArgs) Queries() RoPEArgs {
+	return RoPEArgs{X: a.Q, Pos: a.Positions, Freqs: a.Freqs, Rows: a.Rows, Heads: a.Heads, HeadDim: a.Dim, RotDim: a.RotDim, Hadamard: true}
 }
 
 // AttendArgs is attention, windowed or over all positions. All heads share one row for
@@ -263,7 +274,8 @@ type IndexArgs struct {
 // bit what it is with the rows of the same positions as raw ones.
 //
 // With Freqs the last RotDim elements of each head of Out are rotated back: RoPE with
-// Inverse.
+// Inverse. With RotateQ those of Q are rotated first: RoPE, with Norm if NormQ is set. What
+// Q holds afterwards is then undefined.
 type AttendArgs struct {
 	Q          []float32 // [rows][Heads][HeadDim]
 	Raw        []uint16  // [RingRows][HeadDim]
@@ -276,12 +288,19 @@ type AttendArgs struct {
 
 	Rows, Pos      int
 	Heads, HeadDim int
-	ValueDim       int // 1 to HeadDim
-	RotDim         int // with Freqs, even and at most ValueDim
-	Window         int // 0 for all positions
-	RingRows       int // >= Window - 1 + Rows; with a Window of 0 >= Pos + Rows; or 0 for no raw rows
+	ValueDim       int     // 1 to HeadDim
+	RotDim         int     // with Freqs, even and at most ValueDim
+	RotateQ, NormQ bool    // with Freqs; NormQ with RotateQ
+	Eps            float32 // of NormQ
+	Window         int     // 0 for all positions
+	RingRows       int     // >= Window - 1 + Rows; with a Window of 0 >= Pos + Rows; or 0 for no raw rows
 	Ratio, TopK    int
 	Scale          float32
+}
+
+// Queries is the rotation of Q.
+func (a *AttendArgs) Queries() RoPEArgs {
+	return RoPEArgs{X: a.Q, Pos: a.Positions, Freqs: a.Freqs, Rows: a.Rows, Heads: a.Heads, HeadDim: a.HeadDim, RotDim: a.RotDim, Norm: a.NormQ, Eps: a.Eps}
 }
 
 // Back is the rotation of Out.
@@ -411,6 +430,9 @@ type Backend interface {
 	// MatMul multiplies x [rows][K] by each weight, times its scale; all have Cols == K. See
 	// Product.
 	MatMul(x []float32, rows int, products ...Product)
+	// NormMatMul is RMSNorm of x [rows][K] in place, with weight [K], and then MatMul. What x
+	// holds afterwards is undefined.
+	NormMatMul(x, weight []float32, eps float32, rows int, products ...Product)
 	// MatMulGrouped multiplies each matrix of a stack by columns of x of its
 	// own: out[t][g][r] = w[g][r] · x[t][g*w.Cols:], times the scale of w, g < w.Slices, x
 	// [rows][w.Slices][w.Cols], out [rows][w.Slices][w.Rows].

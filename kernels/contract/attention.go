@@ -97,7 +97,12 @@ func IndexTopK(a *kernels.IndexArgs) Call {
 	c.positive("Dim", a.Dim)
 	c.positive("TopK", a.TopK)
 	c.positive("Ratio", a.Ratio)
-	in(&c, "Q", a.Q, a.Rows, a.Heads, a.Dim)
+	pairs := c.queries(a.Q, a.Freqs != nil, a.Rows, a.Heads, a.Dim, a.RotDim)
+	in(&c, "Freqs", a.Freqs, pairs)
+	if a.Freqs != nil {
+		c.powerOfTwo("Dim", a.Dim)
+		in(&c, "Positions", a.Positions, a.Rows)
+	}
 	in(&c, "HeadWeight", a.HeadWeight, a.Rows, a.Heads)
 	visible := min((a.Pos+a.Rows)/a.Ratio, len(a.Cache)/a.Dim)
 	cache := in(&c, "Cache", a.Cache, visible, a.Dim)
@@ -119,6 +124,18 @@ func IndexTopK(a *kernels.IndexArgs) Call {
 	}
 	c.apart()
 	return c
+}
+
+// queries adds Q, which an op that rotates it leaves undefined, and returns the pairs that it
+// rotates of a head of dim elements, of which rot.
+func (c *Call) queries(q []float32, rotated bool, rows, heads, dim, rot int) int {
+	if !rotated {
+		in(c, "Q", q, rows, heads, dim)
+		return 0
+	}
+	c.rotDim(rot, dim)
+	inOut(c, "Q", q, rows, heads, dim)
+	return rot / 2
 }
 
 // Attend is Backend.Attend. The numbers in Selected are not validated here.
@@ -145,7 +162,10 @@ func Attend(a *kernels.AttendArgs) Call {
 	if a.RingRows < least {
 		c.fail("RingRows is %d, %d rows at position %d with a window of %d need %d", a.RingRows, a.Rows, a.Pos, a.Window, least)
 	}
-	in(&c, "Q", a.Q, a.Rows, a.Heads, a.HeadDim)
+	if (a.RotateQ || a.NormQ) && a.Freqs == nil || a.NormQ && !a.RotateQ {
+		c.fail("RotateQ needs Freqs, and NormQ RotateQ")
+	}
+	c.queries(a.Q, a.RotateQ, a.Rows, a.Heads, a.HeadDim, a.RotDim)
 	if a.Sinks != nil {
 		in(&c, "Sinks", a.Sinks, a.Heads)
 	} else {

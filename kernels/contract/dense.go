@@ -44,6 +44,19 @@ func Product(x []float32, rows int, p *kernels.Product) Call {
 	return c
 }
 
+// NormMatMul checks Backend.NormMatMul and returns the call of its norm.
+func NormMatMul(x, weight []float32, rows int, products ...kernels.Product) Call {
+	c := Call{Op: "NormMatMul"}
+	if len(products) == 0 {
+		c.fail("no products")
+	}
+	MatMul(x, rows, products...)
+	in(&c, "weight", weight, products[0].W.Cols)
+	inOut(&c, "x", x, rows, products[0].W.Cols)
+	c.apart()
+	return c
+}
+
 // MatMulGrouped is Backend.MatMulGrouped.
 func MatMulGrouped(dst, x []float32, rows int, w kernels.Weight) Call {
 	c := Call{Op: "MatMulGrouped"}

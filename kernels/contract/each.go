@@ -14,7 +14,7 @@ type Op struct {
 	Weights  []kernels.Weight // in the order of the arguments
 	Rows     int              // rows that Weights[0] multiplies or gives; 0 without weights
 	Args     any              // the op's struct of arguments, such as *kernels.AttendArgs; nil if it has none
-	Products []Call           // of MatMul, which has no operands of its own
+	Products []Call           // of MatMul, which has no operands of its own but those of a norm before it
 
 	arguments []any // pointers to what run passes on
 }
@@ -22,6 +22,9 @@ type Op struct {
 // Calls list the operands that the op reads and writes.
 func (o *Op) Calls() []Call {
 	if o.Op == "MatMul" {
+		if len(o.Operands()) > 0 {
+			return append(slices.Clip(o.Products), o.Call)
+		}
 		return o.Products
 	}
 	return []Call{o.Call}
@@ -135,15 +138,29 @@ func (e *Each) MatMul(x []float32, rows int, products ...kernels.Product) {
 	MatMul(x, rows, products...)
 	products = slices.Clone(products) // the caller may use its own for the next op
 	op := &Op{Call: Call{Op: "MatMul"}, Rows: rows, arguments: []any{&x}}
+	op.multiply(x, products)
+	e.hand(op, func() { e.inner.MatMul(x, rows, products...) })
+}
+
+// NormMatMul: see kernels.Backend. It is shown as a MatMul.
+func (e *Each) NormMatMul(x, weight []float32, eps float32, rows int, products ...kernels.Product) {
+	op := &Op{Call: NormMatMul(x, weight, rows, products...), Rows: rows, arguments: []any{&x, &weight}}
+	op.Op = "MatMul"
+	products = slices.Clone(products)
+	op.multiply(x, products)
+	e.hand(op, func() { e.inner.NormMatMul(x, weight, eps, rows, products...) })
+}
+
+// multiply adds the products with x.
+func (o *Op) multiply(x []float32, products []kernels.Product) {
 	for i := range products {
 		p := &products[i]
-		op.Products, op.Weights = append(op.Products, Product(x, rows, p)), append(op.Weights, p.W)
+		o.Products, o.Weights = append(o.Products, Product(x, o.Rows, p)), append(o.Weights, p.W)
 		if p.Up.Exists() {
-			op.Weights = append(op.Weights, p.Up)
+			o.Weights = append(o.Weights, p.Up)
 		}
-		op.arguments = append(op.arguments, p)
+		o.arguments = append(o.arguments, p)
 	}
-	e.hand(op, func() { e.inner.MatMul(x, rows, products...) })
 }
 
 // MatMulGrouped: see kernels.Backend.

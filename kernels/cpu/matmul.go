@@ -70,6 +70,13 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	}
 }
 
+// NormMatMul: see kernels.Backend.
+func (b *Backend) NormMatMul(x, weight []float32, eps float32, rows int, products ...kernels.Product) {
+	contract.NormMatMul(x, weight, rows, products...)
+	b.RMSNorm(x, x, weight, rows, products[0].W.Cols, eps)
+	b.MatMul(x, rows, products...)
+}
+
 // MatMulGrouped: see kernels.Backend.
 func (b *Backend) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
 	op := b.check(contract.MatMulGrouped(out, x, rows, w))

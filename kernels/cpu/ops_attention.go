@@ -39,6 +39,9 @@ func (b *Backend) compress(a *kernels.CompressArgs) {
 // and the selection by tokens.
 func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 	op := b.check(contract.IndexTopK(&a))
+	if a.Freqs != nil {
+		b.RoPE(a.Queries())
+	}
 	b.done(op, C.rm_op_index_top_k(b.pool, C.rm_index{
 		q: f32(a.Q), head_weight: f32(a.HeadWeight), cache: u16(a.Cache), selected: i32(a.Selected),
 		rows: C.int64_t(a.Rows), pos: C.int64_t(a.Pos), heads: C.int64_t(a.Heads), dim: C.int64_t(a.Dim),
@@ -55,6 +58,9 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 	contract.Selected(&a)
 	if a.Ratio == 0 {
 		a.Selected = nil
+	}
+	if a.RotateQ {
+		b.RoPE(a.Queries())
 	}
 	b.done(op, C.rm_op_attend(b.pool, C.rm_attend{
 		q: f32(a.Q), raw: u16(a.Raw), compressed: u16(a.Compressed), selected: i32(a.Selected), sinks: f32(a.Sinks), out: f32(a.Out),

@@ -15,7 +15,9 @@ import (
 	"ringmaster/kernels/kerneltest"
 )
 
-func TestMatMul(t *testing.T) { kerneltest.Run(t, open, "Embed", "MatMul", "MatMulGrouped") }
+func TestMatMul(t *testing.T) {
+	kerneltest.Run(t, open, "Embed", "MatMul", "NormMatMul", "MatMulGrouped")
+}
 
 // mapped copies data into pages of its own, 8 bytes from their start, where a
 // tensor of a GGUF file may begin.

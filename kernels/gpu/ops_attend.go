@@ -34,6 +34,10 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 	blocks := above(a.Heads, C.RMG_ATTEND_HEADS)
 	turned := a.Freqs == nil
 	splits := b.attendSplits(a.Rows*blocks, attendKeys(&a))
+	if a.RotateQ && !(splits > 1 && b.rotatesQueries(&c, &a)) {
+		b.RoPE(a.Queries())
+		a.RotateQ, a.NormQ = false, false
+	}
 	each := a.Rows
 	if splits == 1 {
 		each = b.pieceRows(attendWork(&a), a.Rows, above(b.info.AttendGroups, blocks))
@@ -59,6 +63,18 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 		out.access = updates
 		b.rope(c.Op, &back, out, b.operand(&c, "Positions"), b.operand(&c, "Freqs"))
 	}
+}
+
+// attendTiles reports whether attend_tiles has the shape.
+func (b *Backend) attendTiles(c *contract.Call, a *kernels.AttendArgs) bool {
+	raw, compressed := b.operand(c, "Raw"), b.operand(c, "Compressed")
+	return attendKernels[a.HeadDim] != nil && a.Heads%8 == 0 && a.ValueDim%8 == 0 && aligned(8, raw, compressed)
+}
+
+// rotatesQueries reports whether Attend can leave the queries to attend_tiles, whose threadgroups each
+// rotate those of their heads. That is for few rows, where a dispatch waits longer than they compute.
+func (b *Backend) rotatesQueries(c *contract.Call, a *kernels.AttendArgs) bool {
+	return !b.info.Packed && b.attendTiles(c, a) && aligned(16, b.operand(c, "Q"))
 }
 
 // attendKeys is the maximum number of keys of a row.
@@ -104,23 +120,23 @@ func (b *Backend) attend(a *kernels.AttendArgs, splits int) (turned bool) {
 	}
 	args.entries = C.int32_t(entries)
 	q, out := b.operand(&c, "Q"), b.operand(&c, "Out")
+	q.access = reads
 	selected, sinks := b.operand(&c, "Selected"), b.operand(&c, "Sinks")
 	raw, rawSkip := float16s(b.operand(&c, "Raw"))
 	compressed, compressedSkip := float16s(b.operand(&c, "Compressed"))
 	args.raw_skip, args.compressed_skip = rawSkip, compressedSkip
 
-	k := attendKernels[a.HeadDim]
-	if k == nil || a.Heads%8 != 0 || a.ValueDim%8 != 0 || rawSkip != 0 || compressedSkip != 0 || !aligned(8, raw, compressed) {
+	if !b.attendTiles(&c, a) {
 		g := grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{C.RMG_ATTEND_ANY, 1, 1}, shared: sharedFloats(a.ValueDim), work: attendWork(a)}
 		dispatch(b, c.Op, attendAnyKernel, &args, g, out, q, raw, compressed, selected, sinks, b.faults())
 		return false
 	}
-	blocks := above(a.Heads, C.RMG_ATTEND_HEADS)
+	k, blocks := attendKernels[a.HeadDim], above(a.Heads, C.RMG_ATTEND_HEADS)
 	span := C.RMG_ATTEND_KEYS * above(above(keys, splits), C.RMG_ATTEND_KEYS)
 	args.splits, args.span = C.int32_t(splits), C.int32_t(span)
 	g := grid{groups: [3]int{blocks, splits, a.Rows}, threads: [3]int{32 * C.RMG_ATTEND_SLICES, 1, 1}, work: attendWork(a)}
 	if splits == 1 {
-		dispatch(b, c.Op, k, &args, g, out, b.faults(), q, raw, compressed, selected, sinks, b.faults())
+		dispatch(b, c.Op, k, &args, g, out, b.faults(), q, raw, compressed, selected, sinks, b.faults(), b.faults(), b.faults())
 		return false
 	}
 	memory := b.scratch(c.Op, splits*(n+2*a.Rows*a.Heads))
@@ -128,13 +144,17 @@ func (b *Backend) attend(a *kernels.AttendArgs, splits int) (turned bool) {
 		return true
 	}
 	sums, parts := between(b, c.Op, memory, splits*n, writes), between(b, c.Op, memory[splits*n:], 2*splits*a.Rows*a.Heads, writes)
-	dispatch(b, c.Op, k, &args, g, sums, parts, q, raw, compressed, selected, sinks, b.faults())
+	positions, freqs := b.operand(&c, "Positions"), b.operand(&c, "Freqs")
+	if a.RotateQ {
+		args.rotated, args.normed, args.q_pairs, args.eps = 1, flag(a.NormQ), C.int32_t(a.RotDim/2), C.float(a.Eps)
+	}
+	dispatch(b, c.Op, k, &args, g, sums, parts, q, raw, compressed, selected, sinks, b.faults(), positions, freqs)
 	sums.access, parts.access = reads, reads
 	g = grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{threadsFor(a.ValueDim, 128), 1, 1}}
 	if a.Freqs != nil {
 		args.pairs = C.int32_t(a.RotDim / 2)
 	}
-	dispatch(b, c.Op, attendCombineKernel, &args, g, out, sums, parts, sinks, selected, b.operand(&c, "Positions"), b.operand(&c, "Freqs"))
+	dispatch(b, c.Op, attendCombineKernel, &args, g, out, sums, parts, sinks, selected, positions, freqs)
 	return true
 }
 

@@ -6,6 +6,8 @@ package gpu
 import "C"
 
 import (
+	"math"
+
 	"ringmaster/kernels"
 	"ringmaster/kernels/contract"
 )
@@ -28,6 +30,10 @@ const indexScores = 8 << 20
 func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 	c := b.check(contract.IndexTopK(&a))
 	entries := len(a.Cache) / a.Dim
+	if seen := min((a.Pos+a.Rows)/a.Ratio, entries); a.Freqs != nil && !b.rotatesIndex(&c, &a, seen) {
+		b.RoPE(a.Queries())
+		a.Freqs = nil
+	}
 	for row := 0; row < a.Rows; {
 		// The last row of a batch sees the most entries.
 		seen := func(n int) int { return min((a.Pos+row+n)/a.Ratio, entries) }
@@ -38,6 +44,21 @@ func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 		b.indexBatch(&c, &a, row, n, seen(n), entries)
 		row += n
 	}
+}
+
+// indexRotates is the most entries of all rows whose scores' threadgroups rotate the queries
+// themselves: 128 threadgroups of a tile. More would compute longer than a dispatch waits.
+const indexRotates = 4096
+
+// rotatesIndex reports whether IndexTopK can leave the queries to index_scores_128, for rows that see
+// at most so many entries.
+func (b *Backend) rotatesIndex(c *contract.Call, a *kernels.IndexArgs, seen int) bool {
+	return !b.info.Packed && a.Rows*seen <= indexRotates && b.indexTiles(a, b.operand(c, "Cache")) && aligned(16, b.operand(c, "Q"))
+}
+
+// indexTiles reports whether index_scores_128 has the shape.
+func (b *Backend) indexTiles(a *kernels.IndexArgs, cache bind) bool {
+	return a.Dim == C.RMG_INDEX_DIM && a.Heads%8 == 0 && a.Heads <= C.RMG_INDEX_HEADS && aligned(8, cache)
 }
 
 // indexBatch selects for n rows from `row` on, which see at most `most` entries.
@@ -61,11 +82,17 @@ func (b *Backend) indexBatch(c *contract.Call, a *kernels.IndexArgs, row, n, mos
 		}
 		scores = between(b, op, memory, n*most, writes)
 		q := b.part(c, "Q", row*a.Heads*a.Dim, n*a.Heads*a.Dim)
+		q.access = reads
+		positions, freqs := b.faults(), b.faults()
+		if a.Freqs != nil {
+			positions, freqs = b.part(c, "Positions", row, n), b.operand(c, "Freqs")
+			args.rotated, args.q_pairs, args.hadamard_scale = 1, C.int32_t(a.RotDim/2), C.float(1/math.Sqrt(float64(a.Dim)))
+		}
 		weights := b.part(c, "HeadWeight", row*a.Heads, n*a.Heads)
 		cache, skip := float16s(b.part(c, "Cache", 0, most*a.Dim))
 		args.cache_skip = skip
 		k, g := indexScoresKernel, columns(most, n, false)
-		if a.Dim == C.RMG_INDEX_DIM && a.Heads%8 == 0 && a.Heads <= C.RMG_INDEX_HEADS && skip == 0 && aligned(8, cache) {
+		if skip == 0 && b.indexTiles(a, cache) {
 			// Long contexts: more tiles per threadgroup amortize loading the queries.
 			args.tiles = C.int32_t(min(8, max(1, n*most/(C.RMG_INDEX_TILE*1024))))
 			each := C.RMG_INDEX_TILE * int(args.tiles)
@@ -73,7 +100,7 @@ func (b *Backend) indexBatch(c *contract.Call, a *kernels.IndexArgs, row, n, mos
 			g = grid{groups: [3]int{above(most, each), n, 1}, threads: [3]int{128, 1, 1}}
 		}
 		g.work.flops = 2 * float64(n) * float64(most) * float64(a.Heads*a.Dim)
-		dispatch(b, op, k, &args, g, scores, q, weights, cache)
+		dispatch(b, op, k, &args, g, scores, q, weights, cache, positions, freqs)
 		scores.access = reads
 	}
 	if a.Blocks != nil && !a.Mask {

@@ -64,6 +64,16 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	b.dispatchMany(op, in.plain, &some)
 }
 
+// NormMatMul: see kernels.Backend. The products of one row norm it themselves if they are one
+// dispatch.
+func (b *Backend) NormMatMul(x, weight []float32, eps float32, rows int, products ...kernels.Product) {
+	c := b.check(contract.NormMatMul(x, weight, rows, products...))
+	if rows != 1 || b.info.Packed || !b.normMany(&c, x, eps, products) {
+		b.RMSNorm(x, x, weight, rows, products[0].W.Cols, eps)
+		b.MatMul(x, rows, products...)
+	}
+}
+
 // MatMulGrouped: see kernels.Backend.
 func (b *Backend) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
 	c := b.check(contract.MatMulGrouped(out, x, rows, w))

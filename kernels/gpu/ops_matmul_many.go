@@ -33,6 +33,7 @@ type many struct {
 	outs   [C.RMG_MANY]bind
 	data   [C.RMG_MANY]bind
 	first  kernels.Weight // the first matrix
+	norm   bind           // weights of the norm, with one
 }
 
 // kernel is the kernel for the types of the products and of some more, and the first type of a
@@ -104,12 +105,49 @@ func (b *Backend) joins(m *many, c *contract.Call, x bind, p *kernels.Product, o
 	return true
 }
 
-// dispatchMany encodes the products, one alone with the kernel for it.
+// normMany encodes the norm of one row and its products if they can be one dispatch, and reports
+// whether it has. The norm's sums have the order of RMSNorm's for aligned float4.
+func (b *Backend) normMany(c *contract.Call, row []float32, eps float32, products []kernels.Product) bool {
+	const op = "NormMatMul"
+	x, weight, cols := b.operand(c, "x"), b.operand(c, "weight"), products[0].W.Cols
+	if cols%4 != 0 || !aligned(16, x, weight) {
+		return false
+	}
+	var types []gguf.Type
+	gates := 0
+	for i := range products {
+		matrices := []kernels.Weight{products[i].W}
+		if products[i].Up.Exists() {
+			matrices = append(matrices, products[i].Up)
+			gates++
+		}
+		for _, w := range matrices {
+			if len(b.rowViews(op, w)) != 1 {
+				return false
+			}
+			types = append(types, w.Type)
+		}
+	}
+	var m many
+	if k, _ := m.kernel(types...); k == nil || len(types) >= C.RMG_MANY || gates > 1 {
+		return false
+	}
+	x.access = reads
+	for i := range products {
+		p := contract.Product(row, 1, &products[i])
+		b.joins(&m, &p, x, &products[i], b.operand(&p, "out"))
+	}
+	m.args.norm, m.args.eps, m.norm = C.uint32_t(threadsFor(cols/4, 256)), C.float(eps), weight
+	b.dispatchMany(op, x, &m)
+	return true
+}
+
+// dispatchMany encodes the products, one alone and without a norm with the kernel for it.
 func (b *Backend) dispatchMany(op string, x bind, m *many) {
-	switch m.args.count {
-	case 0:
+	switch {
+	case m.args.count == 0:
 		return
-	case 1:
+	case m.args.count == 1 && m.args.norm == 0:
 		b.products(op, m.outs[0], &input{plain: x}, 1, m.first)
 		return
 	}
@@ -123,6 +161,9 @@ func (b *Backend) dispatchMany(op string, x bind, m *many) {
 			m.args.kind[i] |= C.RMG_MANY_SECOND
 		}
 		buffers = append(buffers, out)
+	}
+	if m.args.norm != 0 {
+		m.data[C.RMG_MANY-1] = m.norm
 	}
 	buffers = append(buffers, m.data[:]...)
 	g := lines(m.groups, 32*C.RMG_GEMV_SIMDGROUPS)

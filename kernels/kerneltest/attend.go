@@ -22,6 +22,7 @@ type attendShape struct {
 	none          bool // Selected names no entry in every other row
 	sinkHigh      bool
 	rot           int       // elements that are rotated back; 0: none
+	turn, norm    bool      // the queries are rotated first, and normed
 	q             float64   // standard deviation of the queries; 0 means 2
 	tol           tolerance // zero means attendTolerance
 }
@@ -42,6 +43,12 @@ func attendCases() []opCase {
 		{name: "many rows rotated back", rows: 300, heads: 4, dim: 64, window: 128, rot: 64},
 		{name: "an odd number of heads rotated back", rows: 17, pos: 5, heads: 7, dim: 37, window: 6, ratio: 3, rot: 12},
 		{name: "short values rotated back", rows: 2, pos: 3000, heads: 16, dim: 576, value: 64, noSinks: true, rot: 8},
+		{name: "Flash, queries normed and rotated", rows: 3, pos: 4000, heads: 64, dim: 512, window: 128, ratio: 4, topK: 512, rot: 64, turn: true, norm: true},
+		{name: "queries rotated, the last of 24", rows: 2, pos: 900, heads: 24, dim: 64, window: 128, ratio: 4, rot: 64, turn: true},
+		{name: "latent queries rotated, short values", rows: 2, pos: 3000, heads: 16, dim: 576, value: 64, noSinks: true, rot: 8, turn: true, norm: true},
+		{name: "256 normed", rows: 2, pos: 700, heads: 16, dim: 256, window: 128, ratio: 4, rot: 34, turn: true, norm: true},
+		{name: "odd queries normed and rotated", rows: 17, pos: 5, heads: 7, dim: 37, window: 6, ratio: 3, rot: 12, turn: true, norm: true},
+		{name: "many rows of queries rotated", rows: 300, heads: 8, dim: 64, window: 128, rot: 64, turn: true, norm: true},
 		{name: "Pro heads", rows: 2, pos: 1300, heads: 128, dim: 512, window: 128, ratio: 128},
 		{name: "odd sizes", rows: 17, pos: 5, heads: 7, dim: 37, window: 6, ratio: 3},
 		{name: "long history", rows: 2, pos: 5000, heads: 2, dim: 32, window: 128, ratio: 4},
@@ -79,7 +86,7 @@ func attendCases() []opCase {
 // just long enough, with all other slots NaN at first. Compressed entries that
 // a call must not see are NaN.
 func attendCase(s attendShape) opCase {
-	return opCase{op: "Attend", name: s.name, rows: s.rows, repeatable: true, chunks: oddChunks,
+	return opCase{op: "Attend", name: s.name, rows: s.rows, repeatable: !s.turn, chunks: oddChunks,
 		setup: func(m *mem, chunk int) func(from, to int) {
 			tol := s.tol
 			if tol == (tolerance{}) {
@@ -133,12 +140,7 @@ func attendCase(s attendShape) opCase {
 			var pos []int32
 			var freqs []float32
 			if s.rot > 0 {
-				for t := range s.rows {
-					pos = append(pos, int32(s.pos+t))
-				}
-				for i := range s.rot / 2 {
-					freqs = append(freqs, float32(math.Pow(160000, -2*float64(i)/float64(s.rot))))
-				}
+				pos, freqs = turns(s.pos, s.rows, s.rot)
 				pos, freqs = long(m, pos), long(m, freqs)
 			}
 			return func(from, to int) {
@@ -153,6 +155,7 @@ func attendCase(s attendShape) opCase {
 				}
 				if s.rot > 0 {
 					a.Freqs, a.Positions, a.RotDim = freqs, pos[from:], s.rot
+					a.RotateQ, a.NormQ, a.Eps = s.turn, s.norm, 1e-6
 				}
 				if selected != nil {
 					a.Selected = selected[from*s.topK:]
@@ -160,6 +163,17 @@ func attendCase(s attendShape) opCase {
 				m.b.Attend(a)
 			}
 		}}
+}
+
+// turns are the positions of rows and the frequencies of rot elements.
+func turns(first, rows, rot int) (pos []int32, freqs []float32) {
+	for t := range rows {
+		pos = append(pos, int32(first+t))
+	}
+	for i := range rot / 2 {
+		freqs = append(freqs, float32(math.Pow(160000, -2*float64(i)/float64(rot))))
+	}
+	return pos, freqs
 }
 
 // selection draws up to topK of the entries each token sees, ascending,

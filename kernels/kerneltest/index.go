@@ -20,6 +20,7 @@ type indexShape struct {
 	// small integers: their scores are exact in every order of summation, and many are
 	// equal
 	exact bool
+	rot   int // elements that are rotated, and transformed; 0: none
 }
 
 func indexCases() []opCase {
@@ -34,6 +35,9 @@ func indexCases() []opCase {
 		{name: "Flash", rows: 3, pos: 4 * 3000, heads: 64, dim: 128, topK: 512, ratio: 4},
 		{name: "V3.2", rows: 3, pos: 2500, heads: 64, dim: 128, topK: 2048, ratio: 1},
 		{name: "every position, around top k", rows: 40, pos: 20, heads: 32, dim: 128, topK: 40, ratio: 1},
+		{name: "Flash, rotated", rows: 3, pos: 4 * 3000, heads: 64, dim: 128, topK: 512, ratio: 4, rot: 64},
+		{name: "8 heads rotated", rows: 2, pos: 900, heads: 8, dim: 128, topK: 20, ratio: 4, rot: 26},
+		{name: "small heads rotated", rows: 40, pos: 30, heads: 5, dim: 16, topK: 9, ratio: 2, rot: 6},
 		{name: "odd heads", rows: 5, pos: 999, heads: 67, dim: 37, topK: 31, ratio: 3},
 	}
 	cases := make([]opCase, len(shapes))
@@ -73,6 +77,13 @@ func indexCase(s indexShape) opCase {
 				Ratio: s.ratio, Scale: scale,
 			}
 			a := host
+			if s.rot > 0 {
+				pos, freqs := turns(s.pos, s.rows, s.rot)
+				host.Q, host.Freqs, host.Positions, host.RotDim = slices.Clone(q), freqs, pos, s.rot
+				reference.New().RoPE(host.Queries())
+				host.Freqs = nil
+				a.Freqs, a.Positions, a.RotDim = long(m, freqs), long(m, pos), s.rot
+			}
 			// one NaN entry after the last visible one: it must never be chosen
 			a.Cache = place(m, append(slices.Clone(cache), slices.Repeat([]uint16{poisonHalf}, s.dim)...))
 			a.Q, a.HeadWeight = long(m, q), long(m, w)
@@ -88,6 +99,9 @@ func indexCase(s indexShape) opCase {
 				part := a
 				part.Q, part.HeadWeight, part.Selected = a.Q[from*row:], a.HeadWeight[from*s.heads:], selected[from*s.topK:]
 				part.Rows, part.Pos = to-from, s.pos+from
+				if s.rot > 0 {
+					part.Positions = a.Positions[from:]
+				}
 				m.b.IndexTopK(part)
 			}
 		}}

@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"fmt"
+	"slices"
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
@@ -24,6 +25,8 @@ func matmulCases() []opCase {
 	for i, clamp := range []float32{0, 1e-6, 10} {
 		cases = append(cases, hiddenCase(gguf.Q8_0, gguf.Q8_0, 512, 17+i, clamp), hiddenCase(gguf.F32, gguf.F32, 37, 5+i, clamp))
 	}
+	cases = append(cases, normedCase(1024, gguf.Q8_0), normedCase(1536, gguf.Q8_0, gguf.F16), normedCase(37, gguf.F32, gguf.F32),
+		normedCase(1024, gguf.Q4_K, gguf.F16, gguf.Q8_0), normedCase(512, gguf.F16, gguf.F16, gguf.F16, gguf.F16, gguf.F16, gguf.F16, gguf.F16))
 	cases = append(cases, hiddenEdges(), hiddenCase(gguf.Q8_0, gguf.Q8_0, 4096, 40, 10), hiddenCase(gguf.Q4_K, gguf.Q4_K, 256, 1, 10),
 		hiddenCase(gguf.F16, gguf.F16, 37, 33, 1), hiddenCase(gguf.Q8_0, gguf.F16, 1024, 9, 10), hiddenCase(gguf.Q4_K, gguf.Q8_0, 512, 9, 10))
 	return append(append(cases, scaledCases()...), severalCase(gguf.Q8_0, gguf.F16, gguf.Q4_K, gguf.F32, gguf.IQ2XXS),
@@ -71,6 +74,28 @@ func severalCase(types ...gguf.Type) opCase {
 					part[i] = kernels.Product{W: p.W, Out: p.Out[from*heights[i]:]}
 				}
 				m.b.MatMul(x[from*cols:], to-from, part...)
+			}
+		}}
+}
+
+// normedCase: products of one x that is normed first.
+func normedCase(cols int, types ...gguf.Type) opCase {
+	const rows, n = 5, 21
+	return opCase{op: "NormMatMul", name: fmt.Sprint(cols, " ", types), rows: rows, chunks: []int{1, 2},
+		setup: func(m *mem, _ int) func(from, to int) {
+			x, norm := long(m, m.normal(rows*cols, 3)), long(m, m.normal(cols, 1))
+			products := make([]kernels.Product, len(types))
+			for i, typ := range types {
+				tol := exactOr(typ, quantisedTolerance)
+				tol.rel += someRoundings.rel
+				products[i] = kernels.Product{W: m.weight(typ, 1, n, cols, 0.1), Out: fresh[float32](m, fmt.Sprint(i, " ", typ), rows*n, tol)}
+			}
+			return func(from, to int) {
+				part := slices.Clone(products)
+				for i := range part {
+					part[i].Out = part[i].Out[from*n:]
+				}
+				m.b.NormMatMul(x[from*cols:], norm, 1e-6, to-from, part...)
 			}
 		}}
 }

@@ -36,6 +36,8 @@ func misuse(t *testing.T, open Open) {
 		{"MatMul", "two scales of a matrix", func() { b.MatMul(x, 1, kernels.Product{W: scaled, Out: y}) }},
 		{"MatMul", "gate and up of different shapes", func() { b.MatMul(x, 1, kernels.Product{W: w, Out: y, Up: w.RowRange(1, 4), UpOut: y[8:]}) }},
 		{"MatMul", "out overlaps that of up", func() { b.MatMul(x, 1, kernels.Product{W: w, Out: y, Up: w, UpOut: y[3:]}) }},
+		{"NormMatMul", "no products", func() { b.NormMatMul(x, y, 1e-6, 1) }},
+		{"NormMatMul", "short weight", func() { b.NormMatMul(x, y[:7], 1e-6, 1, kernels.Product{W: w, Out: y[8:]}) }},
 		{"Embed", "scales", func() { b.Embed(y, scaled, ids[:1]) }},
 		{"RoPE", "odd RotDim", func() {
 			b.RoPE(kernels.RoPEArgs{X: x, Pos: ids, Freqs: y, Rows: 1, Heads: 1, HeadDim: 8, RotDim: 3})
@@ -63,6 +65,14 @@ func misuse(t *testing.T, open Open) {
 		}},
 		{"Attend", "blocks without raw rows", func() {
 			b.Attend(kernels.AttendArgs{Q: x, Compressed: h, Out: y[8:], Rows: 1, Pos: 3, Heads: 1, HeadDim: 8, ValueDim: 8, Ratio: 4})
+		}},
+		{"Attend", "queries rotated without frequencies", func() {
+			b.Attend(kernels.AttendArgs{Q: x, Raw: h, Out: y[8:], Rows: 1, Heads: 1, HeadDim: 8, ValueDim: 8, RingRows: 4, RotateQ: true})
+		}},
+		{"IndexTopK", "queries transformed in an odd width", func() {
+			b.IndexTopK(kernels.IndexArgs{
+				Q: x, HeadWeight: y, Cache: h, Selected: ids, Freqs: y, Positions: ids[8:], Rows: 1, Heads: 1, Dim: 6, RotDim: 4, TopK: 1, Ratio: 1,
+			})
 		}},
 		{"Route", "groups with too few experts", func() {
 			b.Route(kernels.RouteArgs{Logits: x, IDs: ids, Weights: y, Rows: 1, Experts: 8, Used: 3, Groups: 4, GroupsUsed: 1})

@@ -124,6 +124,9 @@ func IndexScores(a kernels.IndexArgs, t int) []float64 {
 // IndexTopK sorts the entries of each token by score.
 func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 	contract.IndexTopK(&a)
+	if a.Freqs != nil {
+		b.RoPE(a.Queries())
+	}
 	for t := range a.Rows {
 		scores := IndexScores(a, t)
 		eligible := make([]int32, 0, len(scores))
@@ -173,6 +176,9 @@ func best(out, numbers []int32, score func(int32) float64) {
 func (b *Backend) Attend(a kernels.AttendArgs) {
 	contract.Attend(&a)
 	contract.Selected(&a)
+	if a.RotateQ {
+		b.RoPE(a.Queries())
+	}
 	for t := range a.Rows {
 		keys := visible(&a, t)
 		for h := range a.Heads {

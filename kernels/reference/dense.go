@@ -42,6 +42,13 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	}
 }
 
+// NormMatMul is the two ops.
+func (b *Backend) NormMatMul(x, weight []float32, eps float32, rows int, products ...kernels.Product) {
+	contract.NormMatMul(x, weight, rows, products...)
+	b.RMSNorm(x, x, weight, rows, products[0].W.Cols, eps)
+	b.MatMul(x, rows, products...)
+}
+
 // MatMulGrouped gives each matrix of the stack its own columns of x.
 func (b *Backend) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
 	contract.MatMulGrouped(out, x, rows, w)

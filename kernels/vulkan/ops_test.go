@@ -74,7 +74,7 @@ func TestAttend(t *testing.T) {
 // Their bits are those of the CPU: see products_test.go. Here tokens come in chunks of any size.
 func TestMatMul(t *testing.T) {
 	testenv.Need(t, testenv.Full, compiling)
-	kerneltest.Run(t, shared, "MatMul", "MatMulGrouped", "Embed")
+	kerneltest.Run(t, shared, "MatMul", "NormMatMul", "MatMulGrouped", "Embed")
 }
 
 func TestExperts(t *testing.T) {

@@ -120,6 +120,50 @@ kernel void attend_any(constant rmg_attend &args [[buffer(0)]],
 	for (uint d = t; d < value; d += RMG_ATTEND_ANY) out[head * value + d] = sums[d] * inverse;
 }
 
+// rotated_queries loads the slices of 16 queries as norm_rope leaves them, with its bits: the norm of
+// a head, if it is wanted, then the rotation of its last pairs. Each simdgroup computes the norms of
+// two heads and rotates its own slice. angles [q_pairs] and scales [16] are threadgroup memory of
+// others; own, of this simdgroup, has room for 8 heads of its slice. Reads the queries twice.
+template <ushort B> struct rotated_queries {
+	static void load(constant rmg_attend &args, device const float *q, device const int *pos, device const float *freqs, uint head0, uint row,
+	                 threadgroup float2 *angles, threadgroup float *scales, threadgroup float *own,
+	                 thread simdgroup_float8x8 *first, thread simdgroup_float8x8 *second, uint lane, uint simdgroup) {
+		constexpr uint slice = 8 * B, dim = 64 * B;
+		const uint heads = uint(args.heads), pairs = uint(args.q_pairs), turned = dim - 2 * pairs;
+		q += ulong(row) * heads * dim;
+		for (uint i = simdgroup * 32 + lane; i < pairs; i += 32 * RMG_ATTEND_SLICES) angles[i] = cos_sin(float(pos[row]) * freqs[i]);
+		for (uint h = 2 * simdgroup; h < 2 * simdgroup + 2; h++) {
+			float scale = 1;
+			if (args.normed != 0) {
+				// as many threads as norm_rope has: one for each float4
+				device const float4 *x = (device const float4 *)(q + ulong(min(head0 + h, heads - 1)) * dim);
+				scale = norm_scale(x, dim / 4, args.eps, (dim / 4 + 31) / 32 * 32, lane);
+			}
+			if (lane == 0) scales[h] = scale;
+		}
+		threadgroup_barrier(mem_flags::mem_threadgroup);
+		for (ushort h = 0; h < 2; h++) {
+			thread simdgroup_float8x8 *to = h == 0 ? first : second;
+			if (head0 + 8 * h >= heads) {
+				for (ushort d = 0; d < B; d++) to[d] = make_filled_simdgroup_matrix<float, 8>(0.0f);
+				continue;
+			}
+			for (uint i = lane; i < 8 * slice / 2; i += 32) {
+				const uint r = 8 * h + i / (slice / 2), at = simdgroup * slice + 2 * (i % (slice / 2));
+				device const float *x = q + ulong(head0 + r) * dim + at;
+				float2 y = float2(x[0], x[1]) * scales[r];
+				if (at >= turned) y = turn(y, angles[(at - turned) / 2]);
+				own[2 * i] = y.x;
+				own[2 * i + 1] = y.y;
+			}
+			simdgroup_barrier(mem_flags::mem_threadgroup);
+			for (ushort d = 0; d < B; d++) simdgroup_load(to[d], own + 8 * d, slice);
+			simdgroup_barrier(mem_flags::mem_threadgroup); // before own changes
+		}
+		threadgroup_barrier(mem_flags::mem_threadgroup); // angles and scales have been read
+	}
+};
+
 // attend_tiles handles dim 64*B and a multiple of 8 heads. A threadgroup of 8
 // simdgroups takes 16 heads of one row and a split of its keys, 16 keys at a time.
 // Simdgroup s owns elements [8*B*s, 8*B*(s+1)) of everything: of the queries and
@@ -143,7 +187,8 @@ kernel void attend_any(constant rmg_attend &args [[buffer(0)]],
 template <ushort B>
 inline void attend_tiles(constant rmg_attend &args, device float *out, device float *parts, device const float *q,
                          device const half *raw, device const half *compressed, device const int *selected,
-                         device const float *sinks, device atomic_uint *fault, threadgroup half4 *keys,
+                         device const float *sinks, device atomic_uint *fault, device const int *pos,
+                         device const float *freqs, threadgroup half4 *keys,
                          threadgroup float *scores, threadgroup float *weights, threadgroup float *shrink,
                          threadgroup uint *flags, uint3 group, uint lane, uint simdgroup) {
 	constexpr ushort slice = 8 * B, dim = 64 * B; // of a simdgroup, of a head
@@ -159,11 +204,17 @@ inline void attend_tiles(constant rmg_attend &args, device float *out, device fl
 	const view v = seen(args, row, count);
 	const uint begin = min(v.keys, group.y * uint(args.span)), end = min(v.keys, begin + uint(args.span));
 
+	threadgroup half4 *staged = keys + simdgroup * RMG_ATTEND_KEYS * (slice / 4); // [16 keys][slice]
 	simdgroup_float8x8 query[2][B], sum[2][B];
+	if (args.rotated != 0) {
+		rotated_queries<B>::load(args, q, pos, freqs, head0, row, (threadgroup float2 *)scores, weights, (threadgroup float *)staged,
+		                         query[0], query[1], lane, simdgroup);
+	}
 	for (ushort h = 0; h < 2; h++) {
 		const uint head = head0 + 8 * h;
 		for (ushort d = 0; d < B; d++) {
 			sum[h][d] = make_filled_simdgroup_matrix<float, 8>(0.0f);
+			if (args.rotated != 0) continue;
 			if (head < heads) {
 				simdgroup_load(query[h][d], q + (ulong(row) * heads + head) * dim + simdgroup * slice + 8 * d, dim);
 			} else {
@@ -175,7 +226,6 @@ inline void attend_tiles(constant rmg_attend &args, device float *out, device fl
 	const uint head = 2 * simdgroup + lane / 16, key = lane % 16;
 	const float sink = sink_of(args, sinks, min(head0 + head, heads - 1));
 	float reference = sink, total = 0;
-	threadgroup half4 *staged = keys + simdgroup * RMG_ATTEND_KEYS * (slice / 4); // [16 keys][slice]
 	threadgroup half *mine = (threadgroup half *)staged;
 	threadgroup float *diagonal = shrink + (head / 8) * 64 + (head % 8) * 8;     // row of head
 
@@ -279,6 +329,8 @@ inline void attend_tiles(constant rmg_attend &args, device float *out, device fl
 	                 device const int *selected [[buffer(6)]],    /* [rows][top_k], if top_k > 0 */                      \
 	                 device const float *sinks [[buffer(7)]],     /* [heads] */                                          \
 	                 device atomic_uint *fault [[buffer(8)]],                                                            \
+	                 device const int *pos [[buffer(9)]],         /* [rows], if rotated */                               \
+	                 device const float *freqs [[buffer(10)]],    /* [q_pairs], if rotated */                            \
 	                 uint3 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],              \
 	                 uint simdgroup [[simdgroup_index_in_threadgroup]]) {                                                \
 		threadgroup half4 keys[RMG_ATTEND_KEYS * 16 * B];                                                                   \
@@ -286,8 +338,8 @@ inline void attend_tiles(constant rmg_attend &args, device float *out, device fl
 		threadgroup float weights[RMG_ATTEND_HEADS * RMG_ATTEND_KEYS];                                                       \
 		threadgroup float shrink[2 * 64];                                                                                  \
 		threadgroup uint flags[RMG_ATTEND_SLICES];                                                                          \
-		attend_tiles<B>(args, out, parts, q, raw, compressed, selected, sinks, fault, keys, scores, weights, shrink, flags, \
-		                group, lane, simdgroup);                                                                           \
+		attend_tiles<B>(args, out, parts, q, raw, compressed, selected, sinks, fault, pos, freqs, keys, scores, weights, shrink, \
+		                flags, group, lane, simdgroup);                                                                    \
 	}
 ATTEND(attend_64, 1)
 ATTEND(attend_256, 4)

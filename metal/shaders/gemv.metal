@@ -1,5 +1,6 @@
 // GEMV: MatMul and MatMulGrouped of up to RMG_GEMV_TOKENS tokens, see
-// kernels.Backend. For one token several products of MatMul are one dispatch.
+// kernels.Backend. For one token several products of MatMul are one dispatch, which may be that
+// of an RMSNorm of x too.
 //
 // Bound by the bytes of the weights, which are read once for all tokens, and by the
 // operations per weight: the integers of a chunk are unpacked once for all tokens
@@ -24,6 +25,21 @@ inline float sum16(thread const float4 *x) {
 	return (s.x + s.y) + (s.z + s.w);
 }
 
+// normed is how x is normed: by scale and then by weight, or none for x as it is.
+struct normed {
+	float scale;
+	device const float *weight; // [cols]
+};
+
+// load_x loads 16 elements of x from i on.
+inline void load_x(device const float *x, uint i, normed by, thread float4 *v) {
+	load_x(x + i, v);
+	if (by.weight == nullptr) return;
+	float4 w[4];
+	load_x(by.weight + i, w);
+	for (ushort k = 0; k < 4; k++) v[k] = v[k] * by.scale * w[k];
+}
+
 // row_sums: a simdgroup, or `split` of them, computes ROWS rows for TOKENS tokens. Its
 // lanes stride over the chunks of 16 weights, so a simdgroup reads 512 contiguous
 // weights of a row at a time; a lane keeps one sum per row and token. Lane
@@ -32,7 +48,7 @@ inline float sum16(thread const float4 *x) {
 // threadgroup call it, because the parts of a row are added after a barrier.
 template <typename T, ushort TOKENS, ushort ROWS>
 inline float row_sums(device const uchar *data, ulong row_bytes, uint row, uint rows, uint cols, device const float *x,
-                      thread const ulong (&x_at)[TOKENS], uint split, threadgroup float *sums, ushort simd, ushort lane) {
+                      thread const ulong (&x_at)[TOKENS], normed by, uint split, threadgroup float *sums, ushort simd, ushort lane) {
 	ulong row_at[ROWS];
 	for (ushort r = 0; r < ROWS; r++) row_at[r] = ulong(min(row + r, rows - 1)) * row_bytes;
 
@@ -49,7 +65,7 @@ inline float row_sums(device const uchar *data, ulong row_bytes, uint row, uint 
 		for (ushort r = 0; r < ROWS; r++) scale[r] = T::quants(data + row_at[r], i, q[r], least[r]);
 		for (ushort t = 0; t < TOKENS; t++) {
 			float4 v[4];
-			load_x(x + x_at[t] + 16 * i, v);
+			load_x(x + x_at[t], 16 * i, by, v);
 			const float sum = T::MINIMA ? sum16(v) : 0;
 			for (ushort r = 0; r < ROWS; r++) {
 				acc[r][t] = fma(scale[r], dot16(q[r], v), acc[r][t]);
@@ -61,7 +77,11 @@ inline float row_sums(device const uchar *data, ulong row_bytes, uint row, uint 
 		for (uint k = 16 * chunks + begin; k < cols; k += 32 * split) {
 			for (ushort r = 0; r < ROWS; r++) {
 				const float w = T::element(data + row_at[r], k);
-				for (ushort t = 0; t < TOKENS; t++) acc[r][t] = fma(w, x[x_at[t] + k], acc[r][t]);
+				for (ushort t = 0; t < TOKENS; t++) {
+					float v = x[x_at[t] + k];
+					if (by.weight != nullptr) v = v * by.scale * by.weight[k];
+					acc[r][t] = fma(w, v, acc[r][t]);
+				}
 			}
 		}
 	}
@@ -102,7 +122,7 @@ kernel void gemv(constant rmg_matmul &args [[buffer(0)]],
 	data += args.skip + group.z * args.group_bytes;
 	ulong x_at[TOKENS];
 	for (ushort t = 0; t < TOKENS; t++) x_at[t] = ulong(min(token + t, tokens - 1)) * args.x_stride;
-	const float sum = row_sums<T, TOKENS, ROWS>(data, args.row_bytes, row, rows, cols, x, x_at, split, sums, simd, lane);
+	const float sum = row_sums<T, TOKENS, ROWS>(data, args.row_bytes, row, rows, cols, x, x_at, normed{1, nullptr}, split, sums, simd, lane);
 	if (simd % split == 0 && lane < ROWS * TOKENS) {
 		const ushort r = lane / TOKENS, t = lane % TOKENS;
 		if (row + r < rows && token + t < tokens) out[ulong(token + t) * args.out_stride + row + r] = sum * args.scale;
@@ -138,6 +158,9 @@ template <typename P> inline P one_of(uint k, P a, P b, P c, P d, P e, P f, P g)
 // the larger of the two decoders, because only one is in use at a time: four rows of 16
 // numbers either way, so that a second type costs no occupancy. Reads the weights once,
 // and x, from the caches, once per RMG_GEMV_ROWS_ONE rows. Writes 4 bytes per row.
+//
+// With a norm each simdgroup computes the scale of x itself, without a barrier, and reads x
+// once more and the weights of the norm as often as x: 8 KB for 1024 columns.
 template <typename A, typename B, bool MIXED>
 kernel void gemv_many(constant rmg_gemv_many &args [[buffer(0)]],
                       device const float *x [[buffer(1)]],     // [cols]
@@ -154,7 +177,7 @@ kernel void gemv_many(constant rmg_gemv_many &args [[buffer(0)]],
                       device const uchar *data3 [[buffer(12)]],
                       device const uchar *data4 [[buffer(13)]],
                       device const uchar *data5 [[buffer(14)]],
-                      device const uchar *data6 [[buffer(15)]],
+                      device const uchar *data6 [[buffer(15)]], // or the weights of the norm, [cols]
                       uint group [[threadgroup_position_in_grid]],
                       ushort simd [[simdgroup_index_in_threadgroup]],
                       ushort lane [[thread_index_in_simdgroup]]) {
@@ -166,15 +189,20 @@ kernel void gemv_many(constant rmg_gemv_many &args [[buffer(0)]],
 	const uint row = ((group - args.first[k]) * (RMG_GEMV_SIMDGROUPS / split) + simd / split) * ROWS;
 	const bool gate = (args.kind[k] & RMG_MANY_GATE) != 0;
 	const ulong x_at[1] = {0};
+	normed by = {1, nullptr};
+	if (args.norm != 0) {
+		by.scale = norm_scale((device const float4 *)x, args.cols / 4, args.eps, args.norm, lane);
+		by.weight = (device const float *)data6;
+	}
 	float y[2] = {0, 0}; // the product, and that of up
 	for (uint i = 0; i <= (gate ? 1u : 0u); i++) {
 		const uint m = k + i;
 		device const uchar *data = one_of(m, data0, data1, data2, data3, data4, data5, data6) + args.shift[m];
 		if (i > 0) threadgroup_barrier(mem_flags::mem_threadgroup); // sums have been read
 		if (MIXED && (args.kind[m] & RMG_MANY_SECOND) != 0) {
-			y[i] = row_sums<B, 1, ROWS>(data, args.row_bytes[m], row, rows, args.cols, x, x_at, split, sums, simd, lane);
+			y[i] = row_sums<B, 1, ROWS>(data, args.row_bytes[m], row, rows, args.cols, x, x_at, by, split, sums, simd, lane);
 		} else {
-			y[i] = row_sums<A, 1, ROWS>(data, args.row_bytes[m], row, rows, args.cols, x, x_at, split, sums, simd, lane);
+			y[i] = row_sums<A, 1, ROWS>(data, args.row_bytes[m], row, rows, args.cols, x, x_at, by, split, sums, simd, lane);
 		}
 		y[i] *= args.scale[m];
 	}

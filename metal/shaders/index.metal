@@ -28,6 +28,22 @@ kernel void index_scores(constant rmg_index &args [[buffer(0)]],
 	scores[ulong(at.y) * args.most + at.x] = score;
 }
 
+// rotated_query is 4 elements of a query of 128, those of a lane: the last pairs are rotated, then the
+// query is transformed, with the bits of norm_rope. The lanes of a simdgroup have one query, so that
+// the transform needs no memory. angles are those of the lane's two pairs; none are for pairs
+// before the first that is rotated.
+inline float4 rotated_query(float4 v, float2 angle0, float2 angle1, bool turned0, bool turned1, float scale, uint lane) {
+	if (turned0) v.xy = turn(v.xy, angle0);
+	if (turned1) v.zw = turn(v.zw, angle1);
+	v = float4(v.x + v.y, v.x - v.y, v.z + v.w, v.z - v.w);
+	v = float4(v.x + v.z, v.y + v.w, v.x - v.z, v.y - v.w);
+	for (ushort apart = 1; apart < 32; apart *= 2) {
+		const float4 other = float4(simd_shuffle_xor(v.x, apart), simd_shuffle_xor(v.y, apart), simd_shuffle_xor(v.z, apart), simd_shuffle_xor(v.w, apart));
+		v = (lane & apart) != 0 ? other - v : v + other;
+	}
+	return v * scale;
+}
+
 // index_scores_128 handles dim 128 and a multiple of 8 heads up to 64. A
 // threadgroup of 4 simdgroups takes `tiles` tiles of 32 entries for one row.
 // Simdgroup s keeps the queries of heads 8s.. and 32+8s.. in 8x8 matrices and
@@ -35,16 +51,21 @@ kernel void index_scores(constant rmg_index &args [[buffer(0)]],
 // four. The products go to its own threadgroup memory, where lane e computes the
 // weighted sum over the heads for entry e. Order of summation: dim by 8, then the
 // heads of a simdgroup, then the simdgroups. Reads 256 bytes per entry and row,
-// writes 4; the queries (512 bytes per head) are read once per threadgroup. Grid: [entries][rows].
+// writes 4; the queries (512 bytes per head) are read once per threadgroup, which also rotates and
+// transforms them where that is left to it. Grid: [entries][rows].
 kernel void index_scores_128(constant rmg_index &args [[buffer(0)]],
                              device float *scores [[buffer(1)]],        // [rows][most]
                              device const float *q [[buffer(2)]],       // [rows][heads][128]
                              device const float *weights [[buffer(3)]], // [rows][heads]
                              device const half *cache [[buffer(4)]],    // [entries][128]
+                             device const int *pos [[buffer(5)]],       // [rows], if rotated
+                             device const float *freqs [[buffer(6)]],   // [q_pairs], if rotated
                              uint2 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
                              uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-	threadgroup half4 tile_keys[RMG_INDEX_TILE * RMG_INDEX_DIM / 4]; // [32 entries][128]
-	threadgroup float products[4 * 16 * RMG_INDEX_TILE];
+	// 8 queries for each simdgroup, then the tile and the products
+	threadgroup float4 memory[4 * 8 * RMG_INDEX_DIM / 4];
+	threadgroup half4 *tile_keys = (threadgroup half4 *)memory; // [32 entries][128]
+	threadgroup float *products = (threadgroup float *)(memory + RMG_INDEX_TILE * RMG_INDEX_DIM / 8); // [4][16 heads][32 entries]
 	threadgroup float sums[4 * RMG_INDEX_TILE];
 	const uint n = seen(args, group.y), heads = uint(args.heads), thread_index = simdgroup * 32 + lane;
 	const uint begin = group.x * uint(args.tiles) * RMG_INDEX_TILE;
@@ -57,8 +78,29 @@ kernel void index_scores_128(constant rmg_index &args [[buffer(0)]],
 
 	simdgroup_float8x8 queries[2][RMG_INDEX_DIM / 8];
 	float weight[16];
+	threadgroup float4 *own = memory + simdgroup * 8 * RMG_INDEX_DIM / 4; // [8 heads][128]
+	const uint turned = RMG_INDEX_DIM - 2 * uint(args.q_pairs);
+	const bool turned0 = 4 * lane >= turned, turned1 = 4 * lane + 2 >= turned;
+	float2 angle0 = 0, angle1 = 0;
+	if (args.rotated != 0) {
+		if (turned0) angle0 = cos_sin(float(pos[group.y]) * freqs[(4 * lane - turned) / 2]);
+		if (turned1) angle1 = cos_sin(float(pos[group.y]) * freqs[(4 * lane + 2 - turned) / 2]);
+	}
 	for (ushort i = 0; i < 2; i++) {
 		const uint h = 32 * i + 8 * simdgroup;
+		if (args.rotated != 0 && h < heads) {
+			device const float4 *from = (device const float4 *)(q + ulong(h) * RMG_INDEX_DIM);
+			for (ushort k = 0; k < 8; k++) {
+				own[32 * k + lane] = rotated_query(from[32 * k + lane], angle0, angle1, turned0, turned1, args.hadamard_scale, lane);
+			}
+			simdgroup_barrier(mem_flags::mem_threadgroup);
+			for (ushort d = 0; d < RMG_INDEX_DIM / 8; d++) {
+				simdgroup_load(queries[i][d], (threadgroup float *)own + 8 * d, RMG_INDEX_DIM);
+			}
+			simdgroup_barrier(mem_flags::mem_threadgroup); // before own changes
+			for (ushort k = 0; k < 8; k++) weight[8 * i + k] = weights[h + k] * args.scale;
+			continue;
+		}
 		for (ushort d = 0; d < RMG_INDEX_DIM / 8; d++) {
 			if (h < heads) {
 				simdgroup_load(queries[i][d], q + ulong(h) * RMG_INDEX_DIM + 8 * d, RMG_INDEX_DIM);
@@ -68,6 +110,8 @@ kernel void index_scores_128(constant rmg_index &args [[buffer(0)]],
 		}
 		for (ushort k = 0; k < 8; k++) weight[8 * i + k] = h < heads ? weights[h + k] * args.scale : 0.0f;
 	}
+
+	threadgroup_barrier(mem_flags::mem_threadgroup); // the queries have been loaded
 
 	threadgroup float *mine = products + simdgroup * 16 * RMG_INDEX_TILE; // [16 heads][32 entries]
 	for (uint tile = begin; tile < end; tile += RMG_INDEX_TILE) {

@@ -1,8 +1,5 @@
 // RMSNorm, LayerNorm, RoPE and Hadamard: see kernels.Backend.
 
-inline float square(float v) { return v * v; }
-inline float square(float4 v) { return dot(v, v); }
-
 // norm_row is RMSNorm of one row of n elements of type V, float4 or float.
 template <typename V>
 inline void norm_row(constant rmg_rms_norm &args, device float *out, device const float *x, device const float *weight,

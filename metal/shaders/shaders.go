@@ -23,16 +23,16 @@ type Named struct {
 // and of kernels/gpu/args.
 var Libraries = []Named{
 	{"embed", []string{"quant.metal", "matmul.h", "embed.metal"}},
-	{"GEMV", []string{"quant.metal", "matmul.h", "gemv_many.h", "swiglu.metal", "gemv.metal"}},
+	{"GEMV", []string{"quant.metal", "matmul.h", "gemv_many.h", "swiglu.metal", "squares.metal", "gemv.metal"}},
 	{"GEMM", []string{"quant.metal", "matmul.h", "gemm.metal"}},
 	{"experts, GEMV", []string{"quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_gemv.metal"}},
 	{"experts, GEMM", []string{"quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_gemm.metal"}},
-	{"norms", []string{"rotate.metal", "float16.metal", "norms.h", "norms.metal"}},
+	{"norms", []string{"rotate.metal", "float16.metal", "norms.h", "squares.metal", "norms.metal"}},
 	{"elementwise", []string{"float16.metal", "elementwise.h", "swiglu.metal", "elementwise.metal"}},
 	{"hyper-connections", []string{"rotate.metal", "hyper.h", "hyper.metal"}},
 	{"KV cache", []string{"rotate.metal", "float16.metal", "kv_cache.h", "kv_cache.metal"}},
-	{"index", []string{"index.h", "index.metal"}},
-	{"attend", []string{"rotate.metal", "attend.h", "attend.metal"}},
+	{"index", []string{"rotate.metal", "index.h", "index.metal"}},
+	{"attend", []string{"rotate.metal", "squares.metal", "attend.h", "attend.metal"}},
 	{"route", []string{"route.h", "route.metal"}},
 }
 

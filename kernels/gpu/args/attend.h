@@ -27,6 +27,9 @@ struct rmg_attend {
 	uint32_t raw_skip, compressed_skip; // elements before the rows in their bindings
 	int32_t pairs; // of attend_combine: that are rotated back, at the end of a head
 	float scale;
+	int32_t rotated, normed; // of attend_tiles: the queries are rotated first, and normed
+	int32_t q_pairs;         // that are rotated, at the end of a query
+	float eps;               // of the norm
 };
 
 #endif

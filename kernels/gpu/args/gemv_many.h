@@ -6,7 +6,8 @@
 #include <stdint.h>
 #endif
 
-// The most matrices of a dispatch: each has a buffer, and one for what it gives.
+// The most matrices of a dispatch: each has a buffer, and one for what it gives. With a norm
+// they are one less, because its weights are in the buffer of the last.
 #define RMG_MANY 7
 
 // What a matrix is.
@@ -25,6 +26,8 @@ struct rmg_gemv_many {
 	uint8_t count;
 	uint32_t cols;
 	float clamp; // of the SwiGLU, if there is one
+	uint32_t norm; // threads of rms_norm, whose order of sums the norm of x has; 0: no norm
+	float eps;     // of the norm
 };
 
 #endif

@@ -20,6 +20,9 @@ struct rmg_index {
 	int32_t per;             // entries of a score of index_select: 1, or those of a block
 	uint32_t cache_skip;     // elements before the cache in its binding
 	float scale;
+	int32_t rotated;         // of index_scores_128: the queries are rotated and transformed first
+	int32_t q_pairs;         // that are rotated, at the end of a query
+	float hadamard_scale;
 };
 
 #endif
