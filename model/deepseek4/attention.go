@@ -19,18 +19,28 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 	attends := m.Heads.Own().Len() > 0
 	indexed := l.overlap && m.needsIndex(step)
 	rows := m.HeadRows(step.Own, step.Live)
-	m.project(l, number, step, attends, indexed)
+	m.project(l, step, attends, indexed)
+	var indexer *kernels.Product
+	if indexed {
+		indexer = m.indexQueries(l, step)
+	}
+	norms, both := hyper.NormsQueries(rows, step.Own, step.Cut), false
+	if norms && attends { // before the keys, because a command buffer that ended between would end with a stage for these
+		both = m.Queries(&l.attn, rows, indexer, step.Own, true)
+	}
+	m.keys(l, number, step)
+	if !norms && (attends || step.Cut != nil) {
+		m.NormQuery(&l.attn, step.Own)
+	}
 	if err := m.gatherInputs(ctx, l, step); err != nil {
 		return err
 	}
 	for _, g := range step.Segments {
 		m.remember(l, &g.Cache.layers[number], g, storesAtOnce(step))
 	}
-	var indexer *kernels.Product
-	if indexed {
-		indexer = m.indexQueries(l, step)
+	if !norms && attends {
+		both = m.Queries(&l.attn, rows, indexer, step.Own, false)
 	}
-	both := attends && m.Queries(&l.attn, rows, indexer, step.Own)
 	if indexed {
 		if err := m.index(ctx, l, number, step, attends, both); err != nil {
 			return err
@@ -43,16 +53,14 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 }
 
 // project encodes the products with the input of the attention of this rank's rows: the
-// rows to cache, which it stores where it can, and the low-rank query. A rank without heads
+// rows to cache and the low-rank query, before their norms. A rank without heads
 // needs the query only if others gather it or for the indexer.
-func (m *forward) project(l *layer, number int, step step, attends, indexed bool) {
-	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
-	at := own.Start
-	kv, qr := m.KV[at*c.HeadDim:], m.QR[at*c.QRank:]
-	inputs := []kernels.Product{{W: l.attn.KV, Out: kv}}
+func (m *forward) project(l *layer, step step, attends, indexed bool) {
+	c, s, at, n := m.c, &m.scratch, step.Own.Start, step.Own.Len()
+	inputs := []kernels.Product{{W: l.attn.KV, Out: m.KV[at*c.HeadDim:]}}
 	query := attends || step.Cut != nil
 	if query {
-		inputs = append(inputs, kernels.Product{W: l.attn.QA, Out: qr})
+		inputs = append(inputs, kernels.Product{W: l.attn.QA, Out: m.QR[at*c.QRank:]})
 	}
 	if w := l.comp; w != nil {
 		inputs = append(inputs, kernels.Product{W: w.kv, Out: s.compKV[at*w.width:]}, kernels.Product{W: w.gate, Out: s.compGate[at*w.width:]})
@@ -63,17 +71,20 @@ func (m *forward) project(l *layer, number int, step step, attends, indexed bool
 	if query && indexed {
 		inputs = append(inputs, kernels.Product{W: l.indexProj, Out: s.idxW[at*c.IndexHeads:]})
 	}
-	b.MatMul(m.X[at*c.Embd:], n, inputs...)
-	keys := kernels.RoPEArgs{X: kv, Pos: step.Pos[at:own.End], Freqs: l.freqs, Rows: n, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim,
+	m.Backend.MatMul(m.X[at*c.Embd:], n, inputs...)
+}
+
+// keys encodes the norm and the rotation of this rank's rows to cache, which it stores where it can.
+func (m *forward) keys(l *layer, number int, step step) {
+	c, own, n := m.c, step.Own, step.Own.Len()
+	at := own.Start
+	keys := kernels.RoPEArgs{X: m.KV[at*c.HeadDim:], Pos: step.Pos[at:own.End], Freqs: l.freqs, Rows: n, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim,
 		Norm: true, NormWeight: l.attn.KVNorm, Eps: c.RMSEps}
 	if storesAtOnce(step) {
 		g := step.Segments[0]
 		keys.Ring, keys.RingPos, keys.RingRows = g.Cache.layers[number].raw, g.Pos, c.RawRows(m.MaxTokens)
 	}
-	b.RoPE(keys)
-	if query {
-		b.RMSNorm(qr, qr, l.attn.QANorm, n, c.QRank, c.RMSEps)
-	}
+	m.Backend.RoPE(keys)
 }
 
 // gatherInputs sends what project has computed to all ranks, if the rows of the step are
@@ -114,18 +125,25 @@ func (m *forward) index(ctx context.Context, l *layer, number int, step step, at
 	if !multiplied {
 		b.MatMul(m.QR[own.Start*c.QRank:], n, *product)
 	}
-	b.RoPE(kernels.RoPEArgs{X: product.Out, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim, Hadamard: true})
+	rotates := len(step.Segments) == 1 // IndexTopK does, of one segment
+	if !rotates {
+		b.RoPE(kernels.RoPEArgs{X: product.Out, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim, Hadamard: true})
+	}
 	for _, whole := range step.Segments {
 		g, ok := whole.Part(own)
 		if !ok || !m.segmentNeedsIndex(whole) {
 			continue
 		}
-		b.IndexTopK(kernels.IndexArgs{
+		a := kernels.IndexArgs{
 			Q: s.idxQ[g.First*c.IndexHeads*c.IndexDim:], HeadWeight: s.idxW[g.First*c.IndexHeads:],
 			Cache: g.Cache.layers[number].index.cache, Selected: s.selected[g.First*c.IndexTopK:],
 			Rows: g.N, Pos: g.Pos, Heads: c.IndexHeads, Dim: c.IndexDim, TopK: c.IndexTopK, Ratio: l.ratio,
 			Scale: float32(1 / math.Sqrt(float64(c.IndexDim)*float64(c.IndexHeads))),
-		})
+		}
+		if rotates {
+			a.Freqs, a.Positions, a.RotDim = l.freqs, step.Pos[g.First:], c.RotDim
+		}
+		b.IndexTopK(a)
 	}
 	if !m.Heads.Divided() {
 		return nil
@@ -135,7 +153,7 @@ func (m *forward) index(ctx context.Context, l *layer, number int, step step, at
 
 // headsOf encodes the attention of this rank's heads of some rows, up to their outputs.
 func (m *forward) headsOf(l *layer, number int, step step, rows parallel.Range) {
-	m.HeadsOf(&l.attn, l.freqs, rows, step.Pos, true, m.Y[step.Own.Start*m.c.Embd:], func(own *hyper.Local) {
+	m.HeadsOf(&l.attn, l.freqs, rows, step.Pos, true, m.Y[step.Own.Start*m.c.Embd:], len(step.Segments), func(own *hyper.Local) {
 		for _, whole := range step.Segments {
 			if g, ok := whole.Part(rows); ok {
 				m.attend(l, own, &g.Cache.layers[number], g, g.First-rows.Start, l.overlap && m.segmentNeedsIndex(whole))

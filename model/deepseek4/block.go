@@ -93,7 +93,8 @@ func (m *block) Layers(ctx context.Context, step step) error {
 	}
 	l := &m.w.layers[0]
 	m.Mix(&l.hcAttn, nil, m.Pre, m.Pre, l.attnNorm, step.Own)
-	m.project(l, 0, step, false, false)
+	m.project(l, step, false, false)
+	m.keys(l, 0, step)
 	for _, g := range step.Segments {
 		m.remember(l, &g.Cache.layers[0], g, storesAtOnce(step))
 	}

@@ -18,7 +18,12 @@ import (
 func (m *forward) attention(ctx context.Context, l *layer, number int, in, out step) error {
 	attends := m.Heads.Own().Len() > 0
 	indexed := l.index != nil && m.chooses(out.End, l.Ratio)
+	rows, y := m.HeadRows(out.Own, out.Live), m.Y[out.Own.Start*m.c.Embd:]
+	norms := hyper.NormsQueries(rows, out.Own, out.Cut)
 	m.project(l, in, out, attends, indexed)
+	if !norms && (attends || out.Cut != nil) {
+		m.NormQuery(&l.attn, out.Own)
+	}
 	if err := m.gatherInputs(ctx, l, in); err != nil {
 		return err
 	}
@@ -31,20 +36,19 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, in, out s
 	if out.Live.Len() == 0 {
 		return nil
 	}
-	rows, y := m.HeadRows(out.Own, out.Live), m.Y[out.Own.Start*m.c.Embd:]
 	attends = attends && rows.Len() > 0
 	var indexer *kernels.Product
 	if indexed {
 		indexer = m.indexQueries(l, out)
 	}
-	both := attends && m.Queries(&l.attn, rows, indexer, out.Own)
+	both := attends && m.Queries(&l.attn, rows, indexer, out.Own, norms)
 	if indexed {
 		if err := m.choose(ctx, l, number, out, m.Heads.Own().Len() > 0, both); err != nil {
 			return err
 		}
 	}
 	if attends {
-		m.HeadsOf(&l.attn, l.freqs, rows, out.Pos, false, y, func(own *hyper.Local) {
+		m.HeadsOf(&l.attn, l.freqs, rows, out.Pos, false, y, len(out.Segments), func(own *hyper.Local) {
 			for _, whole := range out.Segments {
 				if g, ok := whole.Part(rows); ok {
 					m.attend(l, own, g, number, g.First-rows.Start, m.chooses(whole.Pos+whole.N, l.Ratio))
@@ -85,11 +89,8 @@ func (m *forward) project(l *layer, in, out step, attends, indexed bool) {
 	b.MatMul(m.X[at*c.Embd:], n, inputs...)
 	b.RoPE(kernels.RoPEArgs{X: kv, Pos: in.Pos[at:own.End], Freqs: l.freqs, Rows: n, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim,
 		Norm: true, NormWeight: l.attn.KVNorm, Eps: c.RMSEps})
-	if len(queries) > 0 {
-		if last > at {
-			b.MatMul(m.X[last*c.Embd:], out.Own.Len(), queries...)
-		}
-		b.RMSNorm(qr, qr, l.attn.QANorm, out.Own.Len(), c.QRank, c.RMSEps)
+	if len(queries) > 0 && last > at {
+		b.MatMul(m.X[last*c.Embd:], out.Own.Len(), queries...)
 	}
 }
 

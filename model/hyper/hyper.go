@@ -100,6 +100,8 @@ type Local struct {
 	oA     kernels.Weight // groups x [ORank][H*hd/OGroups]
 	freqs  []float32      // [RotDim/2]
 	pos    []int32        // of the rows that attend
+	rotate bool           // Attend rotates the queries
+	norm   bool           // and norms them
 }
 
 // local is this rank's part of a layer, which must not be empty.
@@ -114,27 +116,48 @@ func (m *Pass) local(a *Attention) Local {
 	}
 }
 
+// NormsQueries reports whether Queries of some rows norms them in QR: where nothing else reads these,
+// neither a rank that gathers them nor a product of the indexer's alone.
+func NormsQueries(rows, own parallel.Range, cut []parallel.Range) bool {
+	return cut == nil && rows == own
+}
+
+// NormQuery encodes the norm of own rows of QR, for which Queries does not.
+func (m *Pass) NormQuery(a *Attention, own parallel.Range) {
+	c := m.Shape
+	qr := m.QR[own.Start*c.QRank:]
+	m.Backend.RMSNorm(qr, qr, a.QANorm, own.Len(), c.QRank, c.RMSEps)
+}
+
 // Queries encodes the product of the queries of this rank's heads of some rows of a step, and
 // beside it the indexer's, nil for none, of the rows own, if these are the same. It reports
-// whether it has encoded the indexer's.
-func (m *Pass) Queries(a *Attention, rows parallel.Range, indexer *kernels.Product, own parallel.Range) (both bool) {
+// whether it has encoded the indexer's. With norm it norms the rows of QR first: see NormsQueries.
+func (m *Pass) Queries(a *Attention, rows parallel.Range, indexer *kernels.Product, own parallel.Range, norm bool) (both bool) {
 	var products []kernels.Product
 	if both = indexer != nil && rows == own; both {
 		products = append(products, *indexer) // first, because more ops wait for it
 	}
 	products = append(products, kernels.Product{W: m.local(a).qB, Out: m.Q})
-	m.Backend.MatMul(m.QR[rows.Start*m.Shape.QRank:], rows.Len(), products...)
+	qr, n := m.QR[rows.Start*m.Shape.QRank:], rows.Len()
+	if norm {
+		m.Backend.NormMatMul(qr, a.QANorm, m.Shape.RMSEps, n, products...)
+	} else {
+		m.Backend.MatMul(qr, n, products...)
+	}
 	return both
 }
 
 // HeadsOf encodes the attention of this rank's heads of some rows of a step from their Queries
 // on, up to their outputs in y, which has this rank's rows. pos [step] are the positions. normed
-// says that each head's query is normed. attend encodes the attention itself.
-func (m *Pass) HeadsOf(a *Attention, freqs []float32, rows parallel.Range, pos []int32, normed bool, y []float32, attend func(own *Local)) {
+// says that each head's query is normed. attend encodes the attention itself, of the given number of
+// segments: that of one rotates the queries.
+func (m *Pass) HeadsOf(a *Attention, freqs []float32, rows parallel.Range, pos []int32, normed bool, y []float32, segments int, attend func(own *Local)) {
 	b, c, n := m.Backend, m.Shape, rows.Len()
 	own := m.local(a)
 	own.freqs, own.pos = freqs, pos[rows.Start:rows.End]
-	b.RoPE(kernels.RoPEArgs{X: m.Q, Pos: own.pos, Freqs: freqs, Rows: n, Heads: own.Heads, HeadDim: c.HeadDim, RotDim: c.RotDim, Norm: normed, Eps: c.RMSEps})
+	if own.rotate, own.norm = segments == 1, normed && segments == 1; !own.rotate {
+		b.RoPE(kernels.RoPEArgs{X: m.Q, Pos: own.pos, Freqs: freqs, Rows: n, Heads: own.Heads, HeadDim: c.HeadDim, RotDim: c.RotDim, Norm: normed, Eps: c.RMSEps})
+	}
 	attend(&own)
 	b.MatMulGrouped(m.Low, m.Attn, n, own.oA)
 	m.OutputOfHeads(a.OB, m.Low, y, n)
@@ -150,6 +173,7 @@ func (m *Pass) Windowed(own *Local, raw []uint16, first, n, pos int) kernels.Att
 		Raw: raw, Sinks: own.sinks,
 		Rows: n, Pos: pos, Heads: own.Heads, HeadDim: c.HeadDim, ValueDim: c.HeadDim,
 		Freqs: own.freqs, Positions: own.pos[first:], RotDim: c.RotDim,
+		RotateQ: own.rotate, NormQ: own.norm, Eps: c.RMSEps,
 		Window: c.Window, RingRows: c.RawRows(m.MaxTokens),
 		Scale: c.Scale(),
 	}
