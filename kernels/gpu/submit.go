@@ -83,7 +83,7 @@ func (b *Backend) settleNow() {
 // Submit commits the encoded dispatches as a command buffer, without waiting, if the device
 // may soon have nothing to do and they may start.
 func (b *Backend) Submit() {
-	if b.arrival == nil && (b.ahead.dispatches <= 2*firstDispatches || b.list.n >= growth*b.ahead.dispatches) {
+	if b.arrival == nil && (b.ahead.dispatches < 2*firstDispatches || b.list.n >= growth*b.ahead.dispatches) {
 		b.commit()
 	}
 }

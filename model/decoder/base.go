@@ -225,6 +225,20 @@ func (m *Base) Pick(hidden []float32, wanted []int32) []float32 {
 	return m.picked
 }
 
+// PickToRead is Pick for callers that do not write the rows: without a copy where they are the
+// first ones in order.
+func (m *Base) PickToRead(hidden []float32, wanted []int32) []float32 {
+	for i, row := range wanted {
+		if int(row) != i {
+			return m.Pick(hidden, wanted)
+		}
+	}
+	if len(wanted) == 0 || !m.Logits.Takes() {
+		return nil
+	}
+	return hidden
+}
+
 // Free implements Network.
 func (m *Base) Free() {
 	m.freeTerms()

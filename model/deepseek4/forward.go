@@ -17,10 +17,13 @@ type (
 
 // Layers implements decoder.Network.
 func (m *forward) Layers(ctx context.Context, step step) error {
-	b, c, own, n := m.Backend, m.c, step.Own, step.Own.Len()
+	c, own, n := m.c, step.Own, step.Own.Len()
 	if step.Layers.Start == 0 {
-		b.Embed(m.X, m.w.embd, step.IDs[own.Start:own.End])
-		b.HCInit(m.H[own.Start*c.Streams*c.Embd:], m.X, n, c.Streams, c.Embd)
+		ids := m.scratch.ids[:n*c.Streams] // one for each stream, which all begin alike
+		for i := range ids {
+			ids[i] = step.IDs[own.Start+i/c.Streams]
+		}
+		m.Backend.Embed(m.H[own.Start*c.Streams*c.Embd:], m.w.embd, ids)
 	}
 	if err := m.layers(ctx, step); err != nil {
 		return err
@@ -72,7 +75,7 @@ func (m *forward) layer(ctx context.Context, i int, step step, before, y []float
 // of the vocabulary; rank 0 gets all of it.
 func (m *forward) Head(ctx context.Context, rows []int32) ([][]float32, error) {
 	b, c, x, n := m.Backend, m.c, m.scratch.headX, len(rows)
-	streams := m.Pick(m.H, rows)
+	streams := m.PickToRead(m.H, rows)
 	if streams == nil {
 		return nil, b.Flush()
 	}

@@ -13,13 +13,14 @@ type scratch struct {
 	idxW     []float32 // [T][IndexHeads]
 	selected []int32   // [T][IndexTopK]
 
+	ids   []int32   // [T][S] the token of each stream
 	headX []float32 // [wanted][D] the streams of wanted rows, collapsed
 }
 
 // StepBuffers lists the buffers of a step of t tokens, see decoder.Pass.
 func (m *forward) StepBuffers(t int) []decoder.Buffer {
 	c, s := m.c, &m.scratch
-	list := m.Buffers(t)
+	list := append(m.Buffers(t), decoder.Buffer{I32: &s.ids, Len: t * c.Streams})
 	if c.compressed() {
 		list = append(list, decoder.Buffer{F32: &s.compKV, Len: t * 2 * c.HeadDim}, decoder.Buffer{F32: &s.compGate, Len: t * 2 * c.HeadDim})
 	}
