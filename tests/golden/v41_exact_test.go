@@ -47,6 +47,9 @@ func product(a, b []float32) (sum float64) {
 
 // IndexTopK implements kernels.Backend.
 func (u *unrounded) IndexTopK(a kernels.IndexArgs) {
+	if a.Freqs != nil {
+		u.RoPE(a.Queries())
+	}
 	for t := range a.Rows {
 		n := (a.Pos + t + 1) / a.Ratio
 		scores := make([]float64, n)
@@ -88,6 +91,9 @@ func largest(out, numbers []int32, score func(int32) float64) {
 
 // Attend implements kernels.Backend.
 func (u *unrounded) Attend(a kernels.AttendArgs) {
+	if a.RotateQ {
+		u.RoPE(a.Queries())
+	}
 	for t := range a.Rows {
 		p := a.Pos + t
 		var keys [][]float32
