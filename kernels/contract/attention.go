@@ -126,8 +126,8 @@ func IndexTopK(a *kernels.IndexArgs) Call {
 	return c
 }
 
-// queries adds Q, which an op that rotates it leaves undefined, and returns the pairs that it
-// rotates of a head of dim elements, of which rot.
+// queries adds Q, which an op that rotates it leaves undefined. It returns how many pairs of a
+// head of dim elements are rotated: those of rot elements.
 func (c *Call) queries(q []float32, rotated bool, rows, heads, dim, rot int) int {
 	if !rotated {
 		in(c, "Q", q, rows, heads, dim)
