@@ -135,7 +135,9 @@ func (b *Backend) normMany(c *contract.Call, row []float32, eps float32, product
 	x.access = reads
 	for i := range products {
 		p := contract.Product(row, 1, &products[i])
-		b.joins(&m, &p, x, &products[i], b.operand(&p, "out"))
+		if !b.joins(&m, &p, x, &products[i], b.operand(&p, "out")) {
+			return false // the first one, whose type has no kernel of its own: nothing is encoded
+		}
 	}
 	m.args.norm, m.args.eps, m.norm = C.uint32_t(threadsFor(cols/4, 256)), C.float(eps), weight
 	b.dispatchMany(op, x, &m)
