@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -276,9 +276,15 @@ func (d *dictated) Accept(int32) error { d.rest = d.rest[1:]; return nil }
 // TestDraftsThatAConstraintRefuses: a model whose drafts a constraint does not allow is asked
 // less and less, as one whose drafts are wrong.
 func TestDraftsThatAConstraintRefuses(t *testing.T) {
+	synctest.Test(t, testDraftsThatAConstraintRefuses)
+}
+
+// testDraftsThatAConstraintRefuses has a clock that stands still while masks are computed. A
+// mask that came too late would let a draft run unchecked.
+func testDraftsThatAConstraintRefuses(t *testing.T) {
 	said := strings.Repeat("what a constraint dictates. ", 10)
 	m := &guessing{wrong: rand.New(rand.NewPCG(1, 2)), Model: enginetest.NewModel(enginetest.Size, enginetest.Options{Rewind: 8})}
-	e := start(t, m, Options{ModelDrafts: true, Clock: func() time.Time { return time.Unix(0, 0) }})
+	e := start(t, m, Options{ModelDrafts: true})
 	e.mu.Lock()
 	e.sched.always = false
 	e.mu.Unlock()
