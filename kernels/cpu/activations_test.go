@@ -26,7 +26,7 @@ func open8(t testing.TB, threads int, level cpu.Level) *cpu.Backend {
 // and number of tokens, so every kernel that leaves out the lower bytes computes the same.
 // The rounding itself is at most half a step of the largest value of a group over 127.
 func TestActivationsOf8Bits(t *testing.T) {
-	const rows, most = 43, 53
+	const rows, most = 43, 55
 	eachLevel(t, func(t *testing.T, level cpu.Level) {
 		for _, threads := range []int{1, 3} {
 			few, full := open8(t, threads, level), openLevel(t, threads, level)

@@ -13,7 +13,8 @@
 #include "matmul.h"
 
 #if RM_X86
-// {lanes, panels}, lanes 0 where there is no such kernel: by the benchmark of testdata/limits.c.
+// {lanes, panels, panels with activations of 8 bits}, lanes 0 where there is no such kernel, the
+// last one 0 where panels take as long with 8 bits: by the benchmark of testdata/limits.c.
 // AVX2 on an EPYC that has no more (Zen 3), 2026-11-30.
 const rm_limits rm_limits_avx2[RM_TYPES] = {
     [RM_Q8_0] = {0, 4},
@@ -34,22 +35,22 @@ const rm_limits rm_limits_avx2[RM_TYPES] = {
 
 // An EPYC 9004 (Zen 4, no AMX), 2026-11-27 and 28. Where two kernels were within 10 %, which is
 // what runs on that busy host differed by, lanes were taken, or the kernel of fewer tokens. 49
-// is more tokens than the benchmark tries.
+// is more tokens than the benchmark tries. With 8 bits on such a host, 2026-11-30.
 const rm_limits rm_limits_avx512[RM_TYPES] = {
-    [RM_Q8_0] = {3, 24},
-    [RM_Q4_0] = {3, 32},
-    [RM_Q4_1] = {0, 6},
-    [RM_Q5_0] = {0, 3},
-    [RM_Q5_1] = {0, 3},
-    [RM_IQ4_NL] = {3, 48},
-    [RM_MXFP4] = {3, 48},
-    [RM_IQ4_XS] = {3, 49},
-    [RM_Q4_K] = {3, 49},
-    [RM_Q5_K] = {3, 49},
-    [RM_Q6_K] = {3, 16},
-    [RM_Q2_K] = {3, 49},
-    [RM_Q3_K] = {3, 48},
-    [RM_IQ2_XXS] = {0, 24},
+    [RM_Q8_0] = {3, 24, 24},
+    [RM_Q4_0] = {3, 32, 24},
+    [RM_Q4_1] = {0, 6, 2},
+    [RM_Q5_0] = {0, 3, 2},
+    [RM_Q5_1] = {0, 3, 2},
+    [RM_IQ4_NL] = {3, 48, 24},
+    [RM_MXFP4] = {3, 48, 24},
+    [RM_IQ4_XS] = {3, 49, 24},
+    [RM_Q4_K] = {3, 49, 32},
+    [RM_Q5_K] = {3, 49, 24},
+    [RM_Q6_K] = {3, 16, 4},
+    [RM_Q2_K] = {3, 49, 49},
+    [RM_Q3_K] = {3, 48, 32},
+    [RM_IQ2_XXS] = {0, 24, 16},
 };
 
 // With AMX the tiles take over early: not measured here. A host with AMX measured lanes of
@@ -73,9 +74,8 @@ void rm_set_add(rm_set *s, const rm_kernels *k, int32_t type, int64_t rows, int6
 	if (!rm_uses_act(type)) return;
 	int whole = cols % 256 == 0;
 	int few = k->few && rows >= 16 && whole && !several && k->few(type);
-	int lanes = k->lanes && k->lanes[type] && rows >= k->lane_rows && whole;
 	int64_t from = whole && k->limits && k->limits[type].panels ? k->limits[type].panels : k->gather_from;
-	if (lanes && k->lanes_halve && k->upper_only) from = INT64_MAX;
+	if (whole && k->limits && k->upper_only && k->limits[type].panels8) from = k->limits[type].panels8;
 	s->few = few && (s->few || !s->quantised);
 	s->panels_from = from > s->panels_from ? from : s->panels_from;
 	s->quantised = 1;

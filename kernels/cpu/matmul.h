@@ -88,6 +88,7 @@ typedef int64_t (*rm_lanes_fn)(const rm_tile *);
 // rm_limits are the numbers of tokens from which kernels are used for a type: choice.c.
 typedef struct rm_limits {
 	uint8_t lanes, panels;
+	uint8_t panels8; // of activations of 8 bits; 0: panels
 } rm_limits;
 
 // rm_dense_bytes is the bytes of n weights of F32, F16, BF16 or NVFP4, type constant.
@@ -124,6 +125,8 @@ typedef struct rm_kernels {
 	// many at once: batch is rm_batch_bytes, aligned to 64. NULL: tiles take x
 	// as it is.
 	void (*gather)(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
+	// gather_bytes is gather where the activations have 8 bits, NULL: gather is.
+	void (*gather_bytes)(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
 	int64_t gather_from; // number of rows from which that pays where limits has none
 	// lanes has kernels for a few tokens that compute lane_rows rows of whole
 	// super-blocks (256 columns) at once; limits says for how many. NULL: the
@@ -131,7 +134,6 @@ typedef struct rm_kernels {
 	const rm_lanes_fn *lanes; // [RM_TYPES]
 	int64_t lane_rows;
 	const rm_limits *limits; // [RM_TYPES]
-	int lanes_halve; // lanes make half the products if upper_only, which panels do not
 	// few returns the kernel for tiles of few tokens with weights of the type,
 	// for a matrix of at least 16 rows of whole super-blocks (256 columns), or
 	// NULL; gather_few prepares their activations: n <= RM_FEW_TOKENS, as
@@ -196,7 +198,13 @@ rm_layout rm_layout_for(const rm_kernels *k, const rm_set *s, int64_t nx);
 // rm_gather writes a batch of n rows in a layout that has batches.
 static inline void rm_gather(const rm_kernels *k, rm_layout layout, const void *const *x, int64_t n, int64_t cols,
                              uint8_t *batch) {
-	(layout == RM_AS_FEW ? k->gather_few : k->gather)(x, n, cols, batch);
+	if (layout == RM_AS_FEW) {
+		k->gather_few(x, n, cols, batch);
+	} else if (k->upper_only && k->gather_bytes) {
+		k->gather_bytes(x, n, cols, batch);
+	} else {
+		k->gather(x, n, cols, batch);
+	}
 }
 // rm_tile_run computes the tile with the fastest kernel for it.
 void rm_tile_run(const rm_kernels *k, const rm_tile *t);

@@ -21,8 +21,8 @@ EACH_TYPE(DEFINE_ROWS)
 typedef __m256i pint;
 typedef __m256 pfloat;
 INLINE pint p_zero_int(void) { return _mm256_setzero_si256(); }
-INLINE pint p_load_int(const int16_t *p) { return load256(p); }
-INLINE pint p_pair(const int16_t *p) { return _mm256_set1_epi32((int)rm_load32(p)); }
+INLINE pint p_load_int(const void *p) { return load256(p); }
+INLINE pint p_pair(const void *p) { return _mm256_set1_epi32((int)rm_load32(p)); }
 
 // p_dot keeps the order of the additions: gcc makes a tree of them, for which it stores every
 // product in memory.
@@ -125,6 +125,7 @@ INLINE void p_float_columns(float (*src)[8], float *dst, int64_t step) {
 	transpose8(r, dst, step);
 }
 
+#define PANELS_OF_BYTES 0
 #include "matmul_panel.inc.h"
 
 // dense_columns: see matmul_dense.inc.h. The first eight lanes come first, so that all sums stay

@@ -23,9 +23,14 @@ EACH_TYPE(DEFINE_ROWS)
 typedef __m512i pint;
 typedef __m512 pfloat;
 INLINE pint p_zero_int(void) { return _mm512_setzero_si512(); }
-INLINE pint p_load_int(const int16_t *p) { return _mm512_load_si512(p); }
-INLINE pint p_pair(const int16_t *p) { return _mm512_set1_epi32((int)rm_load32(p)); }
+INLINE pint p_load_int(const void *p) { return _mm512_load_si512(p); }
+INLINE pint p_pair(const void *p) { return _mm512_set1_epi32((int)rm_load32(p)); }
 INLINE pint p_dot(pint t, pint w, pint v) { return _mm512_dpwssd_epi32(t, w, v); }
+INLINE pint p_dot_bytes(pint t, pint w, pint v) { return _mm512_dpbusd_epi32(t, w, v); }
+INLINE pint p_set_int(int32_t v) { return _mm512_set1_epi32(v); }
+INLINE pint p_add_int(pint a, pint b) { return _mm512_add_epi32(a, b); }
+INLINE pint p_mul_int(pint a, pint b) { return _mm512_mullo_epi32(a, b); }
+INLINE pint p_times_128(pint v) { return _mm512_slli_epi32(v, 7); }
 INLINE pfloat p_float(pint t) { return _mm512_cvtepi32_ps(t); }
 INLINE pfloat p_zero(void) { return _mm512_setzero_ps(); }
 INLINE pfloat p_load(const float *p) { return _mm512_load_ps(p); }
@@ -68,6 +73,7 @@ INLINE void p_group(const packing *p, int g, int kind, int16_t *dst) {
 	for (int i = 0; i < 16; i++) _mm512_store_si512(dst + 32 * i, c[i]);
 }
 
+#define PANELS_OF_BYTES 1
 #include "matmul_panel.inc.h"
 #include "matmul_amx_slab.inc.h"
 #include "matmul_amx.inc.h"
@@ -137,11 +143,11 @@ const rm_kernels rm_kernels_avx512 = {
     .tile = {EACH_TYPE(ENTRY)},
     .row = rm_row512,
     .gather = gather_tokens,
+    .gather_bytes = gather_bytes,
     .gather_from = 9,
     .lanes = rm_lanes_avx512,
     .lane_rows = 16,
     .limits = rm_limits_avx512,
-    .lanes_halve = 1,
 };
 
 #define SLABS_ENTRY(name, type, kind, min, bytes) [type] = slabs_##name,

@@ -4,14 +4,16 @@
 // p_dot (accumulates dot products of pairs of int16) and the other p_ functions
 // used below, and packing, 256 columns of PANEL_ROWS rows on their way into a
 // panel: p_keep stores a row there, and p_group writes a group of 32 columns of
-// all rows to a panel.
+// all rows to a panel. With PANELS_OF_BYTES the level has panels of bytes too
+// (matmul_panel_bytes.inc.h).
 //
 // PANEL_ROWS weight rows are unpacked once into a panel where vector lane =
 // row, as int16 with their integer sub-block scales multiplied in (at most
 // 2^12). Activations are 15-bit integers, so one instruction multiplies a pair
 // of columns of all rows by a broadcast pair of activations, and neither
 // offsets nor a sum over the two bytes of an activation are needed. Bytes would
-// halve the panel, but need as many products: two planes of four columns.
+// halve the panel, but need as many products: two planes of four columns. Where
+// the lower bytes of the activations are zero, they need half as many.
 //
 // Groups are stored by lane (group number mod 8), so that a lane's float sums
 // stay in registers over all columns.
@@ -24,12 +26,15 @@ typedef struct {
 	float *s;   // [groups][PANEL_ROWS]
 	float *m0;  // [groups][PANEL_ROWS], types with minima
 	float *m1;  // [groups][PANEL_ROWS], MIN_16
+	// In a panel of bytes in place of w:
+	uint8_t *q; // [groups][8][PANEL_ROWS][4]: four columns by row
+	int32_t *k; // [groups][2][PANEL_ROWS]: integer scales, KIND_UK and KIND_SK
 } panel;
 
 // PANEL_GROUP is the number of bytes of one group, at most RM_PANEL_GROUP.
 #define PANEL_GROUP (PANEL_ROWS * (64 + 3 * 4))
 
-INLINE panel panel_at(uint8_t *mem, int64_t groups) {
+static panel panel_at(uint8_t *mem, int64_t groups) {
 	panel p = {.supers = groups / 8, .w = (int16_t *)(void *)mem, .s = (float *)(void *)(mem + PANEL_ROWS * 64 * groups)};
 	p.m0 = p.s + PANEL_ROWS * groups;
 	p.m1 = p.m0 + PANEL_ROWS * groups;
@@ -44,38 +49,6 @@ INLINE void prefetch_next(const uint8_t *w, int n, int64_t ahead) {
 	for (int i = 0; i < n; i += 64) _mm_prefetch((const char *)(next + (uintptr_t)i), _MM_HINT_T1);
 }
 
-// pack fills a panel from nrows <= PANEL_ROWS rows.
-INLINE void pack(unpack_fn unpack, int kind, int min, int bytes, const uint8_t *w, int64_t row_bytes, int64_t nrows,
-                 int64_t cols, const panel *p) {
-	packing q;
-	_Alignas(64) float f[3][PANEL_ROWS][8];
-	if (nrows < PANEL_ROWS) {
-		memset(&q, 0, sizeof q);
-		memset(f, 0, sizeof f);
-	}
-	for (int64_t j = 0; j < p->supers; j++, w += bytes) {
-		int64_t left = (cols - 256 * j) / 32;
-		for (int64_t r = 0; r < nrows; r++) {
-			super u;
-			const uint8_t *block = w + r * row_bytes;
-			prefetch_next(block, bytes, PANEL_ROWS * row_bytes);
-			if (left >= 8) {
-				unpack(block, 8, &u);
-			} else {
-				unpack(block, (int)left, &u);
-			}
-			p_keep(&q, r, &u, kind);
-			_mm256_store_ps(f[0][r], u.s);
-			if (min != MIN_NONE) _mm256_store_ps(f[1][r], u.m0);
-			if (min == MIN_16) _mm256_store_ps(f[2][r], u.m1);
-		}
-		for (int g = 0; g < 8; g++) p_group(&q, g, kind, p->w + 32 * PANEL_ROWS * (g * p->supers + j));
-		p_float_columns(f[0], p->s + PANEL_ROWS * j, PANEL_ROWS * p->supers);
-		if (min != MIN_NONE) p_float_columns(f[1], p->m0 + PANEL_ROWS * j, PANEL_ROWS * p->supers);
-		if (min == MIN_16) p_float_columns(f[2], p->m1 + PANEL_ROWS * j, PANEL_ROWS * p->supers);
-	}
-}
-
 // ---- tokens ----------------------------------------------------------------
 
 // A batch is RM_BATCH tokens one after the other, groups in the order of a
@@ -83,9 +56,12 @@ INLINE void pack(unpack_fn unpack, int kind, int min, int bytes, const uint8_t *
 typedef struct {
 	const int16_t *n;
 	const float *d, *b, *b0, *b1;
+	// In a batch of bytes in place of n:
+	const int8_t *q;
+	const int32_t *z; // [3][groups]: -128 times the sums of q, of a group, of its first half and its second
 } token;
 
-INLINE token token_at(const uint8_t *batch, int64_t i, int64_t groups) {
+static token token_at(const uint8_t *batch, int64_t i, int64_t groups) {
 	token t = {.n = (const int16_t *)(const void *)(batch + 80 * groups * i)};
 	t.d = (const float *)(const void *)(t.n + 32 * groups);
 	t.b = t.d + groups;
@@ -116,6 +92,86 @@ static void gather_tokens(const void *const *x, int64_t n, int64_t cols, uint8_t
 	}
 }
 
+// ---- what panels hold --------------------------------------------------------
+
+// WORDS or BYTES; products of bytes differ by the kind.
+enum { WORDS = 4,
+	   BYTES };
+
+// word_dots are the integer dot products of group i of np <= 2 panels and nt <= 4 tokens.
+INLINE void word_dots(const panel *p, int np, int nt, const token *x, int64_t i, pint t[2][4]) {
+	RM_UNROLL
+	for (int k = 0; k < np * nt; k++) t[k / nt][k % nt] = p_zero_int();
+	RM_UNROLL
+	for (int c = 0; c < 16; c++) {
+		pint w0 = p_load_int(p[0].w + 2 * PANEL_ROWS * (16 * i + c)), w1 = w0;
+		if (np == 2) w1 = p_load_int(p[1].w + 2 * PANEL_ROWS * (16 * i + c));
+		RM_UNROLL
+		for (int k = 0; k < nt; k++) {
+			pint v = p_pair(x[k].n + 32 * i + 2 * c);
+			t[0][k] = p_dot(t[0][k], w0, v);
+			if (np == 2) t[1][k] = p_dot(t[1][k], w1, v);
+		}
+	}
+}
+
+#if PANELS_OF_BYTES
+#include "matmul_panel_bytes.inc.h"
+#else
+typedef packing byte_packing;
+#define keep_bytes(p, r, u, kind) ((void)0)
+#define group_of_bytes(p, g, kind, to, i) ((void)0)
+#define byte_dots(p, np, nt, kind, x, i, t) ((void)0)
+#endif
+
+// ---- rows into panels ------------------------------------------------------
+
+// pack fills a panel of words or bytes from nrows <= PANEL_ROWS rows.
+INLINE void pack(unpack_fn unpack, int holds, int kind, int min, int bytes, const uint8_t *w, int64_t row_bytes,
+                 int64_t nrows, int64_t cols, const panel *p) {
+	union {
+		packing words;
+		byte_packing bytes;
+	} q;
+	_Alignas(64) float f[3][PANEL_ROWS][8];
+	if (nrows < PANEL_ROWS) {
+		memset(&q, 0, sizeof q);
+		memset(f, 0, sizeof f);
+	}
+	for (int64_t j = 0; j < p->supers; j++, w += bytes) {
+		int64_t left = (cols - 256 * j) / 32;
+		for (int64_t r = 0; r < nrows; r++) {
+			super u;
+			const uint8_t *block = w + r * row_bytes;
+			prefetch_next(block, bytes, PANEL_ROWS * row_bytes);
+			if (left >= 8) {
+				unpack(block, 8, &u);
+			} else {
+				unpack(block, (int)left, &u);
+			}
+			if (holds == WORDS) {
+				p_keep(&q.words, r, &u, kind);
+			} else {
+				keep_bytes(&q.bytes, r, &u, kind);
+			}
+			_mm256_store_ps(f[0][r], u.s);
+			if (min != MIN_NONE) _mm256_store_ps(f[1][r], u.m0);
+			if (min == MIN_16) _mm256_store_ps(f[2][r], u.m1);
+		}
+		for (int g = 0; g < 8; g++) {
+			int64_t i = g * p->supers + j;
+			if (holds == WORDS) {
+				p_group(&q.words, g, kind, p->w + 32 * PANEL_ROWS * i);
+			} else {
+				group_of_bytes(&q.bytes, g, kind, p, i);
+			}
+		}
+		p_float_columns(f[0], p->s + PANEL_ROWS * j, PANEL_ROWS * p->supers);
+		if (min != MIN_NONE) p_float_columns(f[1], p->m0 + PANEL_ROWS * j, PANEL_ROWS * p->supers);
+		if (min == MIN_16) p_float_columns(f[2], p->m1 + PANEL_ROWS * j, PANEL_ROWS * p->supers);
+	}
+}
+
 // ---- products --------------------------------------------------------------
 
 // give_sums is rm_give_sums of the rows of a panel, once for all columns.
@@ -132,24 +188,16 @@ INLINE void give_sums(const pfloat a[8], const rm_row_sums *s, float *out, int64
 
 // lane_dots is one lane of the float sums of np <= 2 panels times nt <= 4 tokens:
 // over the `supers` groups from number i on.
-INLINE void lane_dots(const panel *p, int np, int nt, int min, const token *x, int64_t i, pfloat *const *sums) {
+INLINE void lane_dots(const panel *p, int np, int nt, int holds, int min, const token *x, int64_t i, pfloat *const *sums) {
 	pfloat acc[2][4];
 	RM_UNROLL
 	for (int k = 0; k < np * nt; k++) acc[k / nt][k % nt] = p_zero();
 	for (int64_t end = i + p->supers; i < end; i++) {
 		pint t[2][4];
-		RM_UNROLL
-		for (int k = 0; k < np * nt; k++) t[k / nt][k % nt] = p_zero_int();
-		RM_UNROLL
-		for (int c = 0; c < 16; c++) {
-			pint w0 = p_load_int(p[0].w + 2 * PANEL_ROWS * (16 * i + c)), w1 = w0;
-			if (np == 2) w1 = p_load_int(p[1].w + 2 * PANEL_ROWS * (16 * i + c));
-			RM_UNROLL
-			for (int k = 0; k < nt; k++) {
-				pint v = p_pair(x[k].n + 32 * i + 2 * c);
-				t[0][k] = p_dot(t[0][k], w0, v);
-				if (np == 2) t[1][k] = p_dot(t[1][k], w1, v);
-			}
+		if (holds == WORDS) {
+			word_dots(p, np, nt, x, i, t);
+		} else {
+			byte_dots(p, np, nt, holds, x, i, t);
 		}
 		RM_UNROLL
 		for (int a = 0; a < np; a++) {
@@ -170,23 +218,21 @@ INLINE void lane_dots(const panel *p, int np, int nt, int min, const token *x, i
 	for (int k = 0; k < np * nt; k++) sums[k / nt][8 * (k % nt)] = acc[k / nt][k % nt];
 }
 
-// dots_fn is lane_dots for one kind of minima and numbers of panels and tokens.
+// dots_fn is lane_dots for what panels hold, one kind of minima and numbers of panels and tokens.
 typedef void (*dots_fn)(const panel *p, const token *x, int64_t i, pfloat *const *sums);
 
-#define DEFINE_DOTS(min, np, nt) \
-	static void dots_##min##_##np##_##nt(const panel *p, const token *x, int64_t i, pfloat *const *sums) { \
-		lane_dots(p, np, nt, min, x, i, sums); \
+#define DEFINE_DOTS(holds, min, np, nt) \
+	static void dots_##holds##_##min##_##np##_##nt(const panel *p, const token *x, int64_t i, pfloat *const *sums) { \
+		lane_dots(p, np, nt, holds, min, x, i, sums); \
 	}
-#define DEFINE_DOTS_OF(min, np) DEFINE_DOTS(min, np, 1) DEFINE_DOTS(min, np, 2) DEFINE_DOTS(min, np, 4)
-#define DOTS(min, np) {dots_##min##_##np##_1, dots_##min##_##np##_2, dots_##min##_##np##_4}
-DEFINE_DOTS_OF(MIN_NONE, 1)
-DEFINE_DOTS_OF(MIN_32, 1)
-DEFINE_DOTS_OF(MIN_16, 1)
-DEFINE_DOTS_OF(MIN_NONE, 2)
-DEFINE_DOTS_OF(MIN_32, 2)
-DEFINE_DOTS_OF(MIN_16, 2)
-#define DOTS_OF(min) {DOTS(min, 1), DOTS(min, 2)}
-static const dots_fn dots_of[][2][3] = {DOTS_OF(MIN_NONE), DOTS_OF(MIN_32), DOTS_OF(MIN_16)};
+#define DEFINE_DOTS_BY(holds, min, np) DEFINE_DOTS(holds, min, np, 1) DEFINE_DOTS(holds, min, np, 2) DEFINE_DOTS(holds, min, np, 4)
+#define DEFINE_DOTS_OF(holds, min) DEFINE_DOTS_BY(holds, min, 1) DEFINE_DOTS_BY(holds, min, 2)
+#define DOTS(holds, min, np) {dots_##holds##_##min##_##np##_1, dots_##holds##_##min##_##np##_2, dots_##holds##_##min##_##np##_4}
+#define DOTS_OF(holds, min) {DOTS(holds, min, 1), DOTS(holds, min, 2)}
+DEFINE_DOTS_OF(WORDS, MIN_NONE)
+DEFINE_DOTS_OF(WORDS, MIN_32)
+DEFINE_DOTS_OF(WORDS, MIN_16)
+static const dots_fn dots_of[][2][3] = {DOTS_OF(WORDS, MIN_NONE), DOTS_OF(WORDS, MIN_32), DOTS_OF(WORDS, MIN_16)};
 
 // batch_dots is np <= 2 panels times the nt <= RM_BATCH tokens of a batch; of the rows the
 // first nrows are stored to out[i]. It goes lane by lane, so that what the tokens multiply, an
@@ -215,9 +261,18 @@ static void batch_dots(const dots_fn dots[3], const panel *p, int np, const toke
 
 typedef void (*pack_fn)(const uint8_t *w, int64_t row_bytes, int64_t nrows, int64_t cols, const panel *p);
 
+// format is how panels and batches lie in memory.
+typedef struct {
+	int64_t group; // bytes of a group in a panel
+	panel (*panel_at)(uint8_t *mem, int64_t groups);
+	token (*token_at)(const uint8_t *batch, int64_t i, int64_t groups);
+} format;
+
+static const format words = {PANEL_GROUP, panel_at, token_at};
+
 // panels computes a tile over t->batches.
-static void panels(pack_fn pack_rows, const dots_fn dots[2][3], const rm_tile *t) {
-	int64_t groups = rm_act_padded(t->cols) / 32, size = PANEL_GROUP * groups;
+static void panels(const format *f, pack_fn pack_rows, const dots_fn dots[2][3], const rm_tile *t) {
+	int64_t groups = rm_act_padded(t->cols) / 32, size = f->group * groups;
 	int64_t at_once = RM_PANELS_BYTES / size;
 	at_once = at_once < 1 ? 1 : at_once > PANELS_MAX ? PANELS_MAX : at_once;
 	for (int64_t r0 = 0; r0 < t->nrows; r0 += PANEL_ROWS * at_once) {
@@ -225,7 +280,7 @@ static void panels(pack_fn pack_rows, const dots_fn dots[2][3], const rm_tile *t
 		panel p[PANELS_MAX];
 		int n = 0;
 		for (int64_t r = r0; r < end; r += PANEL_ROWS, n++) {
-			p[n] = panel_at(t->scratch + size * n, groups);
+			p[n] = f->panel_at(t->scratch + size * n, groups);
 			int64_t rows = end - r < PANEL_ROWS ? end - r : PANEL_ROWS;
 			pack_rows(t->w + r * t->row_bytes, t->row_bytes, rows, t->cols, &p[n]);
 		}
@@ -233,7 +288,7 @@ static void panels(pack_fn pack_rows, const dots_fn dots[2][3], const rm_tile *t
 		for (int64_t i = 0; i < t->nx; i += RM_BATCH, batch += rm_batch_bytes(t->cols)) {
 			int64_t nt = t->nx - i < RM_BATCH ? t->nx - i : RM_BATCH;
 			token x[RM_BATCH];
-			for (int64_t k = 0; k < nt; k++) x[k] = token_at(batch, k, groups);
+			for (int64_t k = 0; k < nt; k++) x[k] = f->token_at(batch, k, groups);
 			for (int k = 0; k < n; k += 2) {
 				int64_t r = r0 + PANEL_ROWS * k;
 				int np = n - k < 2 ? n - k : 2;
@@ -243,15 +298,42 @@ static void panels(pack_fn pack_rows, const dots_fn dots[2][3], const rm_tile *t
 	}
 }
 
+#define DEFINE_PACK(name, kind, min, bytes, holds) \
+	static void pack_##holds##_##name(const uint8_t *w, int64_t row_bytes, int64_t nrows, int64_t cols, const panel *p) { \
+		pack(unpack_##name, holds, kind, min, bytes, w, row_bytes, nrows, cols, p); \
+	}
+
+#if PANELS_OF_BYTES
+DEFINE_DOTS_OF(KIND_U, MIN_32)
+DEFINE_DOTS_OF(KIND_S, MIN_NONE)
+DEFINE_DOTS_OF(KIND_UK, MIN_16)
+DEFINE_DOTS_OF(KIND_SK, MIN_NONE)
+static const dots_fn dots_of_bytes[][2][3] = {
+    [KIND_U] = DOTS_OF(KIND_U, MIN_32),
+    [KIND_S] = DOTS_OF(KIND_S, MIN_NONE),
+    [KIND_UK] = DOTS_OF(KIND_UK, MIN_16),
+    [KIND_SK] = DOTS_OF(KIND_SK, MIN_NONE),
+};
+static const format bytes_format = {BYTE_GROUP, byte_panel_at, byte_token_at};
+#define DEFINE_BYTES(name, kind, min, bytes) \
+	DEFINE_PACK(name, kind, min, bytes, BYTES) \
+	static void bytes_##name(const rm_tile *t) { panels(&bytes_format, pack_BYTES_##name, dots_of_bytes[kind], t); }
+#define TILE_OF_BYTES(name, min, t) bytes_##name(t)
+#else
+#define DEFINE_BYTES(name, kind, min, bytes)
+#define TILE_OF_BYTES(name, min, t) panels(&words, pack_WORDS_##name, dots_of[min], t)
+#endif
+
 #define DEFINE_TILE(name, type, kind, min, bytes) \
-	static void pack_##name(const uint8_t *w, int64_t row_bytes, int64_t nrows, int64_t cols, const panel *p) { \
-		pack(unpack_##name, kind, min, bytes, w, row_bytes, nrows, cols, p); \
-	} \
+	DEFINE_PACK(name, kind, min, bytes, WORDS) \
+	DEFINE_BYTES(name, kind, min, bytes) \
 	static void tile_##name(const rm_tile *t) { \
 		if (!t->batches) { \
 			rows_##name(t); \
+		} else if (t->upper_only) { \
+			TILE_OF_BYTES(name, min, t); \
 		} else { \
-			panels(pack_##name, dots_of[min], t); \
+			panels(&words, pack_WORDS_##name, dots_of[min], t); \
 		} \
 	}
 EACH_TYPE(DEFINE_TILE)

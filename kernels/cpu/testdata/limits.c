@@ -115,20 +115,47 @@ static void measure(const rm_kernels ways[WAYS], const work *w, int64_t nx, doub
 	}
 }
 
-static void level(int number, const char *name) {
+// limits measures a type with activations of 15 or 8 bits, prints the times, and gives from
+// how many tokens lanes and panels are used.
+static void limits(rm_pool *p, const char *name, size_t type, const work *w, int upper_only, int64_t from[2]) {
 	static const int64_t tokens[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
 	enum { COUNT = sizeof tokens / sizeof *tokens };
-	rm_pool *p = rm_pool_new(1, number);
-	if (!p) exit(2);
+	rm_pool_set_upper_only(p, upper_only);
 	const rm_kernels *k = rm_kernels_of(p);
 	rm_kernels ways[WAYS] = {*k, *k, *k};
 	rm_limits all[RM_TYPES];
 	memset(all, 0, sizeof all);
 	ways[0].lanes = NULL;
 	ways[1].limits = all;
+	float x[COLS];
+	for (int64_t n = 0; n < 64; n++) {
+		for (int c = 0; c < COLS; c++) x[c] = (float)(int32_t)next() * 0x1p-31f;
+		k->quantise(x, COLS, w->acts + n * rm_act_bytes(COLS), upper_only);
+	}
+	from[0] = from[1] = 0;
+	printf("%s %s, %d bits, ns for 256 weights and all tokens: tokens rows lanes%s panels\n", name, types[type].name, upper_only ? 8 : 15,
+	       k->lanes && k->lanes[w->type] ? "" : " (rows)");
+	for (int t = 0; t < COUNT; t++) {
+		double s[WAYS], each = 1e9 / (double)(w->matrices * ROWS * (COLS / 256));
+		measure(ways, w, tokens[t], s);
+		printf("%4d %8.1f %8.1f %8.1f\n", (int)tokens[t], s[0] * each, s[1] * each, s[2] * each);
+		int lanes = s[1] <= 1.03 * s[0]; // where there is little between them, one kernel less is used
+		if (!lanes) from[0] = 0;
+		if (lanes && !from[0]) from[0] = tokens[t];
+		int panels = s[2] <= s[1] && s[2] <= s[0];
+		if (!panels) from[1] = 0;
+		if (panels && !from[1]) from[1] = tokens[t];
+	}
+	for (int i = 0; i < 2; i++) from[i] = from[i] ? from[i] : tokens[COUNT - 1] + 1;
+	fflush(stdout);
+}
+
+static void level(int number, const char *name) {
+	rm_pool *p = rm_pool_new(1, number);
+	if (!p) exit(2);
+	const rm_kernels *k = rm_kernels_of(p);
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
 		int32_t type = types[i].type;
-		int has_lanes = k->lanes && k->lanes[type];
 		work w = {.type = type, .row_bytes = COLS / rm_block_elements(type) * rm_block_bytes(type)};
 		w.matrices = (64 << 20) / (ROWS * w.row_bytes);
 		int64_t size = w.matrices * ROWS * w.row_bytes;
@@ -139,26 +166,10 @@ static void level(int number, const char *name) {
 		w.out = rm_alloc(sizeof(float) * 64 * ROWS);
 		if (!w.weights || !w.acts || !w.batches || !w.scratch || !w.out) exit(2);
 		for (int64_t n = 0; n < size; n++) w.weights[n] = (uint8_t)((next() & 0x3f) | (type == RM_MXFP4 ? 0x40 : 0)); // scales stay finite and normal
-		float x[COLS];
-		for (int64_t n = 0; n < 64; n++) {
-			for (int c = 0; c < COLS; c++) x[c] = (float)(int32_t)next() * 0x1p-31f;
-			k->quantise(x, COLS, w.acts + n * rm_act_bytes(COLS), k->upper_only);
-		}
-		int64_t from[2] = {0, 0};
-		printf("%s %s, ns for 256 weights and all tokens: tokens rows lanes%s panels\n", name, types[i].name, has_lanes ? "" : " (rows)");
-		for (int t = 0; t < COUNT; t++) {
-			double s[WAYS], each = 1e9 / (double)(w.matrices * ROWS * (COLS / 256));
-			measure(ways, &w, tokens[t], s);
-			printf("%4d %8.1f %8.1f %8.1f\n", (int)tokens[t], s[0] * each, s[1] * each, s[2] * each);
-			int lanes = s[1] <= 1.03 * s[0]; // where there is little between them, one kernel less is used
-			if (!lanes) from[0] = 0;
-			if (lanes && !from[0]) from[0] = tokens[t];
-			int panels = s[2] <= s[1] && s[2] <= s[0];
-			if (!panels) from[1] = 0;
-			if (panels && !from[1]) from[1] = tokens[t];
-		}
-		for (int i = 0; i < 2; i++) from[i] = from[i] ? from[i] : tokens[COUNT - 1] + 1;
-		printf("	[RM_%s] = {%d, %d},\n", types[i].name, has_lanes ? (int)from[0] : 0, (int)from[1]);
+		int64_t from[2][2];
+		for (int upper_only = 0; upper_only < 2; upper_only++) limits(p, name, i, &w, upper_only, from[upper_only]);
+		int has_lanes = k->lanes && k->lanes[type];
+		printf("	[RM_%s] = {%d, %d, %d},\n", types[i].name, has_lanes ? (int)from[0][0] : 0, (int)from[0][1], (int)from[1][1]);
 		fflush(stdout);
 		rm_free(w.weights, (size_t)size);
 		rm_free(w.acts, (size_t)(64 * rm_act_bytes(COLS)));
