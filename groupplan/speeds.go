@@ -80,6 +80,8 @@ func expertSeconds(plan decoder.Plan, m cost.Model) (seconds, wrong float64) {
 		switch {
 		case n > 0:
 			seconds += took / n
+		case m.CPU != nil: // a GPU leaves the experts to it
+			seconds += m.CPU.Seconds(bytes*op.matrices/3, work*op.matrices)
 		case m.Other != nil:
 			seconds += m.Other.Seconds(bytes*op.matrices/3, work*op.matrices)
 		default:

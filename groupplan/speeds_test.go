@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
 	"ringmaster/parallel"
 	"ringmaster/parallel/cost"
@@ -60,4 +61,10 @@ func TestMeasuredSpeeds(t *testing.T) {
 	require.Equal(t, []int{1, 1}, slower(2), "which rank adds a term decides last bits, so no measurement does")
 
 	require.Nil(t, measuredSpeeds(NewPlanner(Options{}, nil).Last().Model, nil))
+
+	o := Options{Model: f, Sequences: 1, MaxTokens: 64, Context: 512}
+	plan, err := arch.Plan(f, o.open(), 1)
+	require.NoError(t, err)
+	gpu := &cost.Line{PerByte: 1e-12}
+	require.Equal(t, []int{16, 8}, measuredSpeeds(plan, []cost.Model{{Other: gpu, CPU: &cost.Line{PerByte: 1e-9}}, {Other: gpu, CPU: &cost.Line{PerByte: 2e-9}}}), "beside equal GPUs")
 }

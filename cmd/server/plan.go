@@ -31,11 +31,14 @@ group of them can be faster than, and what one more host would bring. It needs
 neither the hosts nor, with --preset, the weights.
 
 A host is
-` + forecast.HostForm + `,
-such as ` + forecast.HostExample + `.
+` + strings.Replace(forecast.HostForm, forecast.CardForm, "\n"+forecast.CardForm, 1) + `,
+such as ` + forecast.HostExample + `
+or ` + forecast.CardExample + `.
 Without offer= it offers 95% of its memory, a Mac 75%. With gpu=, the memory that
 a graphics card has free, it says what of the model the card holds (all, all but
-the routed experts, or nothing), and how many bytes it lacks for more.
+the routed experts, or nothing), and how many bytes it lacks for more. RATE,
+SPEED, op= and wait= before gpu= are those of the host, behind it those of the
+card. With them it predicts each of the three, as far as there is room.
 
 The bound of decoding divides the bytes that a token must read by the rate of the
 memory, and adds the least bytes on the wire; it counts no latency, no arithmetic

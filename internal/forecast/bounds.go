@@ -13,16 +13,15 @@ type Bounds struct {
 	Slow   int     `json:"slowest_rank"`    // the rank that sets the bound
 }
 
-// decodeBounds returns the bounds of a plan. reads [ranks] is the bytes of weights that
-// each rank reads for a token; sums is how many sums of a row the ranks exchange.
-func decodeBounds(p decoder.Plan, reads []int64, hosts []Host, link Link, sums int) Bounds {
-	b := Bounds{Bytes: reads}
+// decodeBounds returns the bounds of a plan. reads [ranks] is what each rank reads for a token;
+// sums is how many sums of a row the ranks exchange.
+func decodeBounds(p decoder.Plan, reads []read, hosts []Host, link Link, sums int) Bounds {
+	b := Bounds{Bytes: bytesOf(reads)}
 	longest, known := 0.0, true
-	for i := range reads {
-		if known = known && hosts[i].Rate > 0; known {
-			if t := float64(b.Bytes[i]) / hosts[i].Rate; t > longest {
-				longest, b.Slow = t, i
-			}
+	for i, r := range reads {
+		t := hosts[i].seconds(r)
+		if known = known && t > 0; known && t > longest {
+			longest, b.Slow = t, i
 		}
 	}
 	if len(reads) > 1 { // every rank must receive a row of sums, at least in float16
@@ -33,4 +32,13 @@ func decodeBounds(p decoder.Plan, reads []int64, hosts []Host, link Link, sums i
 		b.Decode = 1 / longest
 	}
 	return b
+}
+
+// bytesOf is the bytes of reads, those of a rank's devices together.
+func bytesOf(reads []read) []int64 {
+	out := make([]int64, len(reads))
+	for i, r := range reads {
+		out[i] = r.all
+	}
+	return out
 }

@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"ringmaster/groupplan"
@@ -12,8 +13,7 @@ import (
 
 // placeOnCards decides what of the model is on the GPUs of the hosts, as the server does. All
 // ranks of a group must compute the same bits, so all have the same part of the model
-// there: what the smallest GPU holds. The speed of such hosts is not predicted, because rates are
-// those of the host's memory and processor.
+// there: what the smallest GPU holds.
 func (o *Forecaster) placeOnCards() error {
 	gpus, on := 0, decoder.AllOnGPU
 	for i := range o.hosts {
@@ -27,6 +27,7 @@ func (o *Forecaster) placeOnCards() error {
 			return usage.Wrap(err)
 		}
 		h.card, on = &card, min(on, card.On)
+		h.own = ownMemory{h.Offer, h.Limit, h.Threads}
 	}
 	if gpus == 0 {
 		return nil
@@ -34,18 +35,23 @@ func (o *Forecaster) placeOnCards() error {
 	if gpus < len(o.hosts) {
 		return usage.Errorf("--host: %d of %d hosts have a gpu=; in a group all need the same GPU, or none is used", gpus, len(o.hosts))
 	}
-	for i := range o.hosts {
-		h := &o.hosts[i]
-		h.card.On = on
-		switch on {
-		case decoder.AllOnGPU:
-			h.Offer, h.Limit, h.Threads = h.GPU, "the GPU's memory", 0
-		case decoder.NothingOnGPU:
-			continue // the CPU computes
-		}
-		h.Rate, h.Compute = 0, 0
-	}
+	o.hosts, o.on = placed(o.hosts, on), on
 	return nil
+}
+
+// placed is hosts with this part of the model on their GPUs.
+func placed(hosts []Host, on decoder.OnGPU) []Host {
+	hosts = slices.Clone(hosts)
+	for i := range hosts {
+		h := &hosts[i]
+		card := *h.card
+		card.On = on
+		h.card, h.Offer, h.Limit, h.Threads = &card, h.own.offer, h.own.limit, h.own.threads
+		if on == decoder.AllOnGPU {
+			h.Offer, h.Limit, h.Threads = h.GPU, "the GPU's memory", 0
+		}
+	}
+	return hosts
 }
 
 // cards are what of the model is on the GPU of each host, nil without GPUs.
@@ -82,7 +88,6 @@ func writeCards(b *strings.Builder, all []groupplan.Card) {
 		i = n
 	}
 	if len(all) > 1 && onCards(all) {
-		backend := map[decoder.OnGPU]string{decoder.DenseOnGPU: "vulkan+cpu", decoder.AllOnGPU: "vulkan"}[all[0].On]
-		fmt.Fprintf(b, "all ranks need the same GPU and driver, and --backend %s\n", backend)
+		fmt.Fprintf(b, "all ranks need the same GPU and driver, and --backend %s\n", backends[all[0].On])
 	}
 }

@@ -84,7 +84,7 @@ func (o *Forecaster) compare(p *Plan) (all []Alternative, recommended string, er
 		}
 		all = append(all, a)
 	}
-	best, recommended := recommend(all)
+	best, recommended := recommend(all, wanted(o.hosts))
 	if best != nil && best.slower != "" {
 		recommended += "; one host is faster if it holds the model: the group is slower than " + best.slower
 	}
@@ -115,6 +115,7 @@ func what(s groupplan.Share) string {
 // alternative summarises a plan.
 func alternative(share string, p *Plan) Alternative {
 	a := Alternative{Share: share, Fits: p.Fits, Why: p.Why, Context: p.Context, Caches: p.Caches}
+	a.Prefill, a.Decode = p.rates()
 	if share == groupplan.AutoShare && p.Fits {
 		if a.Chooses = p.Share; p.Stages != "" {
 			a.Chooses = stagesName
@@ -127,19 +128,34 @@ func alternative(share string, p *Plan) Alternative {
 			a.Left = r.Free
 		}
 	}
-	for _, x := range p.Predicted {
-		switch {
-		case x.What == "decode":
-			a.Decode = x.Rate
-		case x.N == groupplan.RequestPrompt:
-			a.Prefill = x.Rate
-		}
-	}
 	return a
 }
 
-// recommend says which alternative to take, and why. Without one that fits it is nil.
-func recommend(all []Alternative) (*Alternative, string) {
+// rates are the predicted tokens per second of a prompt of groupplan.RequestPrompt tokens and of
+// decode, 0 if they are not known.
+func (p *Plan) rates() (prefill, decode float64) {
+	for _, x := range p.Predicted {
+		switch {
+		case x.What == "decode":
+			decode = x.Rate
+		case x.N == groupplan.RequestPrompt:
+			prefill = x.Rate
+		}
+	}
+	return prefill, decode
+}
+
+// rateText is a predicted rate for people.
+func rateText(tokens float64) string {
+	if tokens == 0 {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.1f t/s", tokens)
+}
+
+// recommend says which alternative to take, and why. Without one that fits it is nil. wanted is
+// what predictions need.
+func recommend(all []Alternative, wanted string) (*Alternative, string) {
 	experts, divided, auto := &all[0], &all[1], &all[2]
 	var stages *Alternative // the fastest, or the first
 	for i := range all[3:] {
@@ -161,7 +177,7 @@ func recommend(all []Alternative) (*Alternative, string) {
 	case !experts.Fits || !divided.Fits:
 		return auto, fmt.Sprintf("--share auto, which takes %s, because the other does not fit", auto.Chooses)
 	case experts.request() == 0 || divided.request() == 0:
-		return auto, "--share auto, which measures the group when it forms and takes what is faster; nothing is predicted without the rate of each memory and the speed of each host (--host 64GiB,40GB/s,1TFLOP/s)"
+		return auto, "--share auto, which measures the group when it forms and takes what is faster; nothing is predicted without " + wanted
 	}
 	other := experts
 	if auto.Chooses == experts.Share || auto.Chooses == stagesName && divided.request() < experts.request() {
@@ -177,12 +193,6 @@ func writeAlternatives(b *strings.Builder, all []Alternative, recommended string
 	}
 	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "divided\tcontext\tKV caches of rank 0\tneeds at most\tleft at least\tprefill of %d\tdecode\t\n", groupplan.RequestPrompt)
-	rate := func(r float64) string {
-		if r == 0 {
-			return "unknown"
-		}
-		return fmt.Sprintf("%.1f t/s", r)
-	}
 	for _, a := range all {
 		name := a.Share
 		if a.Stages != "" {
@@ -195,7 +205,7 @@ func writeAlternatives(b *strings.Builder, all []Alternative, recommended string
 			fmt.Fprintf(t, "%s\tdoes not fit\t\t\t\t\t\t\n", name)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", name, a.Context, units.Bytes(a.Caches), units.Bytes(a.Needs), units.Bytes(a.Left), rate(a.Prefill), rate(a.Decode))
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", name, a.Context, units.Bytes(a.Caches), units.Bytes(a.Needs), units.Bytes(a.Left), rateText(a.Prefill), rateText(a.Decode))
 	}
 	_ = t.Flush() // to memory
 	fmt.Fprintf(b, "recommended: %s\n", recommended)

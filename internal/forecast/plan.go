@@ -39,6 +39,7 @@ type Options struct {
 type Forecaster struct {
 	Options
 	hosts  []Host
+	on     decoder.OnGPU // what of the model graphics cards compute, on each host
 	file   *gguf.File
 	done   func()            // frees the file
 	tracer *calibrate.Tracer // nil until it is needed
@@ -70,6 +71,10 @@ func (o *Forecaster) plans() groupplan.Options {
 // Close frees the model.
 func (o *Forecaster) Close() error {
 	defer o.done()
+	return o.closeTracer()
+}
+
+func (o *Forecaster) closeTracer() error {
 	if o.tracer == nil {
 		return nil
 	}
@@ -82,6 +87,8 @@ type Outcome struct {
 	*Plan
 	// GPUs are what of the model is on the GPU of each host.
 	GPUs []groupplan.Card `json:"gpus,omitempty"`
+	// Parts are the parts of the model that the GPUs could compute, with their speeds.
+	Parts []Part `json:"gpu_parts,omitempty"`
 	// Alternatives are the values of --share, and Recommended is the one to take.
 	Alternatives []Alternative `json:"alternatives,omitempty"`
 	Recommended  string        `json:"recommended,omitempty"`
@@ -105,8 +112,12 @@ func (o *Forecaster) Plan() (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
+	parts, err := o.parts(p)
+	if err != nil {
+		return Outcome{}, err
+	}
 	more, note, err := o.further(p)
-	return Outcome{p, cards(o.hosts), all, recommended, more, note}, err
+	return Outcome{p, cards(o.hosts), parts, all, recommended, more, note}, err
 }
 
 // Plan is the result of planning.

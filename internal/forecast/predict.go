@@ -17,7 +17,7 @@ import (
 )
 
 // Reached is the fraction of a memory's rate that decode reaches on one and two threads
-// of a CPU (docs/performance.md). It has not been measured on a GPU.
+// of a CPU (docs/performance.md). Of a GPU's it is assumed; prompts on an H100 reached less.
 const Reached = 0.6
 
 // predictedPrompts are the lengths of the prompts that plan predicts the prefill of.
@@ -33,8 +33,8 @@ type Prediction struct {
 	Compute  float64 `json:"compute_seconds"`
 	Waiting  float64 `json:"waiting_seconds"`
 	Received int64   `json:"received"`
-	// Wait is how many seconds each exchange waits for a GPU, on the rank where that takes
-	// longest.
+	// Wait is how many seconds each exchange, and the CPU's part of each layer, waits for a GPU,
+	// on the rank where that takes longest.
 	Wait float64 `json:"gpu_wait_seconds,omitempty"`
 	// Imbalance is what the busiest rank of a layer reads of the routed experts over the mean
 	// of all ranks.
@@ -56,8 +56,12 @@ func (p Prediction) received(word string) string {
 // opened returns the tracer of the model as a plan opens it.
 func (o *Forecaster) opened(plan *Plan) (*calibrate.Tracer, error) {
 	if o.tracer == nil {
+		newTracer := calibrate.NewTracer
+		if o.on == decoder.DenseOnGPU {
+			newTracer = calibrate.NewTracerBesideGPU
+		}
 		var err error
-		if o.tracer, err = calibrate.NewTracer(func(b kernels.Backend) (decoder.Decoder, error) { return arch.Open(o.file, b, plan.open) }); err != nil {
+		if o.tracer, err = newTracer(func(b kernels.Backend) (decoder.Decoder, error) { return arch.Open(o.file, b, plan.open) }); err != nil {
 			return nil, err
 		}
 	}
@@ -81,7 +85,7 @@ func (o *Forecaster) decide(out *Plan, group groupplan.Planned, options grouppla
 	}
 	if !predictable(hosts) {
 		if o.Share.Auto && !group.Settings.Placement.Staged() {
-			out.Expected = fmt.Sprintf("--share auto divides %s: what is faster is not known without the rate of each memory and the speed of each host (--host 64GiB,40GB/s,1TFLOP/s)", group.Share.Divides())
+			out.Expected = fmt.Sprintf("--share auto divides %s: what is faster is not known without %s", group.Share.Divides(), wanted(hosts))
 			out.Share = group.Share.String()
 		}
 		return group.Fallback(), nil
@@ -124,8 +128,8 @@ func (p *Plan) decodeWork() calibrate.Work {
 	return calibrate.Work{Rows: 1, Pos: min(groupplan.DecodeDepth, p.open.Context-1)}
 }
 
-// reads returns the bytes of weights that the ranks of a plan read for a token, [ranks].
-func (o *Forecaster) reads(plan *Plan, ranks int) ([]int64, error) {
+// reads returns what the ranks of a plan read for a token, [ranks].
+func (o *Forecaster) reads(plan *Plan, ranks int) ([]read, error) {
 	if plan.placement.Staged() {
 		return o.stagesReads(plan, ranks)
 	}
@@ -137,16 +141,16 @@ func (o *Forecaster) reads(plan *Plan, ranks int) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]int64, ranks)
+	out := make([]read, ranks)
 	for r, t := range traces {
-		out[r] = calibrate.Reads(t)
+		out[r] = readOf(t)
 	}
 	return out, nil
 }
 
-// predictable reports whether the rates of all hosts are known.
-func predictable(hosts []Host) bool {
-	return !slices.ContainsFunc(hosts, func(h Host) bool { return h.Rate == 0 || h.Compute == 0 })
+func readOf(t cost.Trace) (r read) {
+	r.all, r.cpu = calibrate.Reads(t)
+	return r
 }
 
 // supposed returns the costs of a group of hosts with ops that reach a fraction of their
@@ -154,7 +158,7 @@ func predictable(hosts []Host) bool {
 func (o *Forecaster) supposed(hosts []Host, n calibrate.Network) calibrate.Costs {
 	all := make([]calibrate.Host, len(hosts))
 	for i, h := range hosts {
-		all[i] = calibrate.Host{Memory: o.Reach * h.Rate, Compute: o.Reach * h.Compute, Op: h.Op, Wait: h.Wait}
+		all[i] = h.supposed(o.Reach)
 	}
 	return calibrate.Suppose(all, n)
 }
@@ -171,8 +175,8 @@ func (o *Forecaster) predict(plan *Plan, hosts []Host) ([]Prediction, error) {
 		if length > plan.open.Context {
 			continue
 		}
-		until := 0 // a GPU leaves no rows of a prompt out
-		if plan.plan.Stairs && !slices.ContainsFunc(hosts, func(h Host) bool { return h.Threads == 0 }) {
+		until := 0 // a Mac's GPU leaves no rows of a prompt out; where a graphics card computes, rows agree
+		if plan.plan.Stairs && !slices.ContainsFunc(hosts, func(h Host) bool { return h.Threads == 0 && h.card == nil }) {
 			until = length
 		}
 		out, err := o.prefill(plan, costs, n, length, until)
@@ -197,8 +201,8 @@ func (o *Forecaster) predict(plan *Plan, hosts []Host) ([]Prediction, error) {
 	all = append(all, out)
 	for i := range all {
 		for _, h := range hosts {
-			if len(hosts) > 1 {
-				all[i].Wait = max(all[i].Wait, h.Wait)
+			if most, cpu := h.devices(); len(hosts) > 1 || cpu != nil {
+				all[i].Wait = max(all[i].Wait, most.Wait)
 			}
 		}
 	}

@@ -49,15 +49,15 @@ func stagesFlag(p parallel.Placement) string {
 
 // stagesBounds are the bounds of a plan in stages: a token passes through one after the other,
 // and between two of them a row.
-func stagesBounds(p decoder.Plan, placement parallel.Placement, reads []int64, hosts []Host, n calibrate.Network) Bounds {
-	b, seconds, slowest := Bounds{Bytes: reads, Wire: p.CarriedRow}, 0.0, 0.0
+func stagesBounds(p decoder.Plan, placement parallel.Placement, reads []read, hosts []Host, n calibrate.Network) Bounds {
+	b, seconds, slowest := Bounds{Bytes: bytesOf(reads), Wire: p.CarriedRow}, 0.0, 0.0
 	for i, stage := range placement.Stages() {
 		longest := 0.0
 		for r := stage.Ranks.Start; r < stage.Ranks.End; r++ {
-			if hosts[r].Rate == 0 {
+			t := hosts[r].seconds(reads[r])
+			if t == 0 {
 				return b
 			}
-			t := float64(reads[r]) / hosts[r].Rate
 			if longest = max(longest, t); t > slowest {
 				slowest, b.Slow = t, r
 			}
@@ -71,22 +71,23 @@ func stagesBounds(p decoder.Plan, placement parallel.Placement, reads []int64, h
 }
 
 // stagesReads is reads of a plan in stages.
-func (o *Forecaster) stagesReads(plan *Plan, ranks int) ([]int64, error) {
+func (o *Forecaster) stagesReads(plan *Plan, ranks int) ([]read, error) {
 	t, err := o.opened(plan)
 	if err != nil {
 		return nil, err
 	}
-	hosts := slices.Repeat([]Host{{Rate: 1, Compute: 1}}, ranks) // traces do not depend on rates
+	hosts := slices.Repeat([]Host{{Rates: Rates{Rate: 1, Compute: 1}}}, ranks) // traces do not depend on rates
 	pipeline, err := t.Pipeline(context.Background(), plan.placement, o.supposed(hosts, calibrate.Network{Rate: 1, Hops: 1}), plan.decodeWork())
 	if err != nil {
 		return nil, err
 	}
-	var out []int64
+	var out []read
 	for _, s := range pipeline.Stages {
 		for r, trace := range s.Pieces[0] {
-			n := calibrate.Reads(trace)
+			n := readOf(trace)
 			if s.Head != nil {
-				n += calibrate.Reads(s.Head[r])
+				head := readOf(s.Head[r])
+				n.all, n.cpu = n.all+head.all, n.cpu+head.cpu
 			}
 			out = append(out, n)
 		}

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"ringmaster/internal/units"
+	"ringmaster/model/decoder"
 )
 
 // Write prints an outcome for people. reach is Options.Reach.
@@ -51,15 +52,12 @@ func (p Outcome) Write(w io.Writer, reach float64) error {
 		if p.Expected != "" {
 			fmt.Fprintf(&b, "%s\n", p.Expected)
 		}
-		if onCards(p.GPUs) {
-			b.WriteString("no bound and no prediction of the speed where a GPU computes: its rates are not known; ringmaster bench measures\n")
-		} else {
-			writePredictions(&b, p.Predicted, reach)
-		}
+		p.writePredictions(&b, reach)
 	} else {
 		fmt.Fprintf(&b, "it does not fit: %s\n", p.Why)
 	}
 	writeCards(&b, p.GPUs)
+	writeParts(&b, p.Parts)
 	writeAlternatives(&b, p.Alternatives, p.Recommended)
 	if p.Note != "" {
 		fmt.Fprintf(&b, "%s\n", p.Note)
@@ -68,10 +66,12 @@ func (p Outcome) Write(w io.Writer, reach float64) error {
 	return err
 }
 
-// writePredictions prints predictions for people.
-func writePredictions(b *strings.Builder, all []Prediction, reach float64) {
+// writePredictions prints the predictions of a plan that fits for people.
+func (p Outcome) writePredictions(b *strings.Builder, reach float64) {
+	all := p.Predicted
 	if len(all) == 0 {
-		b.WriteString("no prediction without the rate of each memory and the speed of each host (--host 64GiB,40GB/s,1TFLOP/s)\n")
+		hosts := []Host{p.Ranks[0].Host}
+		fmt.Fprintf(b, "no prediction without %s\n", wanted(hosts))
 		return
 	}
 	fmt.Fprintf(b, "predicted by the cost model, from nominal rates, assuming that ops reach %.0f %% of them; ringmaster bench measures:\n", 100*reach)
@@ -84,6 +84,14 @@ func writePredictions(b *strings.Builder, all []Prediction, reach float64) {
 			name, p.Rate, 1e3*p.Compute, 1e3*p.Waiting, p.received("at least "), p.Imbalance)
 	}
 	if wait := all[0].Wait; wait > 0 {
-		fmt.Fprintf(b, "  each exchange waits %.0f us until the CPU sees that the GPU is done (--host ...,wait=TIME); not measured here\n", 1e6*wait)
+		what := "each exchange waits"
+		if len(p.GPUs) > 0 && p.GPUs[0].On == decoder.DenseOnGPU {
+			what = "each exchange and the routed experts of each layer wait"
+		}
+		fmt.Fprintf(b, "  %s %.0f us until the CPU sees that the GPU is done (--host ...,wait=TIME)", what, 1e6*wait)
+		if len(p.GPUs) == 0 {
+			b.WriteString("; not measured here")
+		}
+		b.WriteString("\n")
 	}
 }

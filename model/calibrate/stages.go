@@ -94,7 +94,7 @@ func (t *Tracer) inStage(ctx context.Context, p parallel.Placement, r int, list 
 	defer func() { err = errors.Join(err, t.m.Join(nil, nil)) }()
 	run := func(w Work, want model.Want) (model.Step, cost.Trace, error) {
 		between, trace = nil, nil
-		step, err := t.run(ctx, w, want, noted(&trace))
+		step, err := t.run(ctx, w, want, &trace)
 		return step, trace, err
 	}
 	if err := t.advance(ctx, list[0].Pos); err != nil {

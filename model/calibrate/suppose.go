@@ -13,13 +13,22 @@ type Host struct {
 	Memory  float64 // bytes a second that ops read
 	Compute float64 // multiplications, each with its addition, a second
 	Op      float64 // seconds of an op beyond both
-	Wait    float64 // seconds until the host sees what its GPU computed, before each exchange
+	Wait    float64 // seconds until the host sees what its GPU computed, before each exchange and each op of CPU
+	CPU     *Host   // runs the ops that are OnCPU beside a GPU, which the other fields describe; nil: there are none
 }
 
-// model takes an op to read first and to compute then, as lines do. A device that does
-// both at once needs at least half of that.
+// line takes an op to read first and to compute then. A device that does both at once needs at
+// least half of that.
+func (h Host) line() *cost.Line {
+	return &cost.Line{Fixed: h.Op, PerByte: 1 / h.Memory, PerWork: 1 / h.Compute}
+}
+
 func (h Host) model() cost.Model {
-	return cost.Model{Other: &cost.Line{Fixed: h.Op, PerByte: 1 / h.Memory, PerWork: 1 / h.Compute}, Wait: h.Wait}
+	m := cost.Model{Other: h.line(), Wait: h.Wait}
+	if h.CPU != nil {
+		m.CPU = h.CPU.line()
+	}
+	return m
 }
 
 // Network is the links of a group without measurements.
@@ -117,18 +126,18 @@ func (n Network) Received(trace cost.Trace, rank, ranks int) int64 {
 	return int64(sum)
 }
 
-// Reads is the bytes of weights that a rank reads in a step of one token with this trace.
-// Of the experts of a layer it counts the chosen ones, and of them on average the rank's
-// part.
-func Reads(trace cost.Trace) int64 {
-	sum := 0.0
+// Reads is the bytes of weights that a rank reads in a step of one token with this trace, and
+// those of them that its CPU reads beside a GPU. Of the experts of a layer it counts the chosen
+// ones, and of them on average the rank's part.
+func Reads(trace cost.Trace) (all, onCPU int64) {
+	sum, cpu := 0.0, 0.0
 	// Layers of the same experts have the same mean, for which many steps are drawn.
 	means := map[cost.Chosen]float64{}
 	for _, e := range trace {
 		if e.Op == nil || !strings.Contains(e.Op.Kind, " ") { // without the types of weights
 			continue
 		}
-		sum += e.Op.Bytes
+		n := e.Op.Bytes
 		if c := e.Op.Chosen; c != nil {
 			like := *c
 			like.Bytes, like.Work = 0, 0
@@ -137,8 +146,11 @@ func Reads(trace cost.Trace) int64 {
 				experts, _ = c.Mean()
 				means[like] = experts
 			}
-			sum += c.Bytes * experts
+			n += c.Bytes * experts
+		}
+		if sum += n; e.Op.OnCPU {
+			cpu += n
 		}
 	}
-	return int64(sum)
+	return int64(sum), int64(cpu)
 }

@@ -19,14 +19,14 @@ import (
 // vectors.
 type Tracer struct {
 	m decoder.Decoder
-	b *record.Backend
+	b tracing
 }
 
-// shown is a backend that shows ops and runs none.
-type shown struct{ *record.Backend }
-
-// ValuesMatter is false, because no weight is computed with.
-func (shown) ValuesMatter() bool { return false }
+// tracing is a backend that notes ops in a trace and runs none, from note(trace) to note(nil).
+type tracing interface {
+	kernels.Backend
+	note(trace *cost.Trace)
+}
 
 // NewTracer makes the tracer of the model that open opens on a backend, with the options
 // of the group; the length of steps and of the context bound those of Work.
@@ -35,8 +35,11 @@ func NewTracer(open func(b kernels.Backend) (decoder.Decoder, error)) (*Tracer, 
 	if err != nil {
 		return nil, err
 	}
-	b := record.Wrap(inner)
-	m, err := open(shown{b})
+	return newTracer(&traced{record.Wrap(inner)}, open)
+}
+
+func newTracer(b tracing, open func(b kernels.Backend) (decoder.Decoder, error)) (*Tracer, error) {
+	m, err := open(b)
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -45,6 +48,20 @@ func NewTracer(open func(b kernels.Backend) (decoder.Decoder, error)) (*Tracer, 
 
 // Close frees the model.
 func (t *Tracer) Close() error { return errors.Join(t.m.Close(), t.b.Close()) }
+
+// traced is one device that runs all ops.
+type traced struct{ *record.Backend }
+
+// ValuesMatter is false, because no weight is computed with.
+func (traced) ValuesMatter() bool { return false }
+
+func (b traced) note(trace *cost.Trace) {
+	if trace == nil {
+		b.Show(nil, false)
+		return
+	}
+	b.Show(func(op cost.Op, _ func()) { *trace = append(*trace, cost.Event{Op: &op}) }, false)
+}
 
 // Work is a step: so many tokens of one sequence after so many others. With Until, that of
 // model.Entry, it has no logits unless it ends there.
@@ -89,7 +106,7 @@ func (t *Tracer) rank(ctx context.Context, p parallel.Placement, r int, w Work) 
 	if err := t.m.Join(g, p); err != nil {
 		return nil, err
 	}
-	_, err = t.run(ctx, w, model.WantLast, noted(&trace))
+	_, err = t.run(ctx, w, model.WantLast, &trace)
 	if rule, rank, grouped := t.m.Rule(); grouped && p.Copies() {
 		for _, e := range trace {
 			if e.Op != nil && e.Op.Chosen != nil {
@@ -100,19 +117,14 @@ func (t *Tracer) rank(ctx context.Context, p parallel.Placement, r int, w Work) 
 	return trace, errors.Join(err, t.m.Join(nil, nil))
 }
 
-// noted adds each op to a trace.
-func noted(trace *cost.Trace) record.Each {
-	return func(op cost.Op, _ func()) { *trace = append(*trace, cost.Event{Op: &op}) }
-}
-
-// run runs the step without its ops.
-func (t *Tracer) run(ctx context.Context, w Work, want model.Want, each record.Each) (model.Step, error) {
+// run runs the step without its ops, which it notes in a trace.
+func (t *Tracer) run(ctx context.Context, w Work, want model.Want, trace *cost.Trace) (model.Step, error) {
 	if w.Pos+w.Rows < w.Until {
 		want = model.WantNone
 	}
 	s := model.Step{Entries: []model.Entry{{Seq: sequence, Pos: w.Pos, Tokens: make([]int32, w.Rows), Want: want, Until: w.Until}}}
-	t.b.Show(each, false)
-	defer t.b.Show(nil, false)
+	t.b.note(trace)
+	defer t.b.note(nil)
 	if err := t.m.Prepare(s); err != nil {
 		return s, err
 	}
@@ -126,7 +138,7 @@ func (t *Tracer) advance(ctx context.Context, length int) error {
 		t.m.Forget()
 	}
 	for at := t.m.Len(sequence); at < length; at = t.m.Len(sequence) {
-		s, err := t.run(ctx, Work{Rows: min(length-at, t.m.Info().MaxTokens), Pos: at}, model.WantNone, func(cost.Op, func()) {})
+		s, err := t.run(ctx, Work{Rows: min(length-at, t.m.Info().MaxTokens), Pos: at}, model.WantNone, &cost.Trace{})
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,8 @@ type Op struct {
 	// Chosen is set for the two products of routed experts. It says what Bytes and Work
 	// depend on, which are then zero.
 	Chosen *Chosen `json:"chosen,omitempty"`
+	// OnCPU is set for an op that the CPU runs beside a GPU, which runs the rank's other ops.
+	OnCPU bool `json:"on_cpu,omitempty"`
 }
 
 // Chosen describes the routed experts of a layer on one rank. It is needed because the
@@ -74,12 +76,13 @@ type Exchange struct {
 	Root int
 }
 
-// Event is one action of a rank in a step: an op, the start of an exchange, or the wait
-// for the last started one.
+// Event is one action of a rank in a step: an op, the start of an exchange, the CPU's wait for
+// the GPU, or the wait for the last started exchange.
 type Event struct {
 	Op    *Op
 	Start *Exchange
-	// Neither: the wait.
+	Reach bool // the CPU waits until it sees what the GPU computed; only with ops that are OnCPU
+	// None of them: the wait.
 }
 
 // Trace is what one rank does in a step, in order. The traces of all ranks of a group
@@ -178,7 +181,8 @@ type Model struct {
 	// on a device that overlaps them.
 	Between float64 `json:"between"`
 	// Wait is the time in seconds from the end of ops until the host sees their results, which
-	// every exchange and the end of a step need. It is nearly zero on a CPU.
+	// every exchange, the CPU's part of a layer and the end of a step need. It is nearly zero on
+	// a CPU.
 	Wait float64 `json:"wait,omitempty"`
 	// Short is the noise of ops that take less than LongOp, and Long of the others. They
 	// differ because an interruption is a greater part of a short op.
@@ -189,6 +193,9 @@ type Model struct {
 	Spread float64 `json:"spread,omitempty"`
 	// Other is the line of every other kind, nil if unknown.
 	Other *Line `json:"other,omitempty"`
+	// CPU is the line of ops that are OnCPU, nil if they have those of their kinds. It is only
+	// supposed, never measured, so no rank sends it.
+	CPU *Line `json:"-"`
 }
 
 // LongOp is the seconds of an op from which it has the noise of long ones.
@@ -256,6 +263,14 @@ func (l Line) bounded() Line {
 	return l
 }
 
+// lineOf returns the line of an op.
+func (m Model) lineOf(o *Op) (Line, bool) {
+	if o.OnCPU && m.CPU != nil {
+		return *m.CPU, true
+	}
+	return m.line(o.Kind)
+}
+
 // noise returns the noise of an op of so many seconds.
 func (m Model) noise(seconds float64) Noise {
 	if seconds < LongOp {
@@ -301,7 +316,7 @@ func (m Model) line(kind string) (Line, bool) {
 // Seconds returns the time of an op of known size; for a product of routed experts that
 // is the size of the chosen experts. It returns false if its kind is unknown.
 func (m Model) Seconds(o Op) (float64, bool) {
-	l, ok := m.line(o.Kind)
+	l, ok := m.lineOf(&o)
 	if !ok || o.Bytes == 0 && o.Work == 0 {
 		return 0, ok
 	}

@@ -12,7 +12,7 @@ import (
 // Estimate is the expected time of a step.
 type Estimate struct {
 	Seconds float64   // until rank 0 knows that all ranks have ended
-	Compute []float64 // [ranks] seconds of ops
+	Compute []float64 // [ranks] seconds of ops, and of waits of a CPU and a GPU for each other
 	Waiting []float64 // [ranks] seconds in waits for exchanges
 	// Imbalance is what the busiest rank of a layer reads of the routed experts over the mean
 	// of all ranks, 1 without any.
@@ -119,7 +119,8 @@ func (s *simulation) count(name string, l Line, seconds float64) {
 type rankState struct {
 	trace Trace
 	at    int     // next event
-	now   float64 // seconds since the step began on rank 0
+	now   float64 // seconds since the step began on rank 0, when its ops so far have ended but for those of cpu
+	cpu   float64 // likewise of the CPU beside a GPU, 0 without one
 	layer int     // Routes so far
 }
 
@@ -138,7 +139,7 @@ func (s *simulation) run(traces []Trace) {
 		begun := make([]float64, s.ranks)
 		for r := range ranks {
 			pending = s.compute(r, &ranks[r])
-			begun[r] = ranks[r].now + s.models[r].Wait
+			begun[r] = ranks[r].seen(s.models[r].Wait)
 		}
 		if pending == nil {
 			break
@@ -153,16 +154,17 @@ func (s *simulation) run(traces []Trace) {
 			if pending.Root >= 0 && r != pending.Root {
 				end = begun[r]
 			}
-			if wait := end - ranks[r].now; wait > 0 {
+			if wait := end - ranks[r].busy(); wait > 0 {
 				s.sum.Waiting[r] += wait
 				ranks[r].now = end
 			}
+			ranks[r].cpu = math.Max(ranks[r].cpu, end)
 		}
 	}
 	// Rank 0 receives a message from every rank that ends.
-	end := ranks[0].now + s.models[0].Wait
+	end := ranks[0].seen(s.models[0].Wait)
 	for r := 1; r < s.ranks; r++ {
-		told := ranks[r].now + s.models[r].Wait
+		told := ranks[r].seen(s.models[r].Wait)
 		if s.announced {
 			told += s.link(Exchange{Kind: Message, Root: -1}, false)
 		}
@@ -183,15 +185,19 @@ func (s *simulation) compute(r int, rank *rankState) *Exchange {
 	for rank.at < len(rank.trace) {
 		e := rank.trace[rank.at]
 		rank.at++
-		if e.Op == nil {
+		if e.Op == nil && !e.Reach {
 			return e.Start
 		}
-		if e.Op.Kind == Route {
-			rank.layer++
+		before := rank.busy()
+		if e.Reach {
+			rank.cpu = rank.seen(s.models[r].Wait)
+		} else {
+			if e.Op.Kind == Route {
+				rank.layer++
+			}
+			rank.ran(s.op(r, e.Op, rank.layer), e.Op.OnCPU)
 		}
-		took := s.op(r, e.Op, rank.layer)
-		rank.now += took
-		s.sum.Compute[r] += took
+		s.sum.Compute[r] += rank.busy() - before
 	}
 	return nil
 }
@@ -208,7 +214,7 @@ func (s *simulation) op(r int, o *Op, layer int) float64 {
 		bytes, work = o.Chosen.Bytes*float64(experts), o.Chosen.Work*float64(slots)
 		s.reads[layer][r] += bytes
 	}
-	l, ok := s.models[r].line(o.Kind)
+	l, ok := s.models[r].lineOf(o)
 	if !ok {
 		s.unknown[o.Kind] = true
 		return 0
