@@ -38,7 +38,7 @@ Without offer= it offers 95% of its memory, a Mac 75%. With gpu=, the memory tha
 a graphics card has free, it says what of the model the card holds (all, all but
 the routed experts, or nothing), and how many bytes it lacks for more. RATE,
 SPEED, op= and wait= before gpu= are those of the host, behind it those of the
-card. With them it predicts each of the three, as far as there is room.
+card. With them it predicts each of the three that fits.
 
 The bound of decoding divides the bytes that a token must read by the rate of the
 memory, and adds the least bytes on the wire; it counts no latency, no arithmetic
@@ -51,6 +51,7 @@ given rates and latencies in place of measured ones. ringmaster bench measures.
 Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given.`,
 		Example: `  ringmaster plan --preset v4-flash --host 128GiB,546GB/s,mac,x2 --link rdma
   ringmaster plan --preset v4-flash --host 512GiB,819GB/s,28TFLOP/s,mac --link roce-25g --table
+  ringmaster plan --preset v4-flash --host 192GiB,80GB/s,2TFLOP/s,gpu=24GiB,936GB/s,35TFLOP/s
   ringmaster plan --model F.gguf --host 64GiB --host 32GiB --share experts:memory --json`,
 		Args: cobra.NoArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {

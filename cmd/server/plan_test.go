@@ -379,7 +379,7 @@ func TestPlanCountsWaits(t *testing.T) {
 }
 
 // TestPlanLeavesRowsOut: of a prompt of V4.1 the last layers compute the last rows only, except
-// on a GPU. What ranks receive is what a prompt of fewer rows takes.
+// on a Mac's GPU. What ranks receive is what a prompt of fewer rows takes.
 func TestPlanLeavesRowsOut(t *testing.T) {
 	c, err := synthetic.Preset("v41-tiny")
 	require.NoError(t, err)
@@ -392,6 +392,7 @@ func TestPlanLeavesRowsOut(t *testing.T) {
 		return predictedOf(t, p.Predicted, "prefill", 2048)
 	}
 	cpu, gpu := predicted(""), predicted(",mac,wait=0s")
+	require.Equal(t, cpu.Received, predicted(",gpu=4GiB,400GB/s,10TFLOP/s").Received, "a graphics card leaves rows out")
 	require.Zero(t, cpu.Least)
 	require.GreaterOrEqual(t, gpu.Received, gpu.Least)
 	// The last layer that makes entries of ten is number 5; windows have 32 rows.

@@ -45,7 +45,7 @@ type sized struct {
 // the charts share. flag is what asks for them.
 func (o *Forecaster) groups(flag string) ([]sized, error) {
 	if len(o.hosts) != 1 || !predictable(o.hosts) || o.Share.Shares.String() != "" || o.Stages.Given() {
-		return nil, usage.Errorf("--%s needs one --host, with the rate of its memory and its speed, such as 512GiB,800GB/s,28TFLOP/s, and no shares in --share and no --stages", flag)
+		return nil, usage.Errorf("--%s needs one --host, with %s, and no shares in --share and no --stages", flag, wanted(o.hosts))
 	}
 	if o.sizes != nil {
 		return o.sizes, nil
