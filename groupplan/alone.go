@@ -66,7 +66,7 @@ func (o Options) alone(r Room) (plan decoder.Plan, text string, err error) {
 		if r.OnGPU != decoder.NothingOnGPU && r.onGPU(p)+p.PerSequence() > r.GPU {
 			return false
 		}
-		return !bound || need(p) <= r.Memory.Available
+		return !bound || need(p) <= r.Memory.Available && p.Weights()+need(p) <= r.Memory.Total
 	}
 	if plan, err = o.fitContext(fits); err != nil {
 		return plan, "", err

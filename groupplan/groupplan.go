@@ -30,6 +30,7 @@ type Options struct {
 	Share      Share
 	Stages     Stages
 	Overcommit bool  // a plan may need more memory than is free
+	Lone       bool  // the only member will run without a group, so no other rank can take weights: a shorter context makes room for them
 	Heap       int64 // bytes of the Go heap on rank 0, without what depends on the plan
 	Measure    bool  // a group is measured even if nothing is to be chosen
 	Portable   bool  // sequences are copied from rank 0 (--cache-dir), which those in stages cannot be

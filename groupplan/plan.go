@@ -158,7 +158,9 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 		}
 		return small < 0 || o.Overcommit || need(p) <= members[small].Memory
 	}
-	plan, err := o.fitContext(fits)
+	plan, err := o.fitContext(func(p decoder.Plan) bool {
+		return fits(p) && (!o.Lone || o.resident(p, share, members, need(p)))
+	})
 	if err != nil {
 		return p, err
 	}
@@ -219,6 +221,23 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 		Settings: replica.Settings{Context: plan.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce, Placement: placement, SequenceBudget: budget, Block: plan.DraftWeights > 0},
 		Share:    share, Model: plan, Ranks: ranks, Heap: own(plan, 0, o.Heap).heap, AtMost: ranks[0].Buffers + budget, without: without,
 	}, nil
+}
+
+// resident reports whether the ranks have room for their parts of a plan, with the weights. It is
+// true where a shorter context would not help: the shares cannot be had, or nothing bounds memory.
+func (o Options) resident(plan decoder.Plan, share parallel.Share, members []cluster.Hello, need int64) bool {
+	placement, err := o.place(plan, share, members, need)
+	if err != nil || o.Overcommit {
+		return true
+	}
+	for r, m := range members {
+		rank := plan.ForRank(r, placement)
+		rank.Buffers = o.rest(plan, m, rank.Buffers)
+		if m.Memory > 0 && rank.Resident() > m.Memory {
+			return false
+		}
+	}
+	return true
 }
 
 // refuse is why the ranks have no room for their parts, nil if they do.

@@ -165,6 +165,7 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 		return nil, usage.Wrap(err)
 	}
 	options := o.plans()
+	options.Lone = len(hosts) == 1
 	open := decoder.OpenOptions{Context: o.Context, MaxTokens: o.MaxTokens, Reduce: o.Reduce}
 	if o.Context == 0 {
 		open.Context = groupplan.LeastContext
@@ -198,6 +199,9 @@ func (o *Forecaster) plan(hosts []Host) (*Plan, error) {
 	out.Fits, out.Context, out.Caches, out.Sequence = true, settings.Context, settings.SequenceBudget, out.plan.PerSequence()
 	for r, one := range group.Ranks {
 		needs := one.Resident() - one.CopyBytes
+		if hosts[r].on() == decoder.AllOnGPU { // which does not hold the program
+			needs -= hosts[r].card.Program
+		}
 		out.Ranks = append(out.Ranks, RankNeed{hosts[r], one.Part.Layers, one.Part.Experts, needs, one.CopyBytes, hosts[r].Offer - needs})
 	}
 	out.sums = out.plan.Sums(group.Share)
