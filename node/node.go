@@ -216,6 +216,10 @@ func (n *Node) alone() error {
 	if err != nil {
 		return err
 	}
+	if err := m.HoldWeights(); err != nil {
+		_ = m.Close() // the reason is why it has no room
+		return err
+	}
 	n.Model = m
 	return nil
 }

@@ -91,6 +91,8 @@ func (r *fakeRank) Join(g *distributed.Group, p parallel.Placement) error {
 	return nil
 }
 
+func (r *fakeRank) HoldWeights() error { return nil }
+
 func (r *fakeRank) Help(step model.Step) []int { return nil }
 
 func (r *fakeRank) Settle() error { return nil }

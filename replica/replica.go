@@ -52,6 +52,9 @@ type Rank interface {
 	// JoinStage is Join of a placement with stages; inside is the group of the ranks of the
 	// stage.
 	JoinStage(g, inside *distributed.Group, p parallel.Placement) error
+	// HoldWeights lets the backend hold the weights of this rank's part. It is called after
+	// each Join of an epoch, which begins when it returns.
+	HoldWeights() error
 	// Help returns model.Step.Help for a step that is to go through the helper of rank 0, nil
 	// for one that rank 0 runs alone.
 	Help(step model.Step) []int

@@ -212,6 +212,9 @@ func (h *resident) start(e cluster.Epoch) (parallel.Placement, error) {
 	} else {
 		err = h.rank.Join(e.Group, h.settings.Placement)
 	}
+	if err == nil {
+		err = h.rank.HoldWeights()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -8,18 +8,23 @@ import (
 // Checker is a backend that checks ops and computes nothing. An op with bad arguments
 // panics with a *kernels.Misuse as the op of Backend would; otherwise it leaves memory as
 // it is. A model that runs a step on it learns whether its weights and shapes meet the
-// contract of every op, and which types its ops use. Memory and types of weights are those
+// contract of every op, and which types and which bytes of weights its ops use. Memory and types of weights are those
 // of Backend.
 type Checker struct {
 	*Each
 	// Uses are the types of the weights of all ops so far.
 	Uses kernels.Uses
+	// Spans are the bytes of mappings that these ops read, for kernels.Hold.
+	Spans []kernels.Span
 }
 
 // NewChecker returns a Checker with the memory of b.
 func NewChecker(b kernels.Backend) *Checker {
 	c := &Checker{}
-	c.Each = NewEach(b, func(op *Op, _ func()) { c.Uses.Add(usesOf(op)) })
+	c.Each = NewEach(b, func(op *Op, _ func()) {
+		c.Uses.Add(usesOf(op))
+		c.Spans = append(c.Spans, spansOf(op)...)
+	})
 	return c
 }
 

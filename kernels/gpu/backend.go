@@ -22,8 +22,8 @@ type Backend struct {
 	pipelines []pipeline // by kernel
 
 	allocs   contract.Allocations[C.rmg_buffer] // the contents of buffers
-	mappings []mapping                          // of Map
-	views    map[viewKey][]view                 // of weights, made when first used
+	mappings []*mapping                         // of Map
+	views    map[viewKey]pieces                 // of weights, made when first used
 	list     commandList                        // encoded, not submitted yet
 	work     workspace                          // for intermediates between the kernels of an op
 	fault    C.rmg_buffer                       // where kernels report faults
@@ -48,7 +48,7 @@ var _ kernels.Backend = (*Backend)(nil)
 // belongs to the backend from now on: Close closes it, and so does an error.
 func New(d Device) (*Backend, error) {
 	info := d.Info()
-	b := &Backend{m: (*C.rmg_device)(d.Table()), device: d, info: info, views: map[viewKey][]view{}, tried: map[gguf.Type]bool{}, wait: waitPolicy(deadline), leastPolling: leastPolling,
+	b := &Backend{m: (*C.rmg_device)(d.Table()), device: d, info: info, views: map[viewKey]pieces{}, tried: map[gguf.Type]bool{}, wait: waitPolicy(deadline), leastPolling: leastPolling,
 		mostWork: info.MostWork, pipelines: make([]pipeline, len(allKernels)), counter: counter{dispatches: make([]int, len(allKernels))}}
 	for _, k := range allKernels {
 		if !k.rare {

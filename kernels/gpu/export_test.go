@@ -12,15 +12,6 @@ func SetManySlots(n int) int {
 	return before
 }
 
-// ViewCount is how many views of weights there are.
-func (b *Backend) ViewCount() int {
-	n := 0
-	for _, views := range b.views {
-		n += len(views)
-	}
-	return n
-}
-
 // Block lets Flush wait in the driver.
 func (b *Backend) Block() { b.wait.block = 1 }
 

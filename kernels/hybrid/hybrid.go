@@ -18,6 +18,7 @@ package hybrid
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -112,6 +113,14 @@ func (b *Backend) CanCompute(t gguf.Type) bool { return b.gpu.CanCompute(t) && b
 func (b *Backend) Prepare(u kernels.Uses) error {
 	u.Experts = nil
 	return kernels.Prepare(b.gpu, u)
+}
+
+// Hold lets the GPU hold all but the routed experts, which it does not compute.
+func (b *Backend) Hold(used func() ([]kernels.Span, error)) error {
+	return kernels.Hold(b.gpu, func() ([]kernels.Span, error) {
+		spans, err := used()
+		return slices.DeleteFunc(spans, func(s kernels.Span) bool { return s.Experts }), err
+	})
 }
 
 // DeviceTime is the GPU's.

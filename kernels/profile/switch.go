@@ -47,3 +47,6 @@ func (s *Switch) AllocHost(n int) ([]byte, error) { return kernels.AllocHost(s.p
 
 // Prepare is the inner backend's.
 func (s *Switch) Prepare(u kernels.Uses) error { return kernels.Prepare(s.plain, u) }
+
+// Hold is the inner backend's.
+func (s *Switch) Hold(used func() ([]kernels.Span, error)) error { return kernels.Hold(s.plain, used) }

@@ -55,6 +55,9 @@ func (b *Backend) AllocHost(n int) ([]byte, error) { return kernels.AllocHost(b.
 // Prepare is the inner backend's.
 func (b *Backend) Prepare(u kernels.Uses) error { return kernels.Prepare(b.inner, u) }
 
+// Hold is the inner backend's.
+func (b *Backend) Hold(used func() ([]kernels.Span, error)) error { return kernels.Hold(b.inner, used) }
+
 // Await is the inner backend's. While ops are shown it waits first, because they may run at
 // once.
 func (b *Backend) Await(wait func() (changed bool, err error), use func()) error {

@@ -6,7 +6,6 @@ import (
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
-	"ringmaster/kernels/contract"
 	"ringmaster/model"
 	"ringmaster/moe"
 	"ringmaster/parallel"
@@ -56,12 +55,16 @@ func Open[C Cache](f *gguf.File, b kernels.Backend, o OpenOptions, limit int, lo
 		return nil, err
 	}
 	fingerprint := gguf.Fingerprint(f)
-	if err := a.rehearse(b, o, fingerprint, model.WantLast); err != nil {
+	if err := a.prepare(b, o, fingerprint, model.WantLast); err != nil {
 		return nil, fmt.Errorf("%s: the %s backend cannot run the model: %w", f.Path(), b.Name(), err)
 	}
 	m, _, err := a.build(b, o, fingerprint)
-	if err != nil || a.Block == nil {
-		return m, err
+	if err != nil {
+		return nil, err
+	}
+	m.weights = a.weights(b, o, fingerprint, model.WantLast)
+	if a.Block == nil {
+		return m, nil
 	}
 	if err := a.addDrafter(m, b, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: the block for multi-token prediction: %w", o.DraftFile.Path(), err), m.Close())
@@ -72,7 +75,8 @@ func Open[C Cache](f *gguf.File, b kernels.Backend, o OpenOptions, limit int, lo
 // addDrafter opens the block beside the model.
 func (a *Architecture[C]) addDrafter(m *Model[C], b kernels.Backend, o OpenOptions) error {
 	o = blockOptions(o)
-	if err := a.Block.rehearse(b, o, "", model.WantNone, model.WantLast); err != nil {
+	wants := []model.Want{model.WantNone, model.WantLast}
+	if err := a.Block.prepare(b, o, "", wants...); err != nil {
 		return fmt.Errorf("the %s backend cannot run it: %w", b.Name(), err)
 	}
 	block, n, err := a.Block.build(b, o, "")
@@ -83,6 +87,7 @@ func (a *Architecture[C]) addDrafter(m *Model[C], b kernels.Backend, o OpenOptio
 	if !ok {
 		return errors.Join(fmt.Errorf("%T is no Block", n), block.Close())
 	}
+	block.weights = a.Block.weights(b, o, "", wants...)
 	m.drafter = newDrafter(m.network, block, pass, a.Width)
 	return nil
 }
@@ -127,29 +132,24 @@ func (a *Architecture[C]) build(b kernels.Backend, o OpenOptions, fingerprint st
 	return m, n, nil
 }
 
-// rehearse runs steps of one token on a backend that computes nothing and checks the
-// arguments of every op: the first of a sequence, and the late ones for which the context
-// has room, with each choice of what is wanted. Then b prepares for their weights.
-func (a *Architecture[C]) rehearse(b kernels.Backend, o OpenOptions, fingerprint string, wants ...model.Want) error {
-	checker := contract.NewChecker(b)
-	m, _, err := a.build(checker, OpenOptions{Context: o.Context, MaxTokens: 1, Reduce: o.Reduce}, fingerprint)
+// prepare rehearses the ops without a group. Then b prepares for their weights.
+func (a *Architecture[C]) prepare(b kernels.Backend, o OpenOptions, fingerprint string, wants ...model.Want) error {
+	checked, err := a.rehearse(b, o, fingerprint, joined{}, wants...)
 	if err != nil {
 		return err
 	}
-	positions := []int{0}
-	for _, pos := range a.Late {
-		if pos > 0 && pos < o.Context {
-			positions = append(positions, pos)
+	return kernels.Prepare(b, checked.Uses)
+}
+
+// weights returns what lists the bytes of weights that the ops read at a place in a group.
+func (a *Architecture[C]) weights(b kernels.Backend, o OpenOptions, fingerprint string, wants ...model.Want) func(joined) ([]kernels.Span, error) {
+	return func(at joined) ([]kernels.Span, error) {
+		checked, err := a.rehearse(b, o, fingerprint, at, wants...)
+		if err != nil {
+			return nil, err
 		}
+		return checked.Spans, nil
 	}
-	var errs []error
-	for _, want := range wants {
-		errs = append(errs, m.Rehearse(want, positions...))
-	}
-	if err := errors.Join(append(errs, m.Close())...); err != nil {
-		return err
-	}
-	return kernels.Prepare(b, checker.Uses)
 }
 
 // NewPlan begins the memory plan of a file with what all architectures have. step and

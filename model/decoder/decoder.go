@@ -182,6 +182,10 @@ type Model[C Cache] struct {
 	owed      *owed[C]                   // what the helper still sends of the last step; nil: nothing
 	helped    map[model.SeqID]bool       // sequences of which the helper has run an entry of the last step; nil after its commit
 	ran       *Step[C]                   // the last step, if it can be committed and there is a drafter
+	joined    joined                     // the place in the group of the last Join
+
+	// weights lists the bytes of mappings that the ops read at a place in a group; nil: not known.
+	weights func(joined) ([]kernels.Span, error)
 }
 
 // New makes a model of a network. Close frees both. Its error is the backend's, for
@@ -454,6 +458,7 @@ func (m *Model[C]) JoinStage(g, inside *distributed.Group, p parallel.Placement)
 }
 
 func (m *Model[C]) join(g, inside *distributed.Group, p parallel.Placement) error {
+	m.joined = joinedTo(g, inside, p)
 	m.step, m.digest, m.helped = nil, m.digest[:0], nil
 	_ = m.collect() // settle computes what has not arrived
 	if len(p) > 1 && !p.Helped() {
@@ -555,9 +560,11 @@ func (m *Model[C]) Rehearse(want model.Want, positions ...int) error {
 		if q := m.sequences[1]; q != nil {
 			q.standing = standing{length: pos, peak: pos, intact: pos}
 		}
-		_, err := m.Forward(context.Background(), model.Step{
-			Entries: []model.Entry{{Seq: 1, Pos: pos, Tokens: []int32{0}, Want: want}}})
-		if err != nil {
+		s := model.Step{Entries: []model.Entry{{Seq: 1, Pos: pos, Tokens: []int32{0}, Want: want}}}
+		if m.pipeline.helps() { // it has no part in other steps
+			s.Help = []int{pos}
+		}
+		if _, err := m.Forward(context.Background(), s); err != nil {
 			return err
 		}
 	}

@@ -91,6 +91,7 @@ type Decoder interface {
 	SetSequenceBudget(bytes int64)
 	Join(g *distributed.Group, p parallel.Placement) error
 	JoinStage(g, inside *distributed.Group, p parallel.Placement) error
+	HoldWeights() error
 	Help(step model.Step) []int
 	Settle() error
 	Forget()

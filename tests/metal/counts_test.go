@@ -37,12 +37,13 @@ func TestCounts(t *testing.T) {
 		reduce parallel.Reduce
 		at, n  int // the position of the step, and its tokens
 		most   gpu.Counts
+		views  int // buffers of weights of a rank
 	}{
-		{"one rank decode 4096", 1, 0, parallel.Sum, 4096, 1, gpu.Counts{Dispatches: 777, Stages: 650, Light: 304, Buffers: 6, Waits: 1}},
-		{"two ranks experts", 2, parallel.ShareExperts, parallel.Sum, 4096, 1, gpu.Counts{Dispatches: 949, Stages: 865, Light: 473, Buffers: 88, Waits: 44}},
-		{"two ranks all", 2, parallel.ShareAll, parallel.Sum, 4096, 1, gpu.Counts{Dispatches: 949, Stages: 822, Light: 476, Buffers: 88, Waits: 87}},
-		{"two ranks all exact", 2, parallel.ShareAll, parallel.Exact, 4096, 1, gpu.Counts{Dispatches: 992, Stages: 865, Light: 519, Buffers: 88, Waits: 87}},
-		{"one rank prefill 2048", 1, 0, parallel.Sum, 2048, 2048, gpu.Counts{Dispatches: 1799, Stages: 1315, Light: 583, Buffers: 771, Waits: 1}},
+		{"one rank decode 4096", 1, 0, parallel.Sum, 4096, 1, gpu.Counts{Dispatches: 777, Stages: 650, Light: 304, Buffers: 6, Waits: 1}, 5},
+		{"two ranks experts", 2, parallel.ShareExperts, parallel.Sum, 4096, 1, gpu.Counts{Dispatches: 949, Stages: 865, Light: 473, Buffers: 88, Waits: 44}, 135},
+		{"two ranks all", 2, parallel.ShareAll, parallel.Sum, 4096, 1, gpu.Counts{Dispatches: 949, Stages: 822, Light: 476, Buffers: 88, Waits: 87}, 309},
+		{"two ranks all exact", 2, parallel.ShareAll, parallel.Exact, 4096, 1, gpu.Counts{Dispatches: 992, Stages: 865, Light: 519, Buffers: 88, Waits: 87}, 309},
+		{"one rank prefill 2048", 1, 0, parallel.Sum, 2048, 2048, gpu.Counts{Dispatches: 1799, Stages: 1315, Light: 583, Buffers: 771, Waits: 1}, 5},
 	} {
 		o := decoder.OpenOptions{MaxTokens: 2048, Context: 8192, Reduce: c.reduce}
 		backends, models := make([]*counting.Backend, c.ranks), make([]decoder.Decoder, c.ranks)
@@ -64,6 +65,9 @@ func TestCounts(t *testing.T) {
 				require.NoError(t, models[r].Join(g, placement))
 			}
 		}
+		for _, m := range models {
+			require.NoError(t, m.HoldWeights())
+		}
 		before := backends[0].Counts()
 		errs := make([]error, c.ranks)
 		var all sync.WaitGroup
@@ -76,6 +80,12 @@ func TestCounts(t *testing.T) {
 		}
 		got := backends[0].Counts().Minus(before)
 		fmt.Printf("counts: %s: %v\n", c.name, got)
+		for r, b := range backends {
+			held, own := b.WeightBuffers()
+			t.Logf("%s, rank %d: %d buffers of weights", c.name, r, held)
+			require.LessOrEqual(t, held, c.views, "%s, rank %d: buffers of weights", c.name, r)
+			require.Zero(t, own, "%s, rank %d: weights that HoldWeights has not named", c.name, r)
+		}
 		t.Logf("%s, dispatches by kernel:%s", c.name, byKernel(got.Of))
 		for what, pair := range map[string][2]int{
 			"dispatches": {got.Dispatches, c.most.Dispatches}, "stages": {got.Stages, c.most.Stages}, "light stages": {got.Light, c.most.Light},
@@ -89,12 +99,15 @@ func TestCounts(t *testing.T) {
 }
 
 // stepOf runs a step of n tokens of sequence 1 and commits it.
-func stepOf(m decoder.Decoder, at, n int) error {
+func stepOf(m decoder.Decoder, at, n int) error { return helpedStep(m, at, n, nil) }
+
+// helpedStep is stepOf with model.Step.Help.
+func helpedStep(m decoder.Decoder, at, n int, help []int) error {
 	ids := make([]int32, n)
 	for i := range ids {
 		ids[i] = int32(at+i)%1000 + 5
 	}
-	s := model.Step{Entries: []model.Entry{{Seq: 1, Pos: at, Tokens: ids, Want: model.WantLast}}}
+	s := model.Step{Entries: []model.Entry{{Seq: 1, Pos: at, Tokens: ids, Want: model.WantLast}}, Help: help}
 	_, err := m.Forward(context.Background(), s)
 	if err == nil {
 		m.Commit(s)

@@ -174,6 +174,7 @@ func RanksOfRows(t testing.TB, how parallel.Share, from int, f *gguf.File, backe
 	require.NoError(t, err)
 	for r, g := range memory.Groups(n) {
 		require.NoError(t, models[r].Join(g, placement.DivideRows(from)))
+		require.NoError(t, models[r].HoldWeights())
 	}
 	logits, errs := make([][][]float32, n), make([]error, n)
 	var all sync.WaitGroup

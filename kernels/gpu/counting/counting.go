@@ -39,13 +39,17 @@ type device struct {
 	kernels int
 }
 
-// Open makes a backend of a device with the numbers of info by which work is divided.
+// Open makes a backend of a device with the numbers of info by which work is divided. Without a
+// page in it the device has that of Apple silicon.
 func Open(info gpu.Info) (*Backend, error) {
 	c := C.rmc_open()
 	if c == nil {
 		return nil, errors.New("no memory for a device")
 	}
-	info.Name, info.MaxBuffer, info.WorkingSet, info.Page, info.SharedMax = "counting", 1<<40, math.MaxInt64, 4096, 32<<10
+	info.Name, info.MaxBuffer, info.WorkingSet, info.SharedMax = "counting", 1<<40, math.MaxInt64, 32<<10
+	if info.Page == 0 {
+		info.Page = 16 << 10
+	}
 	d := &device{c: c, info: info}
 	b, err := gpu.New(d)
 	if err != nil {
