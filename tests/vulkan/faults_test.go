@@ -46,13 +46,12 @@ func answer(t *testing.T, e *engine.Engine) error {
 	}
 }
 
-// TestFaultsOfRequests: a request whose device is lost, or refuses memory, ends with an error
-// that names device, cause and cure; later ones are refused, and nothing hangs.
+// TestFaultsOfRequests: a request whose device is lost ends with an error that names device,
+// cause and cure; later ones are refused, and nothing hangs.
 func TestFaultsOfRequests(t *testing.T) {
 	open(t) // there is a device
 	for fault, want := range map[string]string{
 		vulkantest.Submit: "VK_ERROR_DEVICE_LOST; the GPU was reset", vulkantest.Wait: "VK_ERROR_DEVICE_LOST; the GPU was reset",
-		vulkantest.Memory(0): "VK_ERROR_OUT_OF_DEVICE_MEMORY",
 	} {
 		if fault != vulkantest.Wait && !testenv.Rest(t, testenv.Full, "other faults of requests on Vulkan") {
 			continue
@@ -64,9 +63,7 @@ func TestFaultsOfRequests(t *testing.T) {
 			e, err := engine.New(n.Model, apitest.Tokenizer{}, engine.Options{MaxActive: 2, QueueLength: 2, Logger: slog.New(slog.DiscardHandler)})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, e.Close(context.Background())) }()
-			if fault != vulkantest.Memory(0) { // weights are shown to the device when first used
-				require.NoError(t, answer(t, e))
-			}
+			require.NoError(t, answer(t, e))
 			f.Set(fault)
 			err = answer(t, e)
 			require.ErrorIs(t, err, engine.ErrFailed)
@@ -78,8 +75,8 @@ func TestFaultsOfRequests(t *testing.T) {
 	}
 }
 
-// TestFaultsAtStart: a device that fails in its self-test, or has no memory for it or for the
-// model, is replaced by the CPU with a warning that says why; --backend vulkan refuses.
+// TestFaultsAtStart: a device that fails in its self-test, or has no memory for it, for the
+// model or for its weights, is replaced by the CPU with a warning that says why; --backend vulkan refuses.
 func TestFaultsAtStart(t *testing.T) {
 	open(t) // there is a device
 	f := vulkantest.NewFaults(t)
@@ -106,6 +103,17 @@ func TestFaultsAtStart(t *testing.T) {
 			require.ErrorContains(t, err, "use --backend cpu")
 			var u *usage.Error
 			require.ErrorAs(t, err, &u)
+		}
+	}
+	// The weights are shown to the device last, before the first request.
+	for n := 0; ; n++ {
+		require.Less(t, n, 20)
+		f.Set(vulkantest.Memory(n))
+		_, err := start(t, gguf.Q8_0, onVulkan)
+		require.ErrorContains(t, err, "VK_ERROR_OUT_OF_DEVICE_MEMORY", n)
+		if strings.Contains(err.Error(), "bytes of the mapped file") {
+			require.ErrorContains(t, err, "llvmpipe")
+			break
 		}
 	}
 }
