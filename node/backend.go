@@ -93,6 +93,7 @@ type GPU interface {
 	Prepare(u kernels.Uses) error
 	DeviceTime() (time.Duration, bool)
 	Pipelines() int
+	WeightBuffers() (held, own int)
 }
 
 // useGPU lets a GPU compute.

@@ -27,6 +27,7 @@ type GPU interface {
 	Prepare(u kernels.Uses) error
 	CanCompute(t gguf.Type) bool
 	Pipelines() int
+	WeightBuffers() (held, own int)
 }
 
 // onDevice is what the steps of a measurement asked of the GPU, without a profile.
@@ -145,6 +146,8 @@ func (r *reporter) about() {
 		r.row("largest buffer", units.Bytes(int64(i.MaxBuffer)))
 		r.row("threadgroup memory", units.Bytes(int64(i.SharedMax)))
 		r.row("pipelines made", fmt.Sprint(t.GPU.Pipelines()))
+		held, own := t.GPU.WeightBuffers()
+		r.row("buffers of weights", fmt.Sprintf("%d, and %d of single weights", held, own))
 	} else {
 		r.row("threads", fmt.Sprint(t.Threads))
 	}
