@@ -75,6 +75,22 @@ func TestOutOfMemory(t *testing.T) {
 	requireRefusal(b.Flush(), `weight "blk.0.w"`)
 }
 
+// TestLargestBuffer: buffers are as large as the device allows, which may be less than what it
+// gives at once as memory.
+func TestLargestBuffer(t *testing.T) {
+	open(t) // there is a device
+	f := vulkantest.NewFaults(t)
+	const most = 64 << 20
+	f.Set(vulkantest.Buffer(most))
+	b, err := vulkan.Open(vulkan.Options{Device: "llvmpipe"})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	_, err = b.Alloc(most / 2)
+	require.NoError(t, err)
+	_, err = b.Alloc(most + 1)
+	require.ErrorContains(t, err, "the largest buffer of the device has 67108864")
+}
+
 // TestFaultsAtOpen: a device that fails in its self-test or has no memory is unsuitable, so that
 // another backend can do, but is a GPU.
 func TestFaultsAtOpen(t *testing.T) {

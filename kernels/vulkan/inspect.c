@@ -48,6 +48,7 @@ void rmvk_inspect(const rmvk_functions *f, VkPhysicalDevice p, rmvk_info *info) 
 	uint32_t n = sizeof extensions / sizeof *extensions;
 	if (f->vkEnumerateDeviceExtensionProperties(p, NULL, &n, extensions) < 0) n = 0;
 
+	VkPhysicalDeviceMaintenance4Properties sizes4 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES};
 	VkPhysicalDeviceExternalMemoryHostPropertiesEXT host = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};
 	VkPhysicalDeviceSubgroupSizeControlProperties control = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES, .pNext = &host};
 	VkPhysicalDeviceVulkan12Properties p12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES, .pNext = &control};
@@ -73,7 +74,9 @@ void rmvk_inspect(const rmvk_functions *f, VkPhysicalDevice p, rmvk_info *info) 
 	int at13 = info->api >= VK_API_VERSION_1_3;
 	int has_sizes = at13 || has(extensions, n, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
 	int has_dot = at13 || has(extensions, n, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
-	control.pNext = imports ? &host : NULL;
+	int has_sizes4 = at13 || has(extensions, n, VK_KHR_MAINTENANCE_4_EXTENSION_NAME);
+	host.pNext = has_sizes4 ? &sizes4 : NULL;
+	control.pNext = imports ? (void *)&host : host.pNext;
 	p12.pNext = has_sizes ? (void *)&control : control.pNext;
 	sizes.pNext = has_dot ? &dot : NULL;
 	f12.pNext = has_sizes ? (void *)&sizes : sizes.pNext;
@@ -86,6 +89,7 @@ void rmvk_inspect(const rmvk_functions *f, VkPhysicalDevice p, rmvk_info *info) 
 	info->imports = imports && info->unified;
 	info->page = info->imports && host.minImportedHostPointerAlignment > 4096 ? host.minImportedHostPointerAlignment : 4096;
 	info->max_buffer = p11.maxMemoryAllocationSize;
+	if (has_sizes4 && sizes4.maxBufferSize < info->max_buffer) info->max_buffer = sizes4.maxBufferSize;
 	const VkPhysicalDeviceLimits *l = &pp.properties.limits;
 	info->shared_max = l->maxComputeSharedMemorySize;
 	info->threads_max = l->maxComputeWorkGroupInvocations < l->maxComputeWorkGroupSize[0] ? l->maxComputeWorkGroupInvocations : l->maxComputeWorkGroupSize[0];

@@ -477,6 +477,14 @@ typedef struct VkPhysicalDeviceShaderIntegerDotProductFeatures {
 	void* pNext;
 	VkBool32 shaderIntegerDotProduct;
 } VkPhysicalDeviceShaderIntegerDotProductFeatures;
+
+typedef struct VkPhysicalDeviceMaintenance4Properties {
+	VkStructureType sType;
+	void *pNext;
+	VkDeviceSize maxBufferSize;
+} VkPhysicalDeviceMaintenance4Properties;
+#define VK_KHR_maintenance4 1
+#define VK_KHR_MAINTENANCE_4_EXTENSION_NAME "VK_KHR_maintenance4"
 #define VK_KHR_shader_integer_dot_product 1
 #define VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME "VK_KHR_shader_integer_dot_product"
 #define VK_EXT_external_memory_host 1

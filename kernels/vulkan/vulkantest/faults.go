@@ -32,6 +32,9 @@ const (
 // Memory lets all allocations of a device fail but the first n.
 func Memory(n int) string { return fmt.Sprintf("memory %d", n) }
 
+// Buffer lets a device have buffers of at most n bytes.
+func Buffer(n int) string { return fmt.Sprintf("buffer %d", n) }
+
 const name = "VK_LAYER_RINGMASTER_faults"
 
 // NewFaults compiles the layer and lets the loader use it until the test ends.

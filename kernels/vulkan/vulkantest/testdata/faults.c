@@ -4,6 +4,7 @@
 //	submit     vkQueueSubmit loses the device
 //	wait       vkWaitSemaphores loses the device, and no counter has reached its value before
 //	memory N   vkAllocateMemory has memory for N allocations of a device and no more
+//	buffer N   a buffer has at most N bytes, which vkGetPhysicalDeviceProperties2 says
 //
 // The declarations are the parts of Vulkan's headers that a layer of these calls needs.
 #include <stdint.h>
@@ -35,6 +36,7 @@ struct chained {
 };
 
 static lookup next_instance, next_device;
+static function next_properties2; // taken when the instance is made; later the loader's leads back here
 static int allocations;
 
 static int faulty(const char *name, int *number) {
@@ -63,6 +65,7 @@ static int create_instance(const void *info, const void *allocator, void **insta
 	if (l == NULL) return INITIALIZATION_FAILED;
 	next_instance = l->instance;
 	int r = ((int (*)(const void *, const void *, void **))next_instance(NULL, "vkCreateInstance"))(info, allocator, instance);
+	if (r == 0) next_properties2 = next_instance(*instance, "vkGetPhysicalDeviceProperties2");
 	return r;
 }
 
@@ -72,6 +75,22 @@ static int create_device(void *physical, const void *info, const void *allocator
 	next_device = l->device;
 	allocations = 0;
 	return ((int (*)(void *, const void *, const void *, void **))l->instance(NULL, "vkCreateDevice"))(physical, info, allocator, device);
+}
+
+enum { MAINTENANCE_4_PROPERTIES = 1000413001 };
+
+struct maintenance4_properties {
+	int32_t type;
+	struct chained *next;
+	uint64_t most; // bytes of a buffer
+};
+
+static void properties2(void *physical, void *properties) {
+	((void (*)(void *, void *))next_properties2)(physical, properties);
+	int most = 0;
+	if (!faulty("buffer", &most)) return;
+	for (struct chained *c = ((struct chained *)properties)->next; c != NULL; c = c->next)
+		if (c->type == MAINTENANCE_4_PROPERTIES) ((struct maintenance4_properties *)(void *)c)->most = (uint64_t)most;
 }
 
 static void *a_device; // the functions of all devices are one driver's
@@ -112,6 +131,7 @@ static function own(const char *name) {
 	    {"vkGetDeviceProcAddr", (function)vkGetDeviceProcAddr},
 	    {"vkCreateInstance", (function)create_instance},
 	    {"vkCreateDevice", (function)create_device},
+	    {"vkGetPhysicalDeviceProperties2", (function)properties2},
 	    {"vkQueueSubmit", (function)queue_submit},
 	    {"vkWaitSemaphores", (function)wait_semaphores},
 	    {"vkGetSemaphoreCounterValue", (function)counter_value},
