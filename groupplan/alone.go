@@ -38,7 +38,10 @@ func (o Options) limit(r Room, p decoder.Plan) int64 {
 
 // Alone plans the memory of a host that has the whole model. The text explains the plan to
 // people, whether it fits or not. A model that does not fit is refused.
-func (o Options) Alone(r Room) (plan decoder.Plan, text string, err error) {
+func (o Options) Alone(r Room) (plan decoder.Plan, text string, err error) { return o.aloneBySteps(r) }
+
+// aloneOrSpared is Alone for steps of the options, without a block that has no room.
+func (o Options) aloneOrSpared(r Room) (plan decoder.Plan, text string, err error) {
 	plan, text, err = o.alone(r)
 	spared, may := o.spare()
 	if !may || err == nil && plan.Context == plan.ContextLimit {

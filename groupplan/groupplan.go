@@ -25,7 +25,7 @@ type Options struct {
 	Model      *gguf.File
 	Sequences  int // held at once
 	Context    int // most positions of a sequence; 0 is the most that the model allows and memory holds
-	MaxTokens  int // most tokens of a step
+	MaxTokens  int // most tokens of a step; 0: LongSteps on GPUs that have room, else decoder.DefaultMaxTokens
 	Reduce     parallel.Reduce
 	Share      Share
 	Stages     Stages

@@ -1,6 +1,7 @@
 package groupplan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -84,9 +85,11 @@ func (p Planned) Fallback() Planned {
 	return p.choose(unmeasured(p.placements()))
 }
 
-// Plan decides what every rank does, and a context that fits the memory of all ranks. held
-// is the bytes of the sequences that outlive the last epoch.
+// Plan decides what every rank does, and a context that fits the memory of all ranks, for steps of
+// the options (0 is decoder.DefaultMaxTokens). held is the bytes of the sequences that outlive the
+// last epoch.
 func (o Options) Plan(members []cluster.Hello, held int64) (Planned, error) {
+	o.MaxTokens = cmp.Or(o.MaxTokens, decoder.DefaultMaxTokens)
 	if o.Stages.Given() && len(members) > 1 {
 		return o.inStages(members)
 	}

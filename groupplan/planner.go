@@ -17,13 +17,15 @@ import (
 )
 
 // Planner plans the epochs of a leader by Options. What it remembers is the context of the
-// first plan, which is that of all, because clients already know it, and what was measured.
+// first plan, which is that of all, because clients already know it, its length of steps, and what
+// was measured.
 type Planner struct {
 	options Options
 	out     io.Writer // for plans as texts
 
 	mu       sync.Mutex // guards the rest
 	context  int        // of the first plan, 0 before it
+	steps    int        // most tokens of a step, of the first plan: models with other rings lose sequences
 	last     Planned
 	measured bool // last has a placement that was chosen by costs
 	costs    groupCosts
@@ -41,7 +43,7 @@ func NewPlanner(o Options, out io.Writer) *Planner { return &Planner{options: o,
 func (p *Planner) nextOptions() Options {
 	o := p.options
 	if p.context > 0 {
-		o.Context = p.context
+		o.Context, o.MaxTokens = p.context, p.steps
 	}
 	return o
 }
@@ -56,7 +58,7 @@ func (p *Planner) Plan(members []cluster.Hello, past replica.Past) (replica.Sett
 	if err != nil {
 		return replica.Settings{}, err
 	}
-	p.context, p.measured, p.expectation = planned.Settings.Context, false, ""
+	p.context, p.steps, p.measured, p.expectation = planned.Settings.Context, planned.Settings.MaxTokens, false, ""
 	p.last = planned
 	s := &p.last.Settings
 	auto := len(s.Alternatives) > 0

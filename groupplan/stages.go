@@ -194,6 +194,11 @@ func (o Options) inStages(members []cluster.Hello) (Planned, error) {
 // for each member: stages also divide the KV caches, and dense weights as evenly as layers
 // allow. A block that may be spared goes first.
 func (o Options) PlanOrStages(members []cluster.Hello, held int64) (Planned, error) {
+	return o.bySteps(members, func(o Options) (Planned, error) { return o.planOrStages(members, held) })
+}
+
+// planOrStages is PlanOrStages for steps of the options.
+func (o Options) planOrStages(members []cluster.Hello, held int64) (Planned, error) {
 	p, err := o.Plan(members, held)
 	spared, may := o.spare()
 	if may && (err != nil || p.Settings.Block && p.Settings.Context < p.Model.ContextLimit) {

@@ -44,7 +44,7 @@ type Options struct {
 	Threads     int // of the CPU kernels; 0 is one per core, at most what a CPU quota allows
 
 	Context    int // most positions of a sequence; 0 is the most that the model allows and memory holds
-	MaxTokens  int // most tokens of a step
+	MaxTokens  int // most tokens of a step; 0: see groupplan.Options
 	Sequences  int // held at once
 	Reduce     parallel.Reduce
 	Memory     int64 // bytes that the process may use besides the mapped weights, 0 for the free memory
@@ -212,7 +212,7 @@ func (n *Node) alone() error {
 	}
 	n.Heap, n.AtMost, n.Sizes, n.Weights = plan.Heap, plan.AtMost(), plan.Sizes, plan.Weights()
 	n.hasBlock = plan.DraftWeights > 0
-	m, err := arch.Open(n.File, n.Backend, decoder.OpenOptions{Context: plan.Context, MaxTokens: n.o.MaxTokens, Reduce: n.o.Reduce, SequenceBudget: plan.Budget, DraftFile: n.blockOf(n.hasBlock)})
+	m, err := arch.Open(n.File, n.Backend, decoder.OpenOptions{Context: plan.Context, MaxTokens: plan.MaxTokens, Reduce: n.o.Reduce, SequenceBudget: plan.Budget, DraftFile: n.blockOf(n.hasBlock)})
 	if err != nil {
 		return err
 	}

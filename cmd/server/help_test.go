@@ -129,7 +129,7 @@ func TestWrongValues(t *testing.T) {
 		"serve --listen 127.0.0.1:0 --max-connections -1", "serve --listen 127.0.0.1:0 --chat-format none", "serve --listen 127.0.0.1:0 --tls-key x",
 		"serve --world-size 9 --distributed", "serve --listen 127.0.0.1:0 --model nothing.gguf", "serve --listen=", "serve extra",
 		"bench --model nothing.gguf", "bench --reduce mean", "tokenize --model nothing.gguf", "bench --backend none", "bench --simd none",
-		"bench --ctx -1", "bench --max-batch 0", "rails plan one.json", "--no-such-flag",
+		"bench --ctx -1", "bench --max-batch -1", "rails plan one.json", "--no-such-flag",
 	} {
 		_, err := command(t, strings.Fields(args)...)
 		require.Error(t, err, args)

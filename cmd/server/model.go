@@ -6,7 +6,6 @@ import (
 	"ringmaster/internal/flags"
 	"ringmaster/internal/units"
 	"ringmaster/kernels/cpu"
-	"ringmaster/model/decoder"
 	"ringmaster/node"
 	"ringmaster/parallel"
 )
@@ -23,7 +22,7 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 	flags.File(f, &n.File.Path, "model,m", "GGUF `file` (the first part of a split file), or what 'ringmaster pull' takes, such as hf:OWNER/REPO:QUANT, which is fetched first and kept; default is the built-in model")
 	flags.ParsedList(f, &n.File.Overrides, "override-kv", false, overrideForm, checkOverride, "value of the model's metadata in place of the file's, `KEY=TYPE:VALUE` with TYPE int, float, bool or str, the same on all ranks; may be repeated")
 	flags.Int(f, &n.Context, "ctx,c", 0, flags.From(0), "context length in tokens; 0 is the most that the model allows and memory holds")
-	flags.Int(f, &n.MaxTokens, "max-batch", decoder.DefaultMaxTokens, flags.From(1), "most tokens in one step; beside answers, serve gives at most half of them to prompts")
+	flags.Int(f, &n.MaxTokens, "max-batch", 0, flags.From(0), "most tokens in one step; 0 is 2048 on GPUs that compute everything and have room, else 512; beside answers, serve gives at most half of them to prompts")
 	flags.Propose(flags.Typed(f, &o.memory, "memory", "", memoryForm, parseMemory, "most memory that the process uses beside the mapped weights, like `20GiB`; empty is what is free, and unlimited starts even if more is needed. The KV caches get what the buffers leave"), "unlimited")
 	flags.Under(f, headingModel)
 	flags.Int(f, &n.Threads, "threads,t", 0, flags.Within(0, cpu.MaxThreads), "threads of the CPU kernels; 0 is one per core, at most what a CPU quota (cgroup) allows")

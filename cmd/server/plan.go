@@ -71,7 +71,7 @@ Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given
 	flags.TypedList(f, &o.Hosts, "host", false, forecast.HostSyntax, forecast.ParseHosts, "a `host`, in the order of the ranks; may be repeated")
 	flags.Propose(flags.Typed(f, &o.Link, "link", "10g", forecast.LinksForm, forecast.ParseLinks, "`link` between the hosts: rdma, roce-25g, 1g, 10g, 25g, 100g, ..., a rate such as 3GB/s, or with its latency 3GB/s,20us; rdma+1g is rdma between the hosts of one --host and 1g between the others"), "rdma", "roce-25g", "1g", "10g", "25g", "100g")
 	flags.Int(f, &o.Context, "ctx,c", 0, flags.From(0), "context in tokens; 0 is the most that fits")
-	flags.Int(f, &o.MaxTokens, "max-batch", 512, flags.From(1), "most tokens in one step")
+	flags.Int(f, &o.MaxTokens, "max-batch", 0, flags.From(0), "most tokens in one step; 0 is 2048 on Macs and cards that hold the model and have room, else 512")
 	flags.Int(f, &o.Sequences, "sequences", 16, flags.From(1), "sequences of the full context that memory is planned for: --max-active of a server and its --cache-entries, or 8")
 	flags.Propose(flags.Typed(f, &o.Share, "share", groupplan.AutoShare, shareForm, groupplan.ParseShare, "what is divided among the hosts: experts, or all; or auto: what is predicted to be faster, experts if a rate is not known; or helper: the second of two hosts computes the last layers of prompts. With shares after a colon, all:2,1,1 or all:memory, else in equal parts"), shareWords...)
 	flags.Typed(f, &o.Stages, "stages", "", stagesForm, groupplan.ParseStages, "divide the layers into `stages` on hosts of their own, as serve does: 2, 0-21,22-42 or 0-21:2,22-42:1")

@@ -300,7 +300,7 @@ func TestPlanTable(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the table of predictions")
 	t.Setenv("TMPDIR", t.TempDir())
 	svg := filepath.Join(t.TempDir(), "speed.svg")
-	out, err := command(t, "plan", "--preset", "v2-lite", "--host", "12GiB,800GB/s,20TFLOP/s", "--link", "10g", "--table", "--svg", svg)
+	out, err := command(t, "plan", "--preset", "v2-lite", "--host", "10GiB,800GB/s,20TFLOP/s", "--link", "10g", "--table", "--svg", svg)
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 9, out)
@@ -315,7 +315,7 @@ func TestPlanTable(t *testing.T) {
 	}
 	require.Equal(t, 3, strings.Count(lines[fits], "| 1.00 |"), "the smallest group that fits is the base: %s", lines[fits])
 	require.Contains(t, lines[8], "| 8 | all |")
-	p, err := planJSON(t, "--preset", "v2-lite", "--host", "12GiB,800GB/s,20TFLOP/s,x8", "--link", "10g", "--share", "all")
+	p, err := planJSON(t, "--preset", "v2-lite", "--host", "10GiB,800GB/s,20TFLOP/s,x8", "--link", "10g", "--share", "all")
 	require.NoError(t, err)
 	for _, got := range p.Predicted {
 		require.Contains(t, lines[8], fmt.Sprintf("%.1f", got.Rate))

@@ -51,7 +51,7 @@ func TestBadOptions(t *testing.T) {
 		{"serve --cache-dir =1GiB", "--cache-dir =1GiB"},
 		{"bench --simd sse9", "--simd is"},
 		{"bench --ctx -1", "--ctx is"},
-		{"bench --max-batch 0", "--max-batch is"},
+		{"bench --max-batch -1", "--max-batch is"},
 		{"bench --repeat 0", "--repeat is"},
 		{"tokenize --model /nonexistent.gguf", "/nonexistent.gguf"},
 		{"serve extra", "extra"},

@@ -26,7 +26,7 @@ type Options struct {
 	Hosts         []Hosts
 	Link          Link
 	Context       int // in tokens; 0: the most that fits
-	MaxTokens     int // in one step
+	MaxTokens     int // in one step; 0: see groupplan.Options
 	Sequences     int // held at once
 	Share         groupplan.Share
 	Stages        groupplan.Stages
@@ -60,7 +60,24 @@ func Open(o Options) (*Forecaster, error) {
 	if err := out.placeOnCards(); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
+	out.settleSteps()
 	return out, nil
+}
+
+// settleSteps settles the most tokens of a step, one number for all that is compared.
+func (o *Forecaster) settleSteps() {
+	if o.MaxTokens > 0 {
+		return
+	}
+	options := o.plans()
+	options.Lone = len(o.hosts) == 1
+	o.MaxTokens = decoder.DefaultMaxTokens
+	if errors.Join(o.Share.Check(len(o.hosts)), o.Stages.Check(len(o.hosts), o.Share)) != nil {
+		return // Plan refuses them
+	}
+	if p, err := options.PlanOrStages(members(o.hosts), 0); err == nil { // else Plan says why not
+		o.MaxTokens = p.Settings.MaxTokens
+	}
 }
 
 // plans are the options of the plans of a group.
