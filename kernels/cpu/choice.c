@@ -17,20 +17,20 @@
 // last one 0 where panels take as long with 8 bits: by the benchmark of testdata/limits.c.
 // AVX2 on an EPYC that has no more (Zen 3), 2026-11-30.
 const rm_limits rm_limits_avx2[RM_TYPES] = {
-    [RM_Q8_0] = {0, 4},
-    [RM_Q4_0] = {0, 6},
-    [RM_Q4_1] = {0, 2},
-    [RM_Q5_0] = {0, 2},
-    [RM_Q5_1] = {0, 2},
-    [RM_IQ4_NL] = {0, 4},
-    [RM_MXFP4] = {0, 6},
-    [RM_IQ4_XS] = {0, 4},
-    [RM_Q4_K] = {0, 4},
-    [RM_Q5_K] = {0, 3},
-    [RM_Q6_K] = {0, 4},
-    [RM_Q2_K] = {0, 6},
-    [RM_Q3_K] = {0, 8},
-    [RM_IQ2_XXS] = {0, 3},
+    [RM_Q8_0] = {0, 4, 0},
+    [RM_Q4_0] = {0, 6, 0},
+    [RM_Q4_1] = {0, 2, 0},
+    [RM_Q5_0] = {0, 2, 0},
+    [RM_Q5_1] = {0, 2, 0},
+    [RM_IQ4_NL] = {0, 4, 0},
+    [RM_MXFP4] = {0, 6, 0},
+    [RM_IQ4_XS] = {0, 4, 0},
+    [RM_Q4_K] = {0, 4, 0},
+    [RM_Q5_K] = {0, 3, 0},
+    [RM_Q6_K] = {0, 4, 0},
+    [RM_Q2_K] = {0, 6, 0},
+    [RM_Q3_K] = {0, 8, 0},
+    [RM_IQ2_XXS] = {0, 3, 0},
 };
 
 // An EPYC 9004 (Zen 4, no AMX), 2026-11-27 and 28. Where two kernels were within 10 %, which is
@@ -55,16 +55,16 @@ const rm_limits rm_limits_avx512[RM_TYPES] = {
 
 // With AMX the tiles take over early: not measured here. A host with AMX measured lanes of
 // Q4_K and Q2_K against rows as they were then (docs/notes/decode.md).
-#define WITH_AMX {2, 6}
+#define WITH_AMX {2, 6, 0}
 const rm_limits rm_limits_amx[RM_TYPES] = {
-    [RM_Q8_0] = {3, 6},
+    [RM_Q8_0] = {3, 6, 0},
     [RM_Q4_0] = WITH_AMX,
     [RM_IQ4_NL] = WITH_AMX,
-    [RM_MXFP4] = {3, 6},
+    [RM_MXFP4] = {3, 6, 0},
     [RM_IQ4_XS] = WITH_AMX,
     [RM_Q4_K] = WITH_AMX,
-    [RM_Q5_K] = {3, 6},
-    [RM_Q6_K] = {3, 6},
+    [RM_Q5_K] = {3, 6, 0},
+    [RM_Q6_K] = {3, 6, 0},
     [RM_Q2_K] = WITH_AMX,
     [RM_Q3_K] = WITH_AMX,
 };

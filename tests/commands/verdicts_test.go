@@ -108,6 +108,7 @@ var groups = []group{
 			{"127.0.0.1:8080", "{file}", otherPort}, {"--ctx 65536", "--ctx 4096", "the built-in model has no longer context"}}},
 		{document: operations, has: "mac,x2 --link", check: says("rank 0")},
 		{document: operations, has: "roce-25g --table", check: says("| 8 | all |")},
+		{document: operations, has: "gpu=24GiB", check: says("vulkan+cpu")},
 		{document: operations, has: "--link rdma+1g", check: says("recommended: --stages 2: ")},
 		{document: operations, has: "--prefill 512 --decode 64 --json", swaps: []swap{toModel, {"", " --threads 1", fewThreads}}},
 		{document: operations, has: "--prefill 0 --decode 64 --sequences 8", swaps: []swap{toModel, {"", " --threads 1", fewThreads}}},
