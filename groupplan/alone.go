@@ -38,7 +38,22 @@ func (o Options) limit(r Room, p decoder.Plan) int64 {
 
 // Alone plans the memory of a host that has the whole model. The text explains the plan to
 // people, whether it fits or not. A model that does not fit is refused.
-func (o Options) Alone(r Room) (plan decoder.Plan, text string, err error) { return o.aloneBySteps(r) }
+func (o Options) Alone(r Room) (plan decoder.Plan, text string, err error) {
+	type planned struct {
+		decoder.Plan
+		text string
+	}
+	p, long, err := settleSteps(o, r.Threads == 0, func(o Options) (planned, error) {
+		plan, text, err := o.aloneOrSpared(r)
+		return planned{plan, text}, err
+	}, func(p planned) held {
+		return holding(p.Context, p.Budget, p.PerSequence(), p.DraftWeights > 0, false)
+	})
+	if long {
+		p.text += saysLong()
+	}
+	return p.Plan, p.text, err
+}
 
 // aloneOrSpared is Alone for steps of the options, without a block that has no room.
 func (o Options) aloneOrSpared(r Room) (plan decoder.Plan, text string, err error) {

@@ -181,12 +181,9 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 	if err != nil {
 		return p, err
 	}
-	ranks := make([]decoder.RankPlan, len(members))
-	names := make([]string, len(members))
+	ranks, names := o.ranks(plan, placement, members), make([]string, len(members))
 	for r, m := range members {
-		ranks[r], names[r] = plan.ForRank(r, placement), strings.TrimSpace(m.Host+" "+m.Data)
-		ranks[r].Rank = m.Rank
-		ranks[r].Buffers = o.rest(plan, m, ranks[r].Buffers)
+		names[r] = strings.TrimSpace(m.Host + " " + m.Data)
 	}
 	copied, bare := o.copy(plan, members, placement, ranks, held)
 	fmt.Fprintf(&w, "%s: %s; context of %d tokens; --share %s: %s divided among %d ranks\n",
@@ -230,17 +227,18 @@ func (o Options) divide(share parallel.Share, members []cluster.Hello, held int6
 // true where a shorter context would not help: the shares cannot be had, or nothing bounds memory.
 func (o Options) resident(plan decoder.Plan, share parallel.Share, members []cluster.Hello, need int64) bool {
 	placement, err := o.place(plan, share, members, need)
-	if err != nil || o.Overcommit {
-		return true
-	}
+	return err != nil || o.refuse(members, o.ranks(plan, placement, members), 0, 0) == nil
+}
+
+// ranks plans the memory of each rank.
+func (o Options) ranks(plan decoder.Plan, placement parallel.Placement, members []cluster.Hello) []decoder.RankPlan {
+	ranks := make([]decoder.RankPlan, len(members))
 	for r, m := range members {
-		rank := plan.ForRank(r, placement)
-		rank.Buffers = o.rest(plan, m, rank.Buffers)
-		if m.Memory > 0 && rank.Resident() > m.Memory {
-			return false
-		}
+		ranks[r] = plan.ForRank(r, placement)
+		ranks[r].Rank = m.Rank
+		ranks[r].Buffers = o.rest(plan, m, ranks[r].Buffers)
 	}
-	return true
+	return ranks
 }
 
 // refuse is why the ranks have no room for their parts, nil if they do.

@@ -194,7 +194,18 @@ func (o Options) inStages(members []cluster.Hello) (Planned, error) {
 // for each member: stages also divide the KV caches, and dense weights as evenly as layers
 // allow. A block that may be spared goes first.
 func (o Options) PlanOrStages(members []cluster.Hello, held int64) (Planned, error) {
-	return o.bySteps(members, func(o Options) (Planned, error) { return o.planOrStages(members, held) })
+	gpus := !slices.ContainsFunc(members, func(m cluster.Hello) bool { return m.Threads > 0 })
+	p, long, err := settleSteps(o, gpus, func(o Options) (Planned, error) { return o.planOrStages(members, held) }, Planned.holds)
+	if long {
+		p.Text += saysLong()
+	}
+	return p, err
+}
+
+// holds is what the memory of all ranks holds.
+func (p Planned) holds() held {
+	s := p.Settings
+	return holding(s.Context, s.SequenceBudget, p.Ranks[0].Sequence, s.Block, s.Placement.Staged())
 }
 
 // planOrStages is PlanOrStages for steps of the options.

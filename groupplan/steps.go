@@ -2,9 +2,7 @@ package groupplan
 
 import (
 	"fmt"
-	"slices"
 
-	"ringmaster/distributed/cluster"
 	"ringmaster/model/decoder"
 )
 
@@ -22,11 +20,19 @@ type held struct {
 	context   int
 	sequences float64 // of that context
 	block     bool    // with the block for multi-token prediction
+	staged    bool    // layers in stages
+}
+
+// holding is what memory holds with a budget of bytes for the KV caches.
+func holding(context int, budget, perSequence int64, block, staged bool) held {
+	return held{context, float64(budget) / float64(max(perSequence, 1)), block, staged}
 }
 
 // worth reports whether long steps take so little that they are taken.
 func (long held) worth(short held) bool {
-	return long.context == short.context && long.block == short.block && long.sequences >= longStepsKeep*short.sequences
+	enough := long.sequences >= longStepsKeep*short.sequences
+	long.sequences = short.sequences
+	return enough && long == short
 }
 
 // saysLong is what a plan says of long steps.
@@ -34,47 +40,22 @@ func saysLong() string {
 	return fmt.Sprintf("steps of up to %d tokens, for which a GPU has room; --max-batch changes it\n", LongSteps)
 }
 
-func heldAlone(p decoder.Plan) held {
-	return held{p.Context, float64(p.Budget) / float64(max(p.PerSequence(), 1)), p.DraftWeights > 0}
-}
-
-// aloneBySteps is Alone with the length of steps settled: what was given, long ones on a GPU that has
-// room, else decoder.DefaultMaxTokens.
-func (o Options) aloneBySteps(r Room) (plan decoder.Plan, text string, err error) {
+// settleSteps makes a plan with the length of steps settled: what the options give, else long ones
+// if only GPUs compute and these have room, else decoder.DefaultMaxTokens. It reports whether they
+// are long because of that.
+func settleSteps[P any](o Options, gpus bool, plan func(o Options) (P, error), holds func(p P) held) (_ P, long bool, _ error) {
 	if o.MaxTokens > 0 {
-		return o.aloneOrSpared(r)
+		p, err := plan(o)
+		return p, false, err
 	}
 	o.MaxTokens = decoder.DefaultMaxTokens
-	plan, text, err = o.aloneOrSpared(r)
-	if err != nil || r.Threads > 0 {
-		return plan, text, err
+	short, err := plan(o)
+	if err != nil || !gpus {
+		return short, false, err
 	}
 	o.MaxTokens = LongSteps
-	if long, says, failed := o.aloneOrSpared(r); failed == nil && heldAlone(long).worth(heldAlone(plan)) {
-		return long, says + saysLong(), nil
+	if p, failed := plan(o); failed == nil && holds(p).worth(holds(short)) {
+		return p, true, nil
 	}
-	return plan, text, nil
-}
-
-func (p Planned) held() held {
-	return held{p.Settings.Context, float64(p.Settings.SequenceBudget) / float64(max(p.Ranks[0].Sequence, 1)), p.Settings.Block}
-}
-
-// bySteps is a plan of a group with the length of steps settled: what was given, long ones if all
-// members compute on GPUs that have room, else decoder.DefaultMaxTokens.
-func (o Options) bySteps(members []cluster.Hello, plan func(o Options) (Planned, error)) (Planned, error) {
-	if o.MaxTokens > 0 {
-		return plan(o)
-	}
-	o.MaxTokens = decoder.DefaultMaxTokens
-	p, err := plan(o)
-	if err != nil || slices.ContainsFunc(members, func(m cluster.Hello) bool { return m.Threads > 0 }) {
-		return p, err
-	}
-	o.MaxTokens = LongSteps
-	if long, failed := plan(o); failed == nil && long.held().worth(p.held()) && long.Settings.Placement.Staged() == p.Settings.Placement.Staged() {
-		long.Text += saysLong()
-		return long, nil
-	}
-	return p, nil
+	return short, false, nil
 }
